@@ -1,0 +1,64 @@
+"""Every error a user can meet, as a sentence: what is wrong, where, and what to do about it.
+
+Stdlib only: this module is imported on the driver, on executors and by the control plane alike.
+"""
+
+from __future__ import annotations
+
+
+class FiresteelError(Exception):
+    """Base of all errors of ours. ``exit_code`` is what the command line exits with."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message} {self.hint}"
+
+    def __reduce__(self):  # keeps ``hint`` across pickling
+        return _rebuild, (type(self), self.message, self.hint, dict(self.__dict__))
+
+
+def _rebuild(cls: type[FiresteelError], message: str, hint: str | None, state: dict) -> FiresteelError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class UsageError(FiresteelError):
+    """The pipeline, an option or a path is wrong; found before any Spark job was started."""
+
+    exit_code = 2
+
+
+class JobExecutionError(FiresteelError):
+    """A job was started and failed. ``cause_trace`` holds the user's frames, if a user function raised."""
+
+    def __init__(self, message: str, *, hint: str | None = None, cause_trace: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.cause_trace = cause_trace
+
+
+class JobCancelledError(FiresteelError):
+    """The job was cancelled by the user (``cancel()`` or Ctrl-C)."""
+
+    exit_code = 130
+
+
+class PartitionException(FiresteelError):
+    """A produced partition cannot be read: lost, truncated or damaged (Flink: PartitionException).
+
+    Names the producing execution, so that the scheduler can restart exactly that one.
+    """
+
+    def __init__(self, message: str, *, dataset: int = -1, partition: int = -1, attempt: int = -1, token: int = -1) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+        self.partition = partition
+        self.attempt = attempt
+        self.token = token

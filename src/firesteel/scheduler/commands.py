@@ -1,0 +1,146 @@
+"""What the control plane wants done. The Spark runtime and the simulation carry these out; nobody else acts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.events import FailureCause, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class InputRanges:
+    """Which parts of one consumed data set each subtask of a vertex reads, as columns.
+
+    Subtask ``k`` reads ``rects[offsets[k]:offsets[k + 1]]``; a rectangle is half-open
+    ``(partition_from, partition_to, subpartition_from, subpartition_to)``. int32.
+    """
+
+    offsets: NDArray[np.int32]
+    rects: NDArray[np.int32]
+
+    def of(self, subtask: int) -> NDArray[np.int32]:
+        return self.rects[self.offsets[subtask] : self.offsets[subtask + 1]]
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GateDescriptor:
+    """A consumed partition group: where each of its partitions lies. Built once per group, shared by all consumers.
+
+    ``attempts`` and ``tokens`` (int64, one per partition of the data set) name the accepted object of each
+    partition: ``results.object_name(dataset, partition, attempt, token)``.
+    """
+
+    dataset: int
+    num_subpartitions: int
+    attempts: Ints
+    tokens: Ints
+    is_broadcast: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deploy(Command):
+    """Run these executions of one vertex, as one Spark job.
+
+    ``gates`` and ``ranges`` run parallel to the vertex' inputs. ``subpartitions``: data set id to the number of
+    subpartitions to write. ``splits``: for a source, the split indexes of each subtask deployed.
+    """
+
+    vertex: int
+    parallelism: int
+    subtasks: Ints
+    attempts: Ints
+    gates: tuple[GateDescriptor, ...]
+    ranges: tuple[InputRanges, ...]
+    subpartitions: dict[int, int]
+    splits: tuple[Ints, ...] | None = None
+    input_bytes: Ints | None = None
+    """Plain bytes each deployed subtask will read (int64), where known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cancel(Command):
+    vertex: int
+    subtasks: Ints
+    attempts: Ints
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasePartitions(Command):
+    """The objects of these partitions are not needed any more: delete them."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiscardExecution(Command):
+    """An attempt that was not admitted (late, doubled, loser): delete what it wrote, abort its sink output."""
+
+    vertex: int
+    subtask: int
+    attempt: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer(Command):
+    timer: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommitSinks(Command):
+    """All vertices have finished. ``winners``: vertex to its subtasks' admitted (attempt, commit messages)."""
+
+    winners: dict[int, list[tuple[int, tuple[bytes, ...]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Command):
+    """Append to the journal: a Decision, a bulk state change, a failover (``scheduler.records``)."""
+
+    record: Any
+
+
+class JobStatus(Enum):
+    """Flink: JobStatus."""
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    CANCELLING = "CANCELLING"
+    FAILING = "FAILING"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+    FINISHED = "FINISHED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobStatusChanged(Command):
+    status: JobStatus
+    cause: FailureCause | None = None
+    vertex: int | None = None
+    subtask: int | None = None
+    persistent: tuple[GateDescriptor, ...] = ()
+    """On FINISHED: where the persistent data sets lie."""

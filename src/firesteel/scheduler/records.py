@@ -1,0 +1,71 @@
+"""What the control plane writes down. Plain data, one JSON record a line in the journal.
+
+A :class:`Decision` is (what, inputs, rule, bounds hit, result, reason); nothing is decided without one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class JournalRecord(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):
+    at: float
+    event: int = 0
+    """Id of the event that caused it."""
+
+
+class Decision(JournalRecord):
+    what: str
+    """"parallelism", "ranges", "source parallelism", "split assignment", "subpartitions", "failover", "restart", ..."""
+    vertex: int | None = None
+    name: str = ""
+    inputs: dict[str, Any] = {}
+    rule: str = ""
+    bounds: list[str] = []
+    """Which bounds were hit, in words; empty: none."""
+    result: Any = None
+    reason: str = ""
+    """One sentence with numbers, for people."""
+
+
+class StateChange(JournalRecord):
+    """``subtasks`` of ``vertex`` went to ``state`` (ExecutionState name), attempts beside."""
+
+    vertex: int
+    state: str
+    subtasks: list[int]
+    attempts: list[int]
+    cause: str = ""
+
+
+class VertexProgress(JournalRecord):
+    """Totals of a finished subtask batch, for progress and history."""
+
+    vertex: int
+    finished: int
+    parallelism: int
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    stored_bytes: int = 0
+
+
+class JobStatusRecord(JournalRecord):
+    status: str
+    cause: str = ""
+
+
+class JobPlanned(JournalRecord):
+    """First line of a journal: the job graph as data, and the options that are not defaults."""
+
+    job_id: str
+    job_name: str
+    vertices: list[dict[str, Any]]
+    datasets: list[dict[str, Any]]
+    options: dict[str, Any]
+
+
+AnyRecord = Decision | StateChange | VertexProgress | JobStatusRecord | JobPlanned
