@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m benchmarks [NAME ...]``. Each compares with its alternative in the same run and prints ratios."""

@@ -1,0 +1,26 @@
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep ...] [--runs N]``: prints Markdown tables."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import adaptive, exchange, memory, tasks
+
+BENCHMARKS = {"exchange": exchange.main, "adaptive": adaptive.main, "tasks": tasks.main, "memory": memory.main}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"any of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("--runs", type=int, default=5, help="counted warm runs of each contender (default 5)")
+    parser.add_argument("--only", default="", help="only the cases of this name")
+    arguments = parser.parse_args()
+    unknown = [n for n in arguments.names if n not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
+    for name in arguments.names or BENCHMARKS:
+        BENCHMARKS[name](arguments.runs, arguments.only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Contenders as processes of their own, run in turn (A B C A B C ...), so that the machine's drift hits all alike.
+
+A contender is a function ``setup(**arguments) -> run``; ``run()`` does the work once and returns an answer. Each lives
+in a child process with its own Spark, does one cold run and then waits for its turns. All answers must agree.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Contender:
+    name: str
+    target: str
+    """``module:function`` below ``benchmarks``."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    cold: float = math.nan
+    warm: list[float] = field(default_factory=list)
+    peak_mib: float = 0.0
+    answer: Any = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.warm) if self.warm else math.nan
+
+
+class _Child:
+    def __init__(self, contender: Contender, log: Path) -> None:
+        self._log = log.open("w")
+        request = json.dumps({"target": contender.target, "arguments": contender.arguments})
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.child", request],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def run(self) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("run\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("RESULT "):
+                return json.loads(line[7:])
+        raise RuntimeError(f"the contender died; see {self._log.name}")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._log.close()
+
+
+def compete(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> list[Contender]:
+    """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. Answers are compared."""
+    logs = ROOT / ".benchdata" / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    children = [
+        _Child(c, logs / f"{i}-{c.name.replace(' ', '-').replace('/', '-')}.log") for i, c in enumerate(contenders)
+    ]
+    try:
+        for turn in range(1 + warmup + runs):
+            for contender, child in zip(contenders, children, strict=True):
+                result = child.run()
+                contender.answer = result["answer"]
+                contender.peak_mib = max(contender.peak_mib, result.get("peak_mib", 0.0))
+                if turn == 0:
+                    contender.cold = result["seconds"]
+                elif turn > warmup:
+                    contender.warm.append(result["seconds"])
+    finally:
+        for child in children:
+            child.close()
+    _check_answers(contenders)
+    return contenders
+
+
+def _check_answers(contenders: list[Contender]) -> None:
+    known = [c for c in contenders if c.answer is not None]
+    for contender in known[1:]:
+        for mine, theirs in zip(contender.answer, known[0].answer, strict=True):
+            if not math.isclose(mine, theirs, rel_tol=1e-9):
+                raise AssertionError(f"{contender.name} answers {contender.answer}, {known[0].name} {known[0].answer}")
+
+
+def table(title: str, contenders: list[Contender], base: Contender) -> str:
+    """Markdown; ``ratio`` is how many times the base's median this contender takes (> 1: the base is faster)."""
+    lines = [
+        f"### {title}",
+        "",
+        "| contender | cold s | warm median s | min - max | ratio to " + base.name + " |",
+        "|---|---|---|---|---|",
+    ]
+    for c in contenders:
+        spread = f"{min(c.warm):.2f} - {max(c.warm):.2f}" if c.warm else ""
+        lines.append(f"| {c.name} | {c.cold:.2f} | {c.median:.2f} | {spread} | {c.median / base.median:.2f} |")
+    return "\n".join(lines) + "\n"
