@@ -1,0 +1,1 @@
+"""The append-only record of what a job did and why, and its readers: explain and progress."""

@@ -1,0 +1,137 @@
+"""Says in sentences what a job did and why, from its records alone: same records, same text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from firesteel.errors import UsageError
+from firesteel.journal import words
+from firesteel.journal.history import Failure, JobHistory, VertexHistory
+from firesteel.scheduler.records import Decision, JournalRecord
+
+_LABEL_WIDTH = 13
+_SHORT = {"source parallelism": "source", "split assignment": "splits", "subpartitions": "pieces"}
+_MAX_FAILURES = 5
+_MAX_REPEATED = 3
+"""Of decisions of one kind about one vertex (releases, restarts), so many are written out."""
+
+
+def explain(records: Iterable[JournalRecord], vertex: int | str | None = None) -> str:
+    """The story of a job, or of one of its vertices given by id or name.
+
+    Raises UsageError if there are no records, or no such vertex.
+    """
+    history = JobHistory(records)
+    if history.started_at is None:
+        raise UsageError("The journal is empty: the job has not written anything yet.")
+    if vertex is not None:
+        return "\n".join(_vertex_lines(find_vertex(history, vertex)))
+    lines = list(_job_lines(history))
+    for number in sorted(history.vertices):
+        lines += ["", *_vertex_lines(history.vertices[number])]
+    return "\n".join(lines)
+
+
+def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
+    """By id, by whole name, or by a part of the name that only one vertex has. Raises UsageError."""
+    text = str(wanted).strip()
+    if text.isdigit() and int(text) in history.vertices:
+        return history.vertices[int(text)]
+    named = [v for v in history.vertices.values() if v.name == text]
+    named = named or [v for v in history.vertices.values() if text and text.lower() in v.name.lower()]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise UsageError(
+            f"Several vertices are called like '{text}': {', '.join(f'{v.id} ({v.name})' for v in named)}.",
+            hint="Give the id.",
+        )
+    names = {v.name.lower(): v for v in history.vertices.values()}
+    close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    known = ", ".join(f"{v.id} ({v.name})" for v in sorted(history.vertices.values(), key=lambda v: v.id))
+    hint = f"Did you mean {names[close[0]].id} ({names[close[0]].name})?" if close else f"There are: {known}."
+    raise UsageError(f"The job has no vertex '{text}'.", hint=hint)
+
+
+def _job_lines(history: JobHistory) -> Iterator[str]:
+    plan = history.plan
+    title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
+    ended = history.status if history.is_over else f"still {history.status}"
+    yield f"{title}: {ended} after {words.duration(history.seconds)}."
+    if history.cause and history.status != "FINISHED":
+        yield _labelled("cause", history.cause)
+    if plan and plan.options:
+        yield _labelled("options", ", ".join(f"{key} = {value}" for key, value in sorted(plan.options.items())))
+    total = sum(v.parallelism or 0 for v in history.vertices.values())
+    open_vertices = sum(v.parallelism is None for v in history.vertices.values())
+    undecided = f"; {words.plural(open_vertices, 'vertex', 'vertices')} never decided" if open_vertices else ""
+    vertices = words.plural(len(history.vertices), "vertex", "vertices")
+    yield _labelled("size", f"{vertices}, {words.plural(total, 'subtask')}{undecided}.")
+    yield from _decision_lines(history.decisions)
+
+
+def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
+    decided = "undecided" if vertex.parallelism is None else words.plural(vertex.parallelism, "subtask")
+    yield f"[{vertex.id}] {vertex.name}: {decided}"
+    yield from _decision_lines(vertex.decisions)
+    if vertex.rows_in or vertex.bytes_in:
+        yield _labelled("read", f"{words.plural(vertex.rows_in, 'row')}, {words.size(vertex.bytes_in)}.")
+    if vertex.rows_out or vertex.bytes_out:
+        stored = f" ({words.size(vertex.stored_bytes)} stored)" if vertex.stored_bytes else ""
+        yield _labelled("produced", f"{words.plural(vertex.rows_out, 'row')}, {words.size(vertex.bytes_out)}{stored}.")
+    if vertex.seconds is not None:
+        waiting, running, done = vertex.counts()
+        unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
+        yield _labelled(
+            "took", f"{words.duration(vertex.seconds)}, {words.plural(done, 'subtask')} finished{unfinished}."
+        )
+    if vertex.attempts:
+        most = max(vertex.attempts.values())
+        yield _labelled(
+            "attempts",
+            f"{words.plural(len(vertex.attempts), 'subtask')} needed more than one attempt "
+            f"(at most {most}): {words.some(list(vertex.attempts))}.",
+        )
+    for failure in vertex.failures[:_MAX_FAILURES]:
+        yield _labelled("failed", _failure(failure))
+    if len(vertex.failures) > _MAX_FAILURES:
+        yield _labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
+
+
+def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for decision in decisions:
+        seen[decision.what] = seen.get(decision.what, 0) + 1
+        if seen[decision.what] <= _MAX_REPEATED:
+            yield _labelled(_SHORT.get(decision.what, decision.what), _sentence(decision))
+    for what, times in seen.items():
+        if times > _MAX_REPEATED:
+            yield _labelled(_SHORT.get(what, what), f"and {words.number(times - _MAX_REPEATED)} more.")
+
+
+def _sentence(decision: Decision) -> str:
+    text = decision.reason.strip() or _without_reason(decision)
+    if decision.bounds and not any(bound in text for bound in decision.bounds):
+        text = f"{text.rstrip('.')}; bounded by {', '.join(decision.bounds)}"
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _without_reason(decision: Decision) -> str:
+    rule = f" by {decision.rule}" if decision.rule else ""
+    return f"{decision.result}{rule}"
+
+
+def _failure(failure: Failure) -> str:
+    several = "subtasks" if len(failure.subtasks) > 1 else "subtask"
+    attempts = ", ".join(str(a + 1) for a in sorted(set(failure.attempts)))
+    text = f"{several} {words.some(failure.subtasks)}, attempt {attempts}: {failure.cause or 'cause not recorded'}"
+    return text if text.endswith(".") else text + "."
+
+
+def _labelled(label: str, text: str) -> str:
+    """One line; further lines of the text are indented to it."""
+    first, *rest = text.splitlines() or [""]
+    indent = " " * (4 + _LABEL_WIDTH)
+    return "\n".join([f"    {label:<{_LABEL_WIDTH}}{first}", *(indent + line for line in rest)])

@@ -1,0 +1,155 @@
+"""Folds a job's records into what is known of it: the one reading of the journal that explain and progress share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firesteel.scheduler.records import (
+    Decision,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    StateChange,
+    VertexProgress,
+)
+
+WAITING = ("CREATED", "SCHEDULED")
+RUNNING = ("DEPLOYING", "INITIALIZING", "RUNNING")
+DONE = ("FINISHED",)
+TERMINAL_STATUS = ("FINISHED", "FAILED", "CANCELED")
+
+
+@dataclass(slots=True)
+class Failure:
+    at: float
+    subtasks: list[int]
+    attempts: list[int]
+    cause: str
+
+
+@dataclass(slots=True)
+class VertexHistory:
+    """What the records say of one job vertex. Bytes are plain, times as in the records."""
+
+    id: int
+    name: str
+    inputs: list[dict[str, Any]] = field(default_factory=list)
+    parallelism: int | None = None
+    """None: still open."""
+    decisions: list[Decision] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    finished: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    stored_bytes: int = 0
+    first_at: float | None = None
+    last_at: float | None = None
+    attempts: dict[int, int] = field(default_factory=dict)
+    """Subtask to its number of attempts, for those that needed more than one."""
+    states: dict[int, str] = field(default_factory=dict)
+    by_state: Counter[str] = field(default_factory=Counter)
+
+    def counts(self) -> tuple[int, int, int]:
+        """Subtasks (waiting, running, done)."""
+        running = sum(self.by_state[s] for s in RUNNING)
+        done = sum(self.by_state[s] for s in DONE)
+        total = self.parallelism if self.parallelism is not None else len(self.states)
+        return max(0, total - running - done), running, done
+
+    @property
+    def is_done(self) -> bool:
+        return self.parallelism is not None and self.counts()[2] >= self.parallelism
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first execution scheduled to the last one ended."""
+        return None if self.first_at is None or self.last_at is None else max(0.0, self.last_at - self.first_at)
+
+
+class JobHistory:
+    """``apply`` takes the records of one job in order, live or from a journal."""
+
+    def __init__(self, records: Iterable[JournalRecord] = ()) -> None:
+        self.plan: JobPlanned | None = None
+        self.vertices: dict[int, VertexHistory] = {}
+        self.decisions: list[Decision] = []
+        """Those that concern no single vertex."""
+        self.status = "CREATED"
+        self.cause = ""
+        self.started_at: float | None = None
+        self.last_at: float | None = None
+        for record in records:
+            self.apply(record)
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.started_at is None or self.last_at is None else max(0.0, self.last_at - self.started_at)
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in TERMINAL_STATUS
+
+    def apply(self, record: JournalRecord) -> None:
+        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
+        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        match record:
+            case JobPlanned():
+                self._planned(record)
+            case Decision():
+                self._decided(record)
+            case StateChange():
+                self._changed(record)
+            case VertexProgress():
+                self._progressed(record)
+            case JobStatusRecord():
+                self.status, self.cause = record.status, record.cause or self.cause
+            case _:
+                pass
+
+    def vertex(self, number: int) -> VertexHistory:
+        return self.vertices.setdefault(number, VertexHistory(number, f"vertex {number}"))
+
+    def _planned(self, record: JobPlanned) -> None:
+        self.plan = record
+        for number, described in enumerate(record.vertices):
+            vertex = self.vertex(int(described.get("id", number)))
+            vertex.name = str(described.get("name") or vertex.name)
+            vertex.inputs = list(described.get("inputs") or [])
+
+    def _decided(self, record: Decision) -> None:
+        if record.vertex is None:
+            self.decisions.append(record)
+            return
+        vertex = self.vertex(record.vertex)
+        vertex.decisions.append(record)
+        if record.what in ("parallelism", "source parallelism") and isinstance(record.result, int):
+            vertex.parallelism = record.result
+
+    def _changed(self, record: StateChange) -> None:
+        vertex = self.vertex(record.vertex)
+        vertex.by_state.subtract(vertex.states[s] for s in record.subtasks if s in vertex.states)
+        vertex.states.update(dict.fromkeys(record.subtasks, record.state))
+        vertex.by_state[record.state] += len(record.subtasks)
+        _count_attempts(vertex, record.subtasks, record.attempts)
+        if record.state != "CREATED" and vertex.first_at is None:
+            vertex.first_at = record.at
+        vertex.last_at = record.at
+        if record.state == "FAILED":
+            vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
+
+    def _progressed(self, record: VertexProgress) -> None:
+        vertex = self.vertex(record.vertex)
+        vertex.parallelism = record.parallelism
+        for name in ("finished", "rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes"):
+            setattr(vertex, name, getattr(record, name))
+
+
+def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Sequence[int]) -> None:
+    for subtask, attempt in zip(subtasks, attempts, strict=False):
+        if attempt > 0:
+            vertex.attempts[subtask] = max(vertex.attempts.get(subtask, 0), attempt + 1)

@@ -1,0 +1,173 @@
+"""The journal: an append-only file per job, one JSON record a line, and the instruments that listen beside it.
+
+Records are :mod:`firesteel.scheduler.records`. A journal is read while it is being written, and after its writer was
+killed: a last line that was cut off is no error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+
+from firesteel.errors import UsageError
+from firesteel.options import JOURNAL_DIR, Options
+from firesteel.scheduler.records import AnyRecord, Decision, JobPlanned, JobStatusRecord, JournalRecord
+
+SUFFIX = ".jsonl"
+DEFAULT_DIRECTORY = Path(".firesteel/journal")
+BUFFER_BYTES = 1 << 16
+FLUSH_SECONDS = 1.0
+"""Records that nobody waits for (state changes, progress) are written at the latest after this time."""
+
+_log = logging.getLogger("firesteel.journal")
+
+
+class Instrument(Protocol):
+    """Whoever wants to hear of a job's records: the journal, the progress view, a test."""
+
+    def record(self, record: JournalRecord) -> None: ...
+    def close(self) -> None: ...
+
+
+class Instruments:
+    """Hands every record to all instruments. One that raises is logged once and removed: watching a job never breaks it."""
+
+    def __init__(self, instruments: Iterable[Instrument] = ()) -> None:
+        self._active = list(instruments)
+
+    def record(self, record: JournalRecord) -> None:
+        self._call("record", record)
+
+    def close(self) -> None:
+        """Closes all that are left; safe to call twice."""
+        self._call("close")
+        self._active = []
+
+    def _call(self, method: str, *args: Any) -> None:
+        for instrument in tuple(self._active):
+            try:
+                getattr(instrument, method)(*args)
+            except Exception:
+                self._active.remove(instrument)
+                _log.exception("%s failed and takes no further part in this job.", type(instrument).__name__)
+
+
+class Journal:
+    """Appends records to ``path``. Decisions and status changes reach the file at once, the rest in bulk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = path.open("ab", buffering=0)
+        self._pending = bytearray()
+        self._written_at = time.monotonic()
+
+    @classmethod
+    def create(cls, options: Options, job_name: str, job_id: str) -> Journal:
+        """A new file in the journal directory, named after time, job name and job id.
+
+        Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
+        way to one under the machine's temporary directory instead.
+        """
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{_slug(job_name)}-{job_id}{SUFFIX}"
+        directories = journal_directories(options)
+        for number, directory in enumerate(directories, 1):
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                return cls((directory / name).absolute())
+            except OSError as error:
+                if number == len(directories):
+                    raise UsageError(
+                        f"The journal cannot be written to '{directory}': {error.strerror or error}.",
+                        hint=f"Set '{JOURNAL_DIR.key}' to a directory that can be written.",
+                    ) from None
+        raise AssertionError("there is always a directory to try")
+
+    def record(self, record: JournalRecord) -> None:
+        self._pending += _encoder.encode(record)
+        self._pending += b"\n"
+        awaited = isinstance(record, Decision | JobStatusRecord | JobPlanned)
+        if awaited or len(self._pending) >= BUFFER_BYTES or time.monotonic() - self._written_at >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands what is buffered to the operating system (no fsync: a journal is not worth a disk's wait)."""
+        if self._file is not None and self._pending:
+            view = memoryview(bytes(self._pending))
+            self._pending.clear()
+            while view:
+                view = view[self._file.write(view) or 0 :]
+        self._written_at = time.monotonic()
+
+    def close(self) -> None:
+        if self._file is not None:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
+                self._file = None
+
+
+def read(path: str | os.PathLike[str]) -> list[AnyRecord]:
+    """All records of a journal, in order. A last line that was cut off is left out.
+
+    Raises UsageError if the file cannot be read or a line before the last one is no journal record.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
+    records: list[AnyRecord] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(_decoder.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            if number == len(lines):  # the writer was killed, or has not finished this line yet
+                break
+            raise UsageError(
+                f"Line {number} of '{path}' is not a journal record.",
+                hint="Is this a journal, and written by this version of Firesteel?",
+            ) from None
+    return records
+
+
+def journal_directories(options: Options) -> list[Path]:
+    """Where journals may lie, the preferred directory first."""
+    chosen = options[JOURNAL_DIR]
+    if chosen is not None:
+        return [Path(chosen).expanduser()]
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return [DEFAULT_DIRECTORY, Path(tempfile.gettempdir()) / f"firesteel-{user}" / "journal"]
+
+
+def journals(options: Options) -> list[Path]:
+    """All journals of the journal directories, oldest first."""
+    found: list[tuple[float, Path]] = []
+    for directory in journal_directories(options):
+        for path in directory.glob(f"*{SUFFIX}"):
+            with suppress(OSError):
+                found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found)]
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower()[:40] or "job"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON lacks: numpy scalars and arrays become numbers and lists, anything else its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)

@@ -1,0 +1,253 @@
+"""Shows a job while it runs: a live table on a terminal, one line per thing that happened elsewhere. To stderr.
+
+Attempt numbers start at 0 in the records and at 1 on the screen. Nothing here raises or waits for anything: a progress
+view that cannot draw says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from firesteel.journal import words
+from firesteel.journal.history import JobHistory, VertexHistory
+from firesteel.journal.journal import Instrument
+from firesteel.scheduler.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+REFRESH_PER_SECOND = 8
+MAX_ROWS = 24
+"""Vertices shown at once; a job with more shows those around the ones that run."""
+
+
+class NoProgress:
+    """The switched-off view."""
+
+    def record(self, record: JournalRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _View(Protocol):
+    def update(self, history: JobHistory, record: JournalRecord) -> None: ...
+    def close(self, history: JobHistory) -> None: ...
+
+
+class Progress:
+    """An instrument that folds the records and shows them on ``stream``."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._history = JobHistory()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._view: _View = LiveView(stream, self._lock) if is_live(stream) else PlainView(stream)
+
+    def record(self, record: JournalRecord) -> None:
+        if self._closed:
+            return
+        with suppress(Exception):
+            with self._lock:
+                self._history.apply(record)
+            self._view.update(self._history, record)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with suppress(Exception):
+                self._view.close(self._history)
+
+
+def create(enabled: bool, stream: TextIO | None = None) -> Instrument:
+    """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
+    chosen = sys.stderr if stream is None else stream
+    return Progress(chosen) if enabled and chosen is not None else NoProgress()
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether ``stream`` is a terminal that can redraw."""
+    try:
+        return stream.isatty() and os.environ.get("TERM", "") != "dumb" and "NO_LIVE_PROGRESS" not in os.environ
+    except (ValueError, AttributeError):
+        return False
+
+
+class PlainView:
+    """One line per decision, per finished vertex, per failure and restart."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._said_done: set[int] = set()
+
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
+        match record:
+            case JobPlanned():
+                vertices = words.plural(len(history.vertices), "vertex", "vertices")
+                self._say(history, f"{record.job_name} (job {record.job_id}): {vertices}")
+            case Decision():
+                self._decided(history, record)
+            case StateChange():
+                self._changed(history, record)
+            case JobStatusRecord() if record.status in ("RESTARTING", "FAILING", "CANCELLING"):
+                self._say(history, record.status.lower() + (f": {first_line(record.cause)}" if record.cause else ""))
+            case _:
+                pass
+        self._say_finished(history)
+
+    def close(self, history: JobHistory) -> None:
+        self._say_finished(history)
+        if history.is_over:
+            self._say(history, closing_line(history))
+
+    def _decided(self, history: JobHistory, record: Decision) -> None:
+        if record.vertex is None:
+            return
+        vertex = history.vertex(record.vertex)
+        if record.what in ("parallelism", "source parallelism"):
+            self._say(history, f"[{vertex.id}] {vertex.name}: {decided(vertex)}; {record.reason}".rstrip("; "))
+        elif record.what in ("restart", "failover"):
+            self._say(history, f"[{vertex.id}] {vertex.name}: {record.what}; {record.reason}".rstrip("; "))
+
+    def _changed(self, history: JobHistory, record: StateChange) -> None:
+        if record.state == "FAILED":
+            vertex = history.vertex(record.vertex)
+            which = f"subtask {words.some(record.subtasks)} failed"
+            self._say(history, f"[{vertex.id}] {vertex.name}: {which}: {first_line(record.cause)}".rstrip(": "))
+
+    def _say_finished(self, history: JobHistory) -> None:
+        for vertex in history.vertices.values():
+            if not vertex.is_done:
+                self._said_done.discard(vertex.id)
+            elif vertex.id not in self._said_done and vertex.finished >= (vertex.parallelism or 0):
+                self._said_done.add(vertex.id)
+                took = f" in {words.duration(vertex.seconds)}" if vertex.seconds is not None else ""
+                self._say(history, f"[{vertex.id}] {vertex.name}: finished{took}, {produced(vertex)}")
+
+    def _say(self, history: JobHistory, text: str) -> None:
+        self._stream.write(f"firesteel {history.seconds:7.1f} s  {text}\n")
+        self._stream.flush()
+
+
+class LiveView:
+    """A table that is redrawn by a thread of rich's; restored to a plain terminal whatever ends the job."""
+
+    def __init__(self, stream: TextIO, lock: threading.Lock) -> None:
+        self._stream = stream
+        self._lock = lock
+        self._live: Live | None = None
+        self._began = time.monotonic()
+
+    def update(self, history: JobHistory, record: JournalRecord) -> None:
+        if self._live is None:
+            self._live = self._start(history)
+        if isinstance(record, StateChange) and record.state == "FAILED":
+            vertex = history.vertex(record.vertex)
+            self._note(
+                f"[{vertex.id}] {vertex.name}: subtask {words.some(record.subtasks)} failed: {first_line(record.cause)}"
+            )
+
+    def close(self, history: JobHistory) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()  # draws a last time, shows the cursor again
+        if history.is_over:
+            self._stream.write(closing_line(history) + "\n")
+            self._stream.flush()
+
+    def _start(self, history: JobHistory) -> Live:
+        import atexit
+
+        from rich.console import Console
+        from rich.live import Live
+
+        def draw() -> Table:
+            with self._lock:
+                return render(history, time.monotonic() - self._began)
+
+        live = Live(
+            console=Console(file=self._stream),
+            get_renderable=draw,
+            refresh_per_second=REFRESH_PER_SECOND,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start()
+        atexit.register(_quietly(live.stop))
+        return live
+
+    def _note(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def render(history: JobHistory, seconds: float) -> Table:
+    """The live view's table after so many seconds: one row per vertex."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = history.plan.job_name if history.plan else "job"
+    table = Table(
+        title=Text(f"{title}: {history.status.lower()}, {words.duration(seconds)}"),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        expand=False,
+    )
+    table.add_column("", justify="right", style="dim")
+    table.add_column("step", overflow="ellipsis", no_wrap=True, max_width=48)
+    for name in ("parallelism", "waiting", "running", "done", "rows", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    shown = visible(list(history.vertices.values()))
+    for vertex in shown:
+        waiting, running, done = vertex.counts()
+        counts = (
+            ["", "", ""] if vertex.parallelism is None else [str(n) if n else "·" for n in (waiting, running, done)]
+        )
+        style = "green" if vertex.is_done else "bold" if running else "dim" if vertex.parallelism is None else ""
+        rows = words.number(vertex.rows_out) if vertex.rows_out else ""
+        size = words.size(vertex.bytes_out) if vertex.bytes_out else ""
+        table.add_row(str(vertex.id), Text(vertex.name), decided(vertex), *counts, rows, size, style=style)
+    if len(shown) < len(history.vertices):
+        table.caption = f"{len(shown)} of {len(history.vertices)} steps shown"
+    return table
+
+
+def visible(vertices: list[VertexHistory], limit: int = MAX_ROWS) -> list[VertexHistory]:
+    """At most ``limit`` vertices, beginning a little before the first that is not done."""
+    first = next((i for i, v in enumerate(vertices) if not v.is_done), len(vertices))
+    start = max(0, min(first - limit // 4, len(vertices) - limit))
+    return vertices[start : start + limit]
+
+
+def decided(vertex: VertexHistory) -> str:
+    return "open" if vertex.parallelism is None else words.plural(vertex.parallelism, "subtask")
+
+
+def produced(vertex: VertexHistory) -> str:
+    return f"{words.plural(vertex.rows_out, 'row')}, {words.size(vertex.bytes_out)}"
+
+
+def closing_line(history: JobHistory) -> str:
+    name = history.plan.job_name if history.plan else "job"
+    return f"{name}: {history.status.lower()} after {words.duration(history.seconds)}"
+
+
+def first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]
+
+
+def _quietly(call: Callable[[], Any]) -> Callable[[], None]:
+    def quiet() -> None:
+        with suppress(Exception):
+            call()
+
+    return quiet

@@ -1,0 +1,66 @@
+"""A small job's records, as the scheduler writes them."""
+
+from __future__ import annotations
+
+from firesteel.scheduler.records import (
+    Decision,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    StateChange,
+    VertexProgress,
+)
+
+MIB = 1 << 20
+
+
+def planned(at: float = 100.0) -> JobPlanned:
+    return JobPlanned(
+        at=at,
+        job_id="3f2a91c0",
+        job_name="word count",
+        vertices=[
+            {"id": 0, "name": "text src/**/*.py -> tokenize", "inputs": []},
+            {"id": 1, "name": "aggregate by word -> parquet out", "inputs": [{"dataset": 0}]},
+        ],
+        datasets=[{"id": 0, "producer": 0, "ship": "hash"}],
+        options={"firesteel.results.codec": "zstd"},
+    )
+
+
+def word_count() -> list[JournalRecord]:
+    return [
+        planned(),
+        JobStatusRecord(at=100.0, status="RUNNING"),
+        Decision(
+            at=100.1,
+            what="source parallelism",
+            vertex=0,
+            rule="bytes over data-volume-per-task",
+            result=2,
+            reason="2 subtasks: 100 MiB in 12 splits over 64 MiB each.",
+        ),
+        StateChange(at=100.2, vertex=0, state="SCHEDULED", subtasks=[0, 1], attempts=[0, 0]),
+        StateChange(at=100.3, vertex=0, state="RUNNING", subtasks=[0, 1], attempts=[0, 0]),
+        StateChange(at=100.9, vertex=0, state="FAILED", subtasks=[1], attempts=[0], cause="worker lost\nexit code 137"),
+        Decision(at=100.9, what="restart", vertex=0, result=[1], reason="subtask 1 again after 1 s, restart 1 of 3"),
+        StateChange(at=101.9, vertex=0, state="RUNNING", subtasks=[1], attempts=[1]),
+        StateChange(at=102.5, vertex=0, state="FINISHED", subtasks=[0, 1], attempts=[0, 1]),
+        VertexProgress(
+            at=102.5, vertex=0, finished=2, parallelism=2, rows_in=1000, rows_out=5000, bytes_in=100 * MIB,
+            bytes_out=3 * MIB, stored_bytes=MIB,
+        ),
+        Decision(
+            at=102.6,
+            what="parallelism",
+            vertex=1,
+            rule="by-bytes",
+            bounds=["the minimum of 1"],
+            result=1,
+            reason="1 subtask: 3.0 MiB over 64 MiB each",
+        ),
+        StateChange(at=102.7, vertex=1, state="RUNNING", subtasks=[0], attempts=[0]),
+        StateChange(at=103.5, vertex=1, state="FINISHED", subtasks=[0], attempts=[0]),
+        VertexProgress(at=103.5, vertex=1, finished=1, parallelism=1, rows_in=5000, rows_out=200, bytes_in=3 * MIB),
+        JobStatusRecord(at=104.2, status="FINISHED"),
+    ]  # fmt: skip
