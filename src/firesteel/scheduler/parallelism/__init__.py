@@ -1,0 +1,17 @@
+"""Parallelism deciders (FLIP-187): pure functions from sizes and bounds to parallelism and input ranges."""
+
+from firesteel.scheduler.parallelism.bounds import bounds_for, global_maximum
+from firesteel.scheduler.parallelism.decider import decide_vertex
+from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, VertexPlan
+from firesteel.scheduler.parallelism.source import SourcePlan, decide_source
+
+__all__ = [
+    "Bounds",
+    "ConsumedResult",
+    "SourcePlan",
+    "VertexPlan",
+    "bounds_for",
+    "decide_source",
+    "decide_vertex",
+    "global_maximum",
+]

@@ -1,0 +1,48 @@
+"""Bytes, counts and durations as people write them. Stdlib only."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def format_bytes(count: float) -> str:
+    """``"741 MiB"``, ``"63.1 MiB"``, ``"17 B"``: binary units, three significant digits, none where exact."""
+    if count < 0:
+        return "-" + format_bytes(-count)
+    value, unit = float(count), 0
+    # 1023.5 KiB would be printed as "1024 KiB": that is the next unit's 1.
+    while unit < len(_UNITS) - 1 and round(value) >= 1024:
+        value /= 1024
+        unit += 1
+    return f"{_three_digits(value)} {_UNITS[unit]}"
+
+
+def format_count(count: int) -> str:
+    """``"12,345"``."""
+    return f"{count:,}"
+
+
+def format_seconds(seconds: float) -> str:
+    """``"12 ms"``, ``"3.4 s"``, ``"2 min 5 s"``, ``"1 h 2 min"``."""
+    if seconds < 0:
+        return "-" + format_seconds(-seconds)
+    if seconds < 0.9995:
+        return f"{_three_digits(seconds * 1000)} ms"
+    if seconds < 59.95:
+        return f"{_three_digits(round(seconds, 1))} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def plural(count: int, noun: str) -> str:
+    """``"1 subtask"``, ``"12 subtasks"``."""
+    return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}s"
+
+
+def _three_digits(value: float) -> str:
+    if value == int(value) or value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

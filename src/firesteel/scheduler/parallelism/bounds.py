@@ -1,0 +1,59 @@
+"""The bounds of one vertex' parallelism, from the options and from what the user set on the step."""
+
+from __future__ import annotations
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import JobVertex
+from firesteel.options import (
+    CUT,
+    DATA_VOLUME_PER_TASK,
+    MAX_PARALLELISM,
+    MAX_SLICES_PER_SUBTASK,
+    MIN_PARALLELISM,
+    PARALLELISM_DEFAULT,
+    Options,
+)
+from firesteel.scheduler.parallelism.model import Bounds, Cut
+
+
+def global_maximum(options: Options) -> tuple[int, str]:
+    """The largest parallelism decided adaptively, and the short key it comes from.
+
+    max-parallelism if set explicitly, else parallelism.default if set, else max-parallelism's default
+    (Flink: AdaptiveBatchSchedulerFactory).
+    """
+    default = options[PARALLELISM_DEFAULT]
+    if not options.is_set(MAX_PARALLELISM) and default is not None:
+        return default, PARALLELISM_DEFAULT.key
+    return options[MAX_PARALLELISM], "max-parallelism"
+
+
+def bounds_for(vertex: JobVertex, options: Options, forward_group: int | None = None) -> Bounds:
+    """Bounds for ``decide_vertex`` and ``decide_source``.
+
+    ``forward_group``: the parallelism of the vertex' forward group, if decided. A parallelism the user set wins.
+    Raises UsageError, naming both keys, when no parallelism is left to choose.
+    """
+    maximum, maximum_key = global_maximum(options)
+    own_maximum = vertex.max_parallelism if vertex.max_parallelism > 0 else None
+    fixed, rule = (vertex.parallelism, "fixed") if vertex.parallelism > 0 else (forward_group, "forward group")
+    if fixed is not None and own_maximum is not None and fixed > own_maximum:
+        raise UsageError(
+            f"The step '{vertex.name}' has parallelism {fixed}, above its max parallelism {own_maximum}.",
+            hint="Lower set_parallelism or raise set_max_parallelism.",
+        )
+    cut: Cut = "by-count" if options[CUT] == "by-count" else "by-bytes"
+    bounds = Bounds(
+        minimum=options[MIN_PARALLELISM],
+        maximum=maximum,
+        fixed=fixed,
+        data_volume=options[DATA_VOLUME_PER_TASK],
+        max_slices=options[MAX_SLICES_PER_SUBTASK],
+        cut=cut,
+        vertex_maximum=own_maximum,
+        maximum_key=maximum_key,
+        fixed_rule=rule if fixed is not None else "fixed",
+    )
+    if fixed is None:
+        bounds.interval()
+    return bounds

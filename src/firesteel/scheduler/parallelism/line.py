@@ -1,0 +1,142 @@
+"""Units in a row, cut into contiguous ranges: the optimisation behind every by-bytes decision.
+
+A unit is what no range may split: a subpartition of keyed inputs, a (producer, subpartition) cell, a source's split.
+All sums are exact integers. Walks jump from range to range by bisection, so a cut costs
+O(ranges x log(units) x tries), not O(units) per try.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from firesteel.errors import UsageError
+from firesteel.scheduler.parallelism.model import Longs
+
+_MOST = 1 << 62
+
+
+def prefix_sums(weights: ArrayLike) -> Longs:
+    """int64 sums with a leading 0. Raises UsageError for negative values and for sums of 4 EiB and more."""
+    values = np.asarray(weights, dtype=np.int64).ravel()
+    if values.size and int(values.min()) < 0:
+        raise UsageError(f"A size of {int(values.min())} bytes is negative.", hint="Sizes are whole numbers from 0.")
+    if float(values.sum(dtype=np.float64)) >= _MOST:
+        raise UsageError(
+            "The inputs are said to hold 4 EiB or more, which cannot be added up.", hint="Check the sizes."
+        )
+    sums = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
+class Line:
+    """``weights``: bytes per unit. ``slices``: slices a reader opens for each unit (None: nobody counts them).
+
+    Where ``max_slices`` is given below, no range has more slices than that; it must be at least ``largest_slices``.
+    """
+
+    def __init__(self, weights: ArrayLike, slices: ArrayLike | None = None) -> None:
+        self.prefix = prefix_sums(weights)
+        self.slice_prefix = None if slices is None else prefix_sums(slices)
+        self.size = len(self.prefix) - 1
+        self.total = int(self.prefix[-1])
+        self.largest = int(np.diff(self.prefix).max()) if self.size else 0
+        self._sums: list[int] = self.prefix.tolist()
+        self._slices: list[int] = [] if self.slice_prefix is None else self.slice_prefix.tolist()
+
+    @property
+    def total_slices(self) -> int:
+        return self._slices[-1] if self._slices else 0
+
+    @property
+    def largest_slices(self) -> int:
+        return 0 if self.slice_prefix is None or not self.size else int(np.diff(self.slice_prefix).max())
+
+    def ranges_needed(self, limit: int, max_slices: int | None, at_most: int) -> int:
+        """Fewest contiguous ranges of at most ``limit`` bytes (at least ``largest``); ``at_most + 1`` if more."""
+        ends = self._cover(limit, max_slices, at_most)
+        return len(ends) if not self.size or ends[-1] == self.size else at_most + 1
+
+    def cut(self, n: int, max_slices: int | None = None) -> Longs:
+        """Boundaries (int64, n + 1) of n contiguous ranges whose largest is as small as can be.
+
+        Among those, every range has a unit (the last ones are empty if there are fewer units than ranges), each is
+        near the mean of what is left, and runs of empty units are shared out by number. ``max_slices`` must be
+        attainable with n ranges.
+        """
+        if self.size <= n:
+            return np.minimum(np.arange(n + 1, dtype=np.int64), self.size)
+        return self._spread(n, self._smallest_limit(n, max_slices), max_slices)
+
+    def _cover(self, limit: int, max_slices: int | None, at_most: int) -> list[int]:
+        """Ends of the ranges of a greedy walk, which uses the fewest ranges; stops after ``at_most``."""
+        sums, slices, size = self._sums, self._slices, self.size
+        ends: list[int] = []
+        position = 0
+        while position < size and len(ends) < at_most:
+            end = bisect_right(sums, sums[position] + limit, position + 1) - 1
+            if max_slices is not None:
+                end = min(end, bisect_right(slices, slices[position] + max_slices, position + 1) - 1)
+            ends.append(end)
+            position = end
+        return ends
+
+    def _smallest_limit(self, n: int, max_slices: int | None) -> int:
+        """The smallest largest range of n ranges, by bisection over sums that ranges really have."""
+        mean = -(-self.total // n)
+        low = max(mean, self.largest)
+        # A greedy range is closed only above limit - largest, so mean + largest always suffices.
+        high = self.total if max_slices is not None else min(self.total, mean + self.largest)
+        while low < high:
+            limit = (low + high) // 2
+            ends = np.array(self._cover(limit, max_slices, n), dtype=np.int64)
+            starts = np.concatenate(([0], ends[:-1]))
+            if ends[-1] == self.size:
+                high = int((self.prefix[ends] - self.prefix[starts]).max())
+            else:
+                # Below the next sum at which some range would have taken one unit more, the walk stays the same.
+                next_sums = self.prefix[ends + 1] - self.prefix[starts]
+                low = int(next_sums[next_sums > limit].min())
+        return low
+
+    def _earliest(self, n: int, limit: int, max_slices: int | None) -> list[int]:
+        """Earliest position of each boundary from which the ranges after it still reach the end."""
+        earliest = [0] * n + [self.size]
+        position = self.size
+        for k in range(n - 1, 0, -1):
+            start = bisect_left(self._sums, self._sums[position] - limit, 0, position)
+            if max_slices is not None:
+                start = max(start, bisect_left(self._slices, self._slices[position] - max_slices, 0, position))
+            earliest[k] = position = start
+            if not position:
+                break
+        return earliest
+
+    def _spread(self, n: int, limit: int, max_slices: int | None) -> Longs:
+        sums, size = self._sums, self.size
+        earliest = self._earliest(n, limit, max_slices)
+        cuts = [0]
+        at = 0
+        for k in range(1, n):
+            last = bisect_right(sums, sums[at] + limit, at + 1) - 1
+            if max_slices is not None:
+                last = min(last, bisect_right(self._slices, self._slices[at] + max_slices, at + 1) - 1)
+            low, high = max(earliest[k], at + 1), min(last, size - (n - k))
+            at = self._nearest(at, n - k + 1, low, high)
+            cuts.append(at)
+        cuts.append(size)
+        return np.array(cuts, dtype=np.int64)
+
+    def _nearest(self, start: int, ranges_left: int, low: int, high: int) -> int:
+        """The end in [low, high] whose range is nearest to the mean of what is left from ``start``."""
+        sums = self._sums
+        target = sums[start] + (self.total - sums[start]) // ranges_left
+        end = min(bisect_left(sums, target, low, high + 1), high)
+        if end > low and target - sums[end - 1] < sums[end] - target:
+            end -= 1
+        first = bisect_left(sums, sums[end], low, end + 1)
+        last = bisect_right(sums, sums[end], end, high + 1) - 1
+        return min(max(start + (self.size - start) // ranges_left, first), last)

@@ -1,0 +1,146 @@
+"""What a parallelism decider is given and what it answers. Plain values, no state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.scheduler.commands import InputRanges
+
+Longs = NDArray[np.int64]
+Cut = Literal["by-bytes", "by-count"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumedResult:
+    """One finished result that a vertex consumes (FLIP-187: BlockingResultInfo).
+
+    Either ``subpartition_bytes`` (sums over the producers, length ``num_subpartitions``) or ``cells``
+    (``num_partitions`` x ``num_subpartitions``) tells the plain bytes, int64. Keyed inputs need one of them,
+    pointwise and rebalanced inputs need ``cells`` to be cut by bytes, forward and broadcast inputs need neither.
+    """
+
+    dataset: int
+    ship: ShipStrategy
+    co_partitioned: bool
+    num_partitions: int
+    num_subpartitions: int
+    subpartition_bytes: Longs | None = None
+    cells: Longs | None = None
+    total_bytes: int = 0
+    """Plain bytes of the whole result; a broadcast counted once."""
+    is_broadcast: bool = False
+
+    @property
+    def is_keyed(self) -> bool:
+        """Rows of one subpartition belong together, whoever produced them."""
+        return not self.is_broadcast and (self.co_partitioned or self.ship.is_keyed)
+
+    @property
+    def is_forward(self) -> bool:
+        return not self.is_broadcast and self.ship is ShipStrategy.FORWARD and not self.co_partitioned
+
+    @property
+    def is_pointwise(self) -> bool:
+        return not self.is_keyed and self.ship is ShipStrategy.RESCALE
+
+    def folded(self) -> Longs | None:
+        """Bytes per subpartition, summed over the producers; None if unknown."""
+        if self.subpartition_bytes is not None:
+            return np.asarray(self.subpartition_bytes, dtype=np.int64)
+        return None if self.cells is None else np.asarray(self.cells, dtype=np.int64).sum(axis=0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Within what a parallelism may lie, and how input is cut. ``bounds_for`` makes one from the options.
+
+    ``fixed``: the parallelism is given (by the user or a forward group), only the ranges are to be cut.
+    ``data_volume``: plain bytes a subtask should process. ``max_slices``: most (producer, subpartition) slices a
+    subtask should read. ``vertex_maximum``: the step's own maximum, which also cuts ``minimum``.
+    """
+
+    minimum: int
+    maximum: int
+    fixed: int | None
+    data_volume: int
+    max_slices: int
+    cut: Cut
+    vertex_maximum: int | None = None
+    maximum_key: str = "max-parallelism"
+    """The option the maximum came from: max-parallelism or parallelism.default."""
+    fixed_rule: str = "fixed"
+    """Why it is fixed, as the rule of the decision: "fixed" or "forward group"."""
+
+    def interval(self) -> tuple[int, int]:
+        """Smallest and largest allowed parallelism; powers of two for by-count unless the step's own maximum cuts.
+
+        FLIP-187, "Limit the maximum number of subpartitions to be a power of two". Raises UsageError when empty.
+        """
+        low, high = self.minimum, self.maximum
+        if low < 1 or high < low:
+            raise UsageError(
+                f"min-parallelism {low} and {self.maximum_key} {high} leave no parallelism to choose.",
+                hint="Set min-parallelism to at least 1 and at most the maximum.",
+            )
+        if self.cut == "by-count":
+            low, high = power_of_two_at_least(low), power_of_two_at_most(high)
+            if high < low:
+                raise UsageError(
+                    f"No power of two lies between min-parallelism {self.minimum} and {self.maximum_key} "
+                    f"{self.maximum}, and the cut by-count decides powers of two only.",
+                    hint="Widen the two bounds, or set firesteel.decider.cut to by-bytes.",
+                )
+        if self.vertex_maximum is not None:
+            low, high = min(low, self.vertex_maximum), min(high, self.vertex_maximum)
+        return low, high
+
+    def bound_hit(self, wanted: int) -> list[str]:
+        """The bound that keeps ``wanted`` from being chosen, in words; none if it is allowed."""
+        low, high = self.interval()
+        if wanted > high:
+            if self.vertex_maximum == high:
+                return [f"the step's max parallelism {high}"]
+            return [_named(self.maximum_key, self.maximum, high)]
+        if wanted < low:
+            if self.vertex_maximum == low and low < self.minimum:
+                return [f"min-parallelism {self.minimum}, cut to the step's max parallelism {low}"]
+            return [_named("min-parallelism", self.minimum, low)]
+        return []
+
+
+def _named(key: str, value: int, used: int) -> str:
+    return f"{key} {value}" if value == used else f"{key} {value} ({used} as a power of two)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VertexPlan:
+    """A decided vertex. ``ranges`` runs parallel to the inputs; ``decision`` holds inputs, rule, bounds, result and
+    reason of a ``records.Decision``: ``Decision(at=..., what="parallelism", vertex=..., **plan.decision)``."""
+
+    parallelism: int
+    ranges: tuple[InputRanges, ...]
+    decision: dict[str, Any]
+    input_bytes: Longs | None = None
+    """Plain bytes each subtask will read, broadcasts included; None where sizes are unknown."""
+
+
+def power_of_two_at_most(n: int) -> int:
+    return 1 << (n.bit_length() - 1)
+
+
+def power_of_two_at_least(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def closest_power_of_two(n: int) -> int:
+    """FLIP-187's normalize: the nearer power of two, a tie goes up (3 -> 4, 6 -> 8); at least 1."""
+    if n < 1:
+        return 1
+    below = power_of_two_at_most(n)
+    return below if n - below < 2 * below - n else 2 * below

@@ -1,0 +1,122 @@
+"""How parallel a source is, and which of its splits each subtask reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from firesteel.graph.job_graph import SourceInfo
+from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.scheduler.parallelism.line import Line
+from firesteel.scheduler.parallelism.model import Bounds, Longs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourcePlan:
+    """A decided source. ``splits[k]``: the split indexes of subtask k (int64, contiguous, possibly none).
+
+    ``decision`` and ``assignment`` hold the fields of two ``records.Decision``s ("source parallelism" and
+    "split assignment").
+    """
+
+    parallelism: int
+    splits: tuple[Longs, ...]
+    input_bytes: Longs
+    decision: dict[str, Any]
+    assignment: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    parallelism: int
+    rule: str
+    bounds: list[str]
+    account: str
+
+
+def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: int | None = None) -> SourcePlan:
+    """A source's parallelism: by its nature, else set, else inferred, else the default (FLIP-187).
+
+    ``bounds.fixed`` is what the user (or a forward group) set. Inferred is what the source itself answered, else its
+    bytes over the data volume, at most one subtask per split. Upper bound: ``default_source_parallelism``, which
+    unset means the maximum, and the step's own maximum. Splits whose sizes are all 0 are unknown: the upper bound.
+    The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
+    largest is as small as can be.
+    """
+    line = Line(info.split_bytes)
+    choice = _choose(info, line, bounds, default_source_parallelism)
+    n = choice.parallelism
+    cuts = line.cut(n)
+    indexes = np.arange(line.size, dtype=np.int64)
+    sizes = np.diff(line.prefix[cuts])
+    bounded = ", bounded by " + (" and ".join(choice.bounds) or "nothing")
+    facts = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
+    decision = {
+        "inputs": {
+            **facts,
+            "inferred": info.inferred_parallelism,
+            "default_source_parallelism": default_source_parallelism,
+        },
+        "rule": choice.rule,
+        "bounds": choice.bounds,
+        "result": n,
+        "reason": f"{plural(n, 'source subtask')}{choice.account}{bounded}",
+    }
+    per_subtask = np.diff(cuts)
+    assignment = {
+        "inputs": facts,
+        "rule": "contiguous, by bytes",
+        "bounds": [],
+        "result": {"cuts": cuts.tolist(), "largest": int(sizes.max()), "smallest": int(sizes.min())},
+        "reason": (
+            f"{plural(line.size, 'split')} in order over {plural(n, 'subtask')}, "
+            f"{_span(int(per_subtask.min()), int(per_subtask.max()))} each; "
+            f"largest share {format_bytes(int(sizes.max()))}, smallest {format_bytes(int(sizes.min()))}"
+        ),
+    }
+    splits = tuple(np.split(indexes, cuts[1:-1]))
+    return SourcePlan(n, splits, sizes, decision, assignment)
+
+
+def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -> _Choice:
+    if info.fixed_parallelism is not None:
+        n = max(1, info.fixed_parallelism)
+        asked = bounds.fixed not in (None, n)
+        words = [f"the source itself, which fixes {n} where {bounds.fixed} was set"] if asked else []
+        return _Choice(n, "given by the source", words, ", as the source has no other parallelism")
+    if bounds.fixed is not None:
+        why = ", as its forward group" if bounds.fixed_rule == "forward group" else ", as set"
+        return _Choice(bounds.fixed, bounds.fixed_rule, [], why)
+    if not line.size:
+        return _Choice(1, "no splits", [], ": there is nothing to read")
+    upper, upper_words = _upper_bound(bounds, default)
+    inferred = info.inferred_parallelism
+    if inferred is not None and inferred > 0:
+        words = [upper_words] if inferred > upper else []
+        account = f": the source inferred {format_count(inferred)} for {plural(line.size, 'split')}"
+        return _Choice(min(inferred, upper), "inferred by the source", words, account)
+    if not line.total:
+        words = ["the number of splits"] if line.size < upper else [upper_words]
+        account = f": {plural(line.size, 'split')} of unknown size take the default"
+        return _Choice(min(upper, line.size), "default", words, account)
+    wanted = -(-line.total // bounds.data_volume)
+    words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
+    account = (
+        f": {format_bytes(line.total)} in {plural(line.size, 'split')} over {format_bytes(bounds.data_volume)} each"
+    )
+    return _Choice(min(wanted, line.size, upper), "inferred from bytes", words, account)
+
+
+def _upper_bound(bounds: Bounds, default: int | None) -> tuple[int, str]:
+    upper, words = bounds.maximum, f"{bounds.maximum_key} {bounds.maximum}"
+    if default is not None:
+        upper, words = default, f"default-source-parallelism {default}"
+    if bounds.vertex_maximum is not None and bounds.vertex_maximum < upper:
+        upper, words = bounds.vertex_maximum, f"the step's max parallelism {bounds.vertex_maximum}"
+    return upper, words
+
+
+def _span(least: int, most: int) -> str:
+    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
