@@ -111,6 +111,8 @@ _AUTO = "execution.batch.adaptive.auto-parallelism."
 
 SCHEDULER = _register(Option("jobmanager.scheduler", one_of("AdaptiveBatch", "Default", "Adaptive"), "AdaptiveBatch",
     "Which scheduler runs a job. AdaptiveBatch decides each step's parallelism from the bytes its inputs produced; Default uses parallelisms known beforehand; Adaptive is for streams.", "enum"))
+BATCH_SHUFFLE_MODE = _register(Option("execution.batch-shuffle-mode", one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED"), "ALL_EXCHANGES_BLOCKING",
+    "How results travel between steps. Only ALL_EXCHANGES_BLOCKING is offered: parallelism is decided from finished results; a pipelined exchange is refused with this reason.", "enum"))
 MIN_PARALLELISM = _register(Option(_AB + "min-parallelism", _parse_int, 1,
     "Lower bound of a parallelism that is decided adaptively.", "int", aliases=(_AUTO + "min-parallelism",), check=_at_least(1)))
 MAX_PARALLELISM = _register(Option(_AB + "max-parallelism", _parse_int, 128,
