@@ -108,7 +108,9 @@ def make_environment(uv: str | None) -> None:
         VENV.parent.joinpath(".venv").mkdir()
     except OSError as error:
         fail(f"The environment cannot be made in {VENV}: {error.strerror}. Make the folder {ROOT} writable.", 2)
-    if uv is not None and call([uv, "venv", "--quiet", "--allow-existing", "--python", base, VENV]):
+    if uv is not None and call(
+        [uv, "venv", "--quiet", "--allow-existing", "--python", base, VENV], variables=set_up_environment()
+    ):
         return
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -136,25 +138,26 @@ def bootstrap_uv(wanted: dict[str, str]) -> str:
         if not call([PYTHON, "-m", "pip", "--version"], quiet=True):
             call([PYTHON, "-m", "ensurepip", "--default-pip"], quiet=True)
         arguments = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", file]
-        if not call([PYTHON, "-m", "pip", "install", *arguments]):
+        if not call([PYTHON, "-m", "pip", "install", *arguments], variables=set_up_environment()):
             no_packages("uv")
     return str(VENV / "bin" / "uv")
 
 
 def install(uv: str, wanted: dict[str, str]) -> None:
     say(f"Installing {len(wanted)} locked packages.")
+    variables = set_up_environment()
     with requirements(wanted) as file:
         common = ["--python", PYTHON, "--quiet"]
         pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         hashed = ["--require-hashes", "-r", file]
         if not (
-            call([uv, "pip", "install", *common, "--no-deps", *hashed])
+            call([uv, "pip", "install", *common, "--no-deps", *hashed], variables=variables)
             # pip may know a way that uv does not: an index of its own, certificates
-            or (call([PYTHON, "-m", "pip", "--version"], quiet=True) and call([*pip, *hashed]))
+            or (call([PYTHON, "-m", "pip", "--version"], quiet=True) and call([*pip, *hashed], variables=variables))
         ):
             no_packages("the locked packages")
         editable = ["--no-deps", "--no-build-isolation", "--editable", ROOT]
-        if not call([uv, "pip", "install", *common, *editable]):
+        if not call([uv, "pip", "install", *common, *editable], variables=variables):
             fail("The project itself could not be installed; the words of uv are above.")
 
 
@@ -225,23 +228,27 @@ def environment() -> dict[str, str]:
     if java_home:
         variables["JAVA_HOME"] = java_home
     variables.setdefault("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1")
-    if "UV_CACHE_DIR" not in variables and not writable(cache_home(variables)):
-        variables["UV_CACHE_DIR"] = str(VENV / "cache" / "uv")
     return variables
 
 
-def cache_home(variables: dict[str, str]) -> Path:
-    return Path(variables.get("XDG_CACHE_HOME") or Path(variables.get("HOME") or "/nonexistent") / ".cache")
+def set_up_environment() -> dict[str, str]:
+    """The same, with a home of our own where the user's cannot be written: installers insist on one."""
+    variables = environment()
+    home = Path(variables.get("HOME") or "/nonexistent")
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            pass
+        caches = home / ".cache"
+        if caches.exists() and not os.access(caches, os.W_OK | os.X_OK):
+            variables.setdefault("UV_CACHE_DIR", str(VENV / "cache"))
+    except OSError:
+        variables["HOME"] = str(VENV / "home")
+        variables.pop("XDG_CACHE_HOME", None)
+        Path(variables["HOME"]).mkdir(parents=True, exist_ok=True)
+    return variables
 
 
-def writable(folder: Path) -> bool:
-    """Whether ``folder`` can be written, or made."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-def call(command: Sequence[object], *, quiet: bool = False) -> bool:
+def call(command: Sequence[object], *, quiet: bool = False, variables: dict[str, str] | None = None) -> bool:
     where = subprocess.DEVNULL if quiet else None
     try:
         done = subprocess.run(
@@ -249,7 +256,7 @@ def call(command: Sequence[object], *, quiet: bool = False) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=where,
             stderr=where,
-            env=environment(),
+            env=variables or environment(),
             cwd=ROOT,
             check=False,
         )

@@ -57,7 +57,7 @@ def word_count() -> list[JournalRecord]:
             rule="by-bytes",
             bounds=["the minimum of 1"],
             result=1,
-            reason="1 subtask: 3.0 MiB over 64 MiB each",
+            reason="1 subtask: 3 MiB over 64 MiB each",
         ),
         StateChange(at=102.7, vertex=1, state="RUNNING", subtasks=[0], attempts=[0]),
         StateChange(at=103.5, vertex=1, state="FINISHED", subtasks=[0], attempts=[0]),

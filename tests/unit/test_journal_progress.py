@@ -33,10 +33,10 @@ def test_plain_lines():
         "[0] text src/**/*.py -> tokenize: 2 subtasks; 2 subtasks: 100 MiB in 12 splits over 64 MiB each.",
         "[0] text src/**/*.py -> tokenize: subtask 1 failed: worker lost",
         "[0] text src/**/*.py -> tokenize: restart; subtask 1 again after 1 s, restart 1 of 3",
-        "[0] text src/**/*.py -> tokenize: finished in 2.3 s, 5,000 rows, 3.0 MiB",
-        "[1] aggregate by word -> parquet out: 1 subtask; 1 subtask: 3.0 MiB over 64 MiB each",
+        "[0] text src/**/*.py -> tokenize: finished in 2.30 s, 5,000 rows, 3 MiB",
+        "[1] aggregate by word -> parquet out: 1 subtask; 1 subtask: 3 MiB over 64 MiB each",
         "[1] aggregate by word -> parquet out: finished in 800 ms, 200 rows, 0 B",
-        "word count: finished after 4.2 s",
+        "word count: finished after 4.20 s",
     ]
 
 
@@ -62,7 +62,7 @@ def test_the_live_view_draws_and_restores_the_terminal(monkeypatch):
     text = terminal.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "cursor hidden and shown again"
     assert "subtask 1 failed: worker lost" in text
-    assert text.endswith("word count: finished after 4.2 s\n")
+    assert text.endswith("word count: finished after 4.20 s\n")
 
 
 def test_the_live_table():
@@ -71,7 +71,7 @@ def test_the_live_table():
     columns = {c.header: list(c.cells) for c in table.columns}
     assert columns["parallelism"] == ["2 subtasks", "open"]
     assert columns["done"] == ["2", ""]
-    assert str(table.title) == "word count: running, 3.0 s"
+    assert str(table.title) == "word count: running, 3 s"
     JobHistory(word_count()[:5])
     running = {c.header: list(c.cells) for c in render(JobHistory(word_count()[:5]), 1).columns}
     assert (running["waiting"][0], running["running"][0], running["done"][0]) == ("·", "2", "·")

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 from firesteel.errors import UsageError
-from firesteel.journal import words
-from firesteel.journal.history import Failure, JobHistory, VertexHistory
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.journal.history import Failure, JobHistory, VertexHistory, subtask_numbers, vertex_count
 from firesteel.scheduler.records import Decision, JournalRecord
 
 _LABEL_WIDTH = 13
@@ -58,40 +58,37 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
     plan = history.plan
     title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
     ended = history.status if history.is_over else f"still {history.status}"
-    yield f"{title}: {ended} after {words.duration(history.seconds)}."
+    yield f"{title}: {ended} after {format_seconds(history.seconds)}."
     if history.cause and history.status != "FINISHED":
         yield _labelled("cause", history.cause)
     if plan and plan.options:
         yield _labelled("options", ", ".join(f"{key} = {value}" for key, value in sorted(plan.options.items())))
     total = sum(v.parallelism or 0 for v in history.vertices.values())
     open_vertices = sum(v.parallelism is None for v in history.vertices.values())
-    undecided = f"; {words.plural(open_vertices, 'vertex', 'vertices')} never decided" if open_vertices else ""
-    vertices = words.plural(len(history.vertices), "vertex", "vertices")
-    yield _labelled("size", f"{vertices}, {words.plural(total, 'subtask')}{undecided}.")
+    undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
+    yield _labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     yield from _decision_lines(history.decisions)
 
 
 def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
-    decided = "undecided" if vertex.parallelism is None else words.plural(vertex.parallelism, "subtask")
+    decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
     yield f"[{vertex.id}] {vertex.name}: {decided}"
     yield from _decision_lines(vertex.decisions)
     if vertex.rows_in or vertex.bytes_in:
-        yield _labelled("read", f"{words.plural(vertex.rows_in, 'row')}, {words.size(vertex.bytes_in)}.")
+        yield _labelled("read", f"{plural(vertex.rows_in, 'row')}, {format_bytes(vertex.bytes_in)}.")
     if vertex.rows_out or vertex.bytes_out:
-        stored = f" ({words.size(vertex.stored_bytes)} stored)" if vertex.stored_bytes else ""
-        yield _labelled("produced", f"{words.plural(vertex.rows_out, 'row')}, {words.size(vertex.bytes_out)}{stored}.")
+        stored = f" ({format_bytes(vertex.stored_bytes)} stored)" if vertex.stored_bytes else ""
+        yield _labelled("produced", f"{plural(vertex.rows_out, 'row')}, {format_bytes(vertex.bytes_out)}{stored}.")
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
-        yield _labelled(
-            "took", f"{words.duration(vertex.seconds)}, {words.plural(done, 'subtask')} finished{unfinished}."
-        )
+        yield _labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
     if vertex.attempts:
         most = max(vertex.attempts.values())
         yield _labelled(
             "attempts",
-            f"{words.plural(len(vertex.attempts), 'subtask')} needed more than one attempt "
-            f"(at most {most}): {words.some(list(vertex.attempts))}.",
+            f"{plural(len(vertex.attempts), 'subtask')} needed more than one attempt "
+            f"(at most {most}): {subtask_numbers(list(vertex.attempts))}.",
         )
     for failure in vertex.failures[:_MAX_FAILURES]:
         yield _labelled("failed", _failure(failure))
@@ -107,7 +104,7 @@ def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
             yield _labelled(_SHORT.get(decision.what, decision.what), _sentence(decision))
     for what, times in seen.items():
         if times > _MAX_REPEATED:
-            yield _labelled(_SHORT.get(what, what), f"and {words.number(times - _MAX_REPEATED)} more.")
+            yield _labelled(_SHORT.get(what, what), f"and {format_count(times - _MAX_REPEATED)} more.")
 
 
 def _sentence(decision: Decision) -> str:
@@ -126,7 +123,7 @@ def _without_reason(decision: Decision) -> str:
 def _failure(failure: Failure) -> str:
     several = "subtasks" if len(failure.subtasks) > 1 else "subtask"
     attempts = ", ".join(str(a + 1) for a in sorted(set(failure.attempts)))
-    text = f"{several} {words.some(failure.subtasks)}, attempt {attempts}: {failure.cause or 'cause not recorded'}"
+    text = f"{several} {subtask_numbers(failure.subtasks)}, attempt {attempts}: {failure.cause or 'cause not recorded'}"
     return text if text.endswith(".") else text + "."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from firesteel.humanize import format_count
 from firesteel.scheduler.records import (
     Decision,
     JobPlanned,
@@ -153,3 +154,20 @@ def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Se
     for subtask, attempt in zip(subtasks, attempts, strict=False):
         if attempt > 0:
             vertex.attempts[subtask] = max(vertex.attempts.get(subtask, 0), attempt + 1)
+
+
+def vertex_count(count: int) -> str:
+    return "1 vertex" if count == 1 else f"{format_count(count)} vertices"
+
+
+def subtask_numbers(subtasks: Iterable[int], limit: int = 6) -> str:
+    """``0-7, 12`` with runs folded; what is beyond ``limit`` runs as ``and 40 more``."""
+    runs: list[tuple[int, int]] = []
+    for subtask in sorted(set(subtasks)):
+        if runs and runs[-1][1] == subtask - 1:
+            runs[-1] = (runs[-1][0], subtask)
+        else:
+            runs.append((subtask, subtask))
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
+    left = sum(b - a + 1 for a, b in runs[limit:])
+    return f"{text} and {format_count(left)} more" if left else text

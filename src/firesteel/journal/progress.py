@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from firesteel.journal import words
-from firesteel.journal.history import JobHistory, VertexHistory
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.journal.history import JobHistory, VertexHistory, subtask_numbers, vertex_count
 from firesteel.journal.journal import Instrument
 from firesteel.scheduler.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 
@@ -91,8 +91,7 @@ class PlainView:
     def update(self, history: JobHistory, record: JournalRecord) -> None:
         match record:
             case JobPlanned():
-                vertices = words.plural(len(history.vertices), "vertex", "vertices")
-                self._say(history, f"{record.job_name} (job {record.job_id}): {vertices}")
+                self._say(history, f"{record.job_name} (job {record.job_id}): {vertex_count(len(history.vertices))}")
             case Decision():
                 self._decided(history, record)
             case StateChange():
@@ -120,7 +119,7 @@ class PlainView:
     def _changed(self, history: JobHistory, record: StateChange) -> None:
         if record.state == "FAILED":
             vertex = history.vertex(record.vertex)
-            which = f"subtask {words.some(record.subtasks)} failed"
+            which = f"subtask {subtask_numbers(record.subtasks)} failed"
             self._say(history, f"[{vertex.id}] {vertex.name}: {which}: {first_line(record.cause)}".rstrip(": "))
 
     def _say_finished(self, history: JobHistory) -> None:
@@ -129,7 +128,7 @@ class PlainView:
                 self._said_done.discard(vertex.id)
             elif vertex.id not in self._said_done and vertex.finished >= (vertex.parallelism or 0):
                 self._said_done.add(vertex.id)
-                took = f" in {words.duration(vertex.seconds)}" if vertex.seconds is not None else ""
+                took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
                 self._say(history, f"[{vertex.id}] {vertex.name}: finished{took}, {produced(vertex)}")
 
     def _say(self, history: JobHistory, text: str) -> None:
@@ -152,7 +151,7 @@ class LiveView:
         if isinstance(record, StateChange) and record.state == "FAILED":
             vertex = history.vertex(record.vertex)
             self._note(
-                f"[{vertex.id}] {vertex.name}: subtask {words.some(record.subtasks)} failed: {first_line(record.cause)}"
+                f"[{vertex.id}] {vertex.name}: subtask {subtask_numbers(record.subtasks)} failed: {first_line(record.cause)}"
             )
 
     def close(self, history: JobHistory) -> None:
@@ -196,7 +195,7 @@ def render(history: JobHistory, seconds: float) -> Table:
 
     title = history.plan.job_name if history.plan else "job"
     table = Table(
-        title=Text(f"{title}: {history.status.lower()}, {words.duration(seconds)}"),
+        title=Text(f"{title}: {history.status.lower()}, {format_seconds(seconds)}"),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -213,8 +212,8 @@ def render(history: JobHistory, seconds: float) -> Table:
             ["", "", ""] if vertex.parallelism is None else [str(n) if n else "·" for n in (waiting, running, done)]
         )
         style = "green" if vertex.is_done else "bold" if running else "dim" if vertex.parallelism is None else ""
-        rows = words.number(vertex.rows_out) if vertex.rows_out else ""
-        size = words.size(vertex.bytes_out) if vertex.bytes_out else ""
+        rows = format_count(vertex.rows_out) if vertex.rows_out else ""
+        size = format_bytes(vertex.bytes_out) if vertex.bytes_out else ""
         table.add_row(str(vertex.id), Text(vertex.name), decided(vertex), *counts, rows, size, style=style)
     if len(shown) < len(history.vertices):
         table.caption = f"{len(shown)} of {len(history.vertices)} steps shown"
@@ -229,16 +228,16 @@ def visible(vertices: list[VertexHistory], limit: int = MAX_ROWS) -> list[Vertex
 
 
 def decided(vertex: VertexHistory) -> str:
-    return "open" if vertex.parallelism is None else words.plural(vertex.parallelism, "subtask")
+    return "open" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
 
 
 def produced(vertex: VertexHistory) -> str:
-    return f"{words.plural(vertex.rows_out, 'row')}, {words.size(vertex.bytes_out)}"
+    return f"{plural(vertex.rows_out, 'row')}, {format_bytes(vertex.bytes_out)}"
 
 
 def closing_line(history: JobHistory) -> str:
     name = history.plan.job_name if history.plan else "job"
-    return f"{name}: {history.status.lower()} after {words.duration(history.seconds)}"
+    return f"{name}: {history.status.lower()} after {format_seconds(history.seconds)}"
 
 
 def first_line(text: str) -> str:
