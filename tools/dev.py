@@ -234,6 +234,8 @@ def environment() -> dict[str, str]:
 def set_up_environment() -> dict[str, str]:
     """The same, with a home of our own where the user's cannot be written: installers insist on one."""
     variables = environment()
+    for trust in ("UV_SYSTEM_CERTS", "UV_NATIVE_TLS"):  # the machine's own certificates count (newer and older uv)
+        variables.setdefault(trust, "true")
     home = Path(variables.get("HOME") or "/nonexistent")
     try:
         with tempfile.TemporaryFile(dir=home):

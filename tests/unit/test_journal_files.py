@@ -12,7 +12,7 @@ import pytest
 from tests.unit.journal_samples import planned, word_count
 
 from firesteel.errors import UsageError
-from firesteel.journal.journal import Instruments, Journal, journals, read
+from firesteel.journal.journal import Instruments, Journal, find, journals, read
 from firesteel.options import Options
 from firesteel.scheduler.records import Decision, JobStatusRecord, StateChange
 
@@ -28,7 +28,7 @@ def test_what_is_written_is_read_back(tmp_path):
     journal.close()
     journal.close()
     assert read(journal.path) == word_count()
-    assert journal.path.name.endswith("-word-count-1-2-3f2a91c0.jsonl")
+    assert journal.path.name.endswith("_word-count-1-2_3f2a91c0.jsonl")
     assert journals(options(tmp_path / "new" / "place")) == [journal.path]
 
 
@@ -111,6 +111,26 @@ def test_journals_are_listed_oldest_first(tmp_path):
         os.utime(path, (1000 - age, 1000 - age))
     (tmp_path / "other.txt").write_text("")
     assert [p.stem for p in journals(options(tmp_path))] == ["b", "c", "a"]
+
+
+def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
+    made = [Journal.create(options(tmp_path), "word count", job_id) for job_id in ("aa11", "aa22", "b-3_3")]
+    for age, journal in enumerate(made):
+        journal.close()
+        os.utime(journal.path, (1000 + age, 1000 + age))
+    paths = [journal.path for journal in made]
+    assert find("last", options(tmp_path)) == paths[2]
+    assert find("aa11", options(tmp_path)) == paths[0]
+    assert find("aa2", options(tmp_path)) == paths[1]
+    assert find("b-3_3", options(tmp_path)) == paths[2]
+    assert find(paths[1].stem, options(tmp_path)) == paths[1]
+    assert find(str(paths[0]), options(tmp_path / "elsewhere")) == paths[0]
+    with pytest.raises(UsageError, match=r"Several jobs begin with 'aa': aa22, aa11\. Write more"):
+        find("aa", options(tmp_path))
+    with pytest.raises(UsageError, match="no job 'zz'.*The latest ones: b-3_3, aa22, aa11"):
+        find("zz", options(tmp_path))
+    with pytest.raises(UsageError, match="no journal in .*Run a job"):
+        find("last", options(tmp_path / "elsewhere"))
 
 
 class Collecting:

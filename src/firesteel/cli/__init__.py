@@ -1,0 +1,1 @@
+"""The ``firesteel`` command: runs scripts, reads journals. Imports the rest of Firesteel only where it is needed."""

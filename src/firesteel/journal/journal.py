@@ -77,7 +77,7 @@ class Journal:
         Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
         way to one under the machine's temporary directory instead.
         """
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{_slug(job_name)}-{job_id}{SUFFIX}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{_slug(job_name)}_{job_id}{SUFFIX}"
         directories = journal_directories(options)
         for number, directory in enumerate(directories, 1):
             try:
@@ -158,6 +158,37 @@ def journals(options: Options) -> list[Path]:
             with suppress(OSError):
                 found.append((path.stat().st_mtime, path))
     return [path for _, path in sorted(found)]
+
+
+def find(job: str, options: Options) -> Path:
+    """The journal of a job given by path, by id or its beginning, by the beginning of the file's name, or as "last".
+
+    Raises UsageError if there is none, or several fit.
+    """
+    if Path(job).is_file():
+        return Path(job)
+    known = journals(options)
+    if not known:
+        places = " or ".join(f"'{directory}'" for directory in journal_directories(options))
+        raise UsageError(f"There is no journal in {places}.", hint="Run a job, or give the path of a journal.")
+    if job == "last":
+        return known[-1]
+    fits = [p for p in known if job and job in (_job_id(p), p.stem)] or [
+        p for p in known if job and (_job_id(p).startswith(job) or p.stem.startswith(job))
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        raise UsageError(f"Several jobs begin with '{job}': {_names(fits)}.", hint="Write more of the id.")
+    raise UsageError(f"There is no job '{job}'.", hint=f"The latest ones: {_names(known)}; or say 'last'.")
+
+
+def _job_id(path: Path) -> str:
+    return path.stem.split("_", 2)[-1]
+
+
+def _names(paths: list[Path]) -> str:
+    return ", ".join(_job_id(path) for path in paths[:-6:-1])
 
 
 def _slug(name: str) -> str:

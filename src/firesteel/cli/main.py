@@ -1,0 +1,130 @@
+"""The command line. What goes wrong is one sentence on stderr: exit 2 for wrong use, 1 for a failed job, 130 cancelled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from firesteel.errors import FiresteelError, UsageError
+
+app = typer.Typer(
+    name="firesteel",
+    help="Runs PySpark pipelines whose every step's parallelism is decided from the bytes its inputs really produced.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: quick to start, the same in a pipe
+    pretty_exceptions_enable=False,
+)
+
+OptionPairs = Annotated[
+    list[str] | None, typer.Option("-O", metavar="KEY=VALUE", help="Set an option ('firesteel options' lists them).")
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+@app.callback(invoke_without_command=True)
+def start(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"firesteel {version_of('firesteel')}")
+        raise typer.Exit
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]", help="What the script finds in sys.argv.")
+    ] = None,
+    option: OptionPairs = None,
+    master: Master = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a script; what it leaves open (master, options) comes from here. Arguments after '--' are all the script's."""
+    from firesteel.cli.script import run_script
+
+    options = given_options(option, quiet)
+    if not Path(script).is_file():
+        raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+    from firesteel.api.environment import set_defaults
+
+    set_defaults(master=master, options=options)
+    raise typer.Exit(run_script(Path(script), arguments or []))
+
+
+@app.command()
+def explain(
+    job: Annotated[str, typer.Argument(help="A job's id or its beginning, the path of a journal, or 'last'.")],
+    vertex: Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")] = None,
+    option: OptionPairs = None,
+) -> None:
+    """Print what a job decided and why."""
+    from firesteel.journal.explain import explain as explain_records
+    from firesteel.journal.journal import find, read
+    from firesteel.options import Options
+
+    print(explain_records(read(find(job, Options(given_options(option)))), vertex))
+
+
+@app.command()
+def options(
+    words: Annotated[str | None, typer.Argument(metavar="[WORD]", help="Only options with this word.")] = None,
+    option: OptionPairs = None,
+) -> None:
+    """List the options: value (where -O sets one), default, meaning."""
+    from firesteel.cli.options_list import options_text
+    from firesteel.options import Options
+
+    print(options_text(Options(given_options(option)), words))
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo).")
+    ] = None,
+    option: OptionPairs = None,
+    master: Master = None,
+    quiet: Quiet = False,
+) -> None:
+    """Count the identifiers of all Python sources of this machine: the main job on real input."""
+    given = given_options(option, quiet)
+    from firesteel.cli.demo import run_demo
+
+    run_demo(out or Path("out/demo"), master, given)
+
+
+def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any]:
+    """The values of -O, checked. Raises UsageError."""
+    from firesteel.options import PROGRESS, Options
+
+    values: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"'-O {pair}' is not an option.", hint="Write -O key=value.")
+        values[key.strip()] = value.strip()
+    if quiet:
+        values[PROGRESS.key] = False
+    Options(values)
+    return values
+
+
+def main() -> NoReturn:
+    """The entry point of the ``firesteel`` command."""
+    try:
+        app(prog_name="firesteel")
+    except FiresteelError as error:
+        from firesteel.cli.script import report
+
+        raise SystemExit(report(error)) from None
+    except BrokenPipeError:  # firesteel options | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    raise SystemExit(0)

@@ -1,0 +1,81 @@
+"""Runs a user's script as ``__main__`` and says what went wrong in its terms."""
+
+from __future__ import annotations
+
+import runpy
+import site
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+import firesteel
+from firesteel.errors import FiresteelError, JobExecutionError
+
+_OURS = str(Path(firesteel.__file__).parent)
+CANCELLED = 130
+
+
+def run_script(script: Path, arguments: list[str]) -> int:
+    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C."""
+    path = str(script)
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except FiresteelError as error:
+        return report(error)
+    except KeyboardInterrupt:
+        _say("Cancelled.")
+        return CANCELLED
+    except SystemExit as end:
+        return _exit_code(end)
+    except BrokenPipeError:
+        raise
+    except BaseException as error:
+        _print_own_trace(error, path)
+        return 1
+    return 0
+
+
+def report(error: FiresteelError) -> int:
+    """The user's frames if there are any, then the sentence, then where in the user's code it arose. The exit code."""
+    if isinstance(error, JobExecutionError) and error.cause_trace:
+        _say(error.cause_trace.rstrip())
+    _say(f"firesteel: {error}")
+    place = user_place(error.__traceback__)
+    if place:
+        _say(f"  at {place}")
+    return error.exit_code
+
+
+def user_place(trace: TracebackType | None) -> str | None:
+    """The innermost line of the user's own code on the way to an error: ``count.py, line 12``."""
+    frames = [f for f in traceback.extract_tb(trace) if _is_users(f.filename)]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
+
+
+def _is_users(file: str) -> bool:
+    foreign = [_OURS, sysconfig.get_path("stdlib"), *site.getsitepackages()]
+    return not file.startswith("<") and not any(Path(file).is_relative_to(folder) for folder in foreign)
+
+
+def _print_own_trace(error: BaseException, path: str) -> None:
+    """As Python would, from the script's first line on: neither our frames before it nor runpy's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    _say(str(end.code))
+    return 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.flush()
+    print(text, file=sys.stderr, flush=True)
