@@ -382,7 +382,7 @@ _warned: set[str] = set()
 def _warn_if_deprecated(option: Option[Any], key: str) -> None:
     if key in option.deprecated_keys and key not in _warned:
         _warned.add(key)
-        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=4)
+        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
 
 
 def _parse(option: Option[T], key: str, value: Any) -> T:
