@@ -1,0 +1,114 @@
+"""The firesteel command, as a user calls it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.unit.journal_samples import word_count
+
+from firesteel.journal.journal import Journal
+from firesteel.options import Options
+
+
+@pytest.fixture
+def firesteel(tmp_path):
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "firesteel.cli", *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            cwd=tmp_path,
+            env={**os.environ, "COLUMNS": "100", "TERM": "dumb"},
+            check=False,
+            timeout=60,
+        )
+
+    return call
+
+
+def test_version_and_help(firesteel):
+    assert firesteel("--version").stdout.startswith("firesteel 0.")
+    shown = firesteel("--help")
+    assert shown.returncode == 0
+    for command in ("run", "explain", "options", "demo"):
+        assert f"\n  {command} " in shown.stdout
+
+
+def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
+    code = (
+        "import sys\nfrom firesteel.cli.main import app\n"
+        "try: app(['--help'], prog_name='firesteel')\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('pyspark', 'pyarrow', 'numpy', 'pandas', 'rich', 'msgspec') if m in sys.modules])"
+    )
+    started = time.perf_counter()
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert shown.stdout.splitlines()[-1] == "[]"
+    assert time.perf_counter() - started < 5, "generous: a loaded machine"
+
+
+def test_explain_prints_a_journal(firesteel, tmp_path):
+    journal = Journal.create(
+        Options({"journal.directory": str(tmp_path / ".firesteel/journal")}), "word count", "3f2a91c0"
+    )
+    for record in word_count():
+        journal.record(record)
+    journal.close()
+    for job in ("last", "3f2a", "3f2a91c0", str(journal.path)):
+        shown = firesteel("explain", job)
+        assert shown.returncode == 0, shown.stderr
+        assert shown.stdout.startswith("word count (job 3f2a91c0): FINISHED")
+    assert firesteel("explain", "last", "1").stdout.startswith("[1] aggregate by word")
+    unknown = firesteel("explain", "last", "agregate by word")
+    assert unknown.returncode == 2
+    assert "Did you mean 1 (aggregate by word" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("explain", "last"), "firesteel: There is no journal in '.firesteel/journal' or "),
+        (("run", "missing.py"), "firesteel: There is no script 'missing.py'."),
+        (("run", "missing.py", "-O", "nonsense"), "firesteel: '-O nonsense' is not an option. Write -O key=value."),
+        (("run", "missing.py", "-O", "max-paralelism=3"), "Did you mean 'max-parallelism'?"),
+        (
+            ("run", "missing.py", "-O", "max-parallelism=many"),
+            "Option 'max-parallelism' = 'many' is not a whole number.",
+        ),
+        (("options", "nothing-like-this"), "No option is about 'nothing-like-this'."),
+        (("demo", "-O", "x=1"), "There is no option 'x'."),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_2(firesteel, arguments, sentence, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    shown = firesteel(*arguments)
+    assert shown.returncode == 2
+    assert shown.stdout == ""
+    assert sentence in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_options_are_listed_with_values_defaults_and_meaning(firesteel):
+    shown = firesteel("options", "-O", "max-parallelism=12").stdout
+    assert "jobmanager.adaptive-batch-scheduler.max-parallelism: 12 (default 128)\n    Upper bound" in shown
+    assert "firesteel.decider.cut: default by-bytes\n" in shown
+    assert firesteel("options", "codec").stdout.count("default") == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    command = f"'{sys.executable}' -m firesteel.cli options | head -1; exit ${{PIPESTATUS[0]}}"
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_run_hands_over_arguments_and_options(firesteel, tmp_path):
+    (tmp_path / "s.py").write_text("import sys\nprint(sys.argv)\nsys.exit(5)")
+    shown = firesteel("run", "s.py", "in", "--deep", "-x", "-O", "max-parallelism=3", "--quiet", "--master", "local[1]")
+    assert shown.returncode == 5, shown.stderr
+    assert shown.stdout == "['s.py', 'in', '--deep', '-x']\n"
+    assert firesteel("run", "s.py", "--", "--quiet").stdout == "['s.py', '--quiet']\n"
