@@ -29,7 +29,7 @@ def format_seconds(seconds: float) -> str:
     if seconds < 0.9995:
         return f"{_three_digits(seconds * 1000)} ms"
     if seconds < 59.95:
-        return f"{_three_digits(round(seconds, 1))} s"
+        return f"{round(seconds, 1):g} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"

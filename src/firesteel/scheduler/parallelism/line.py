@@ -18,15 +18,20 @@ from firesteel.scheduler.parallelism.model import Longs
 _MOST = 1 << 62
 
 
-def prefix_sums(weights: ArrayLike) -> Longs:
-    """int64 sums with a leading 0. Raises UsageError for negative values and for sums of 4 EiB and more."""
-    values = np.asarray(weights, dtype=np.int64).ravel()
-    if values.size and int(values.min()) < 0:
-        raise UsageError(f"A size of {int(values.min())} bytes is negative.", hint="Sizes are whole numbers from 0.")
+def check_sizes(sizes: ArrayLike) -> None:
+    """Raises UsageError for negative sizes and for sums of 4 EiB and more, which int64 arithmetic could not carry."""
+    values = np.asarray(sizes)
+    if values.size and values.min() < 0:
+        raise UsageError(f"A size of {values.min()} bytes is negative.", hint="Sizes are whole numbers from 0.")
     if float(values.sum(dtype=np.float64)) >= _MOST:
         raise UsageError(
             "The inputs are said to hold 4 EiB or more, which cannot be added up.", hint="Check the sizes."
         )
+
+
+def prefix_sums(weights: ArrayLike) -> Longs:
+    """Sums of the first 0, 1, 2, ... weights: int64, one more than the weights."""
+    values = np.asarray(weights, dtype=np.int64).ravel()
     sums = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=sums[1:])
     return sums

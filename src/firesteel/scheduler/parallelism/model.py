@@ -39,11 +39,11 @@ class ConsumedResult:
     @property
     def is_keyed(self) -> bool:
         """Rows of one subpartition belong together, whoever produced them."""
-        return not self.is_broadcast and (self.co_partitioned or self.ship.is_keyed)
+        return not (self.is_broadcast or self.is_forward) and (self.co_partitioned or self.ship.is_keyed)
 
     @property
     def is_forward(self) -> bool:
-        return not self.is_broadcast and self.ship is ShipStrategy.FORWARD and not self.co_partitioned
+        return not self.is_broadcast and self.ship is ShipStrategy.FORWARD
 
     @property
     def is_pointwise(self) -> bool:
@@ -82,6 +82,12 @@ class Bounds:
 
         FLIP-187, "Limit the maximum number of subpartitions to be a power of two". Raises UsageError when empty.
         """
+        low, high = self._global_interval()
+        if self.vertex_maximum is not None:
+            low, high = min(low, self.vertex_maximum), min(high, self.vertex_maximum)
+        return low, high
+
+    def _global_interval(self) -> tuple[int, int]:
         low, high = self.minimum, self.maximum
         if low < 1 or high < low:
             raise UsageError(
@@ -96,21 +102,19 @@ class Bounds:
                     f"{self.maximum}, and the cut by-count decides powers of two only.",
                     hint="Widen the two bounds, or set firesteel.decider.cut to by-bytes.",
                 )
-        if self.vertex_maximum is not None:
-            low, high = min(low, self.vertex_maximum), min(high, self.vertex_maximum)
         return low, high
 
     def bound_hit(self, wanted: int) -> list[str]:
         """The bound that keeps ``wanted`` from being chosen, in words; none if it is allowed."""
-        low, high = self.interval()
+        low, high = self._global_interval()
+        own = self.vertex_maximum
+        if own is not None and own < min(wanted, high):
+            return [f"the step's max parallelism {own}"]
         if wanted > high:
-            if self.vertex_maximum == high:
-                return [f"the step's max parallelism {high}"]
             return [_named(self.maximum_key, self.maximum, high)]
         if wanted < low:
-            if self.vertex_maximum == low and low < self.minimum:
-                return [f"min-parallelism {self.minimum}, cut to the step's max parallelism {low}"]
-            return [_named("min-parallelism", self.minimum, low)]
+            cut = "" if own is None or own >= low else f", cut to the step's max parallelism {own}"
+            return [_named("min-parallelism", self.minimum, low) + cut]
         return []
 
 

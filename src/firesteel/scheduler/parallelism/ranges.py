@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,11 @@ def one_partition_each(result: ConsumedResult) -> InputRanges:
     """Subtask k reads partition k wholly (forward)."""
     k = np.arange(result.num_partitions, dtype=np.int64)
     return pack(_columns(k, k + 1, 0, result.num_subpartitions)[:, np.newaxis])
+
+
+def uncut(result: ConsumedResult, n: int) -> InputRanges:
+    """Ranges of a broadcast or a forward input, which are given."""
+    return whole(result, n) if result.is_broadcast else one_partition_each(result)
 
 
 def subpartition_ranges(result: ConsumedResult, cuts: Longs) -> InputRanges:
@@ -72,13 +79,19 @@ def pointwise_by_count(result: ConsumedResult, n: int) -> InputRanges:
     return pack(rects[:, np.newaxis])
 
 
+def count_ranges(result: ConsumedResult, n: int) -> InputRanges:
+    """Ranges by count for n subtasks, whatever the bytes."""
+    if result.is_broadcast or result.is_forward:
+        return uncut(result, n)
+    if result.is_pointwise:
+        return pointwise_by_count(result, n)
+    return subpartition_ranges(result, even_cuts(result.num_subpartitions, n))
+
+
 def bytes_read(result: ConsumedResult, ranges: InputRanges) -> Longs | None:
-    """Plain bytes each subtask reads of this input, int64; None where the sizes given do not tell."""
-    n = ranges.parallelism
+    """Plain bytes each subtask reads of this input (not a broadcast), int64; None where the sizes given do not tell."""
     rects = ranges.rects.astype(np.int64)
     all_producers = bool(np.all((rects[:, 0] == 0) & (rects[:, 1] == result.num_partitions)))
-    if result.is_broadcast:
-        return np.full(n, result.total_bytes, dtype=np.int64)
     if all_producers and (folded := result.folded()) is not None:
         sums = prefix_sums(folded)
         sizes = sums[rects[:, 3]] - sums[rects[:, 2]]
@@ -93,7 +106,7 @@ def bytes_read(result: ConsumedResult, ranges: InputRanges) -> Longs | None:
     return np.diff(sums[ranges.offsets])
 
 
-def slices_read(inputs: list[InputRanges]) -> Longs:
+def slices_read(inputs: Sequence[InputRanges]) -> Longs:
     """(producer, subpartition) slices each subtask reads over all its inputs, int64."""
     total = np.zeros(inputs[0].parallelism, dtype=np.int64)
     for ranges in inputs:

@@ -1,0 +1,239 @@
+"""The decider against brute force on small inputs, and what must hold for any input."""
+
+import time
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firesteel.graph.job_graph import ShipStrategy, SourceInfo
+from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
+from firesteel.scheduler.parallelism.line import Line
+
+modest = settings(max_examples=150, deadline=None)
+sizes = st.one_of(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0, 1, 100]), st.integers(2**53 - 3, 2**53 + 3))
+weights = st.lists(sizes, min_size=1, max_size=9)
+
+
+def partitions_of(size, n):
+    """All ways to cut ``size`` units into n contiguous, possibly empty ranges."""
+    for inner in combinations(range(size + n - 1), n - 1):
+        yield (0, *(c - i for i, c in enumerate(inner)), size)
+
+
+def sums(values, cuts):
+    return [sum(values[a:b]) for a, b in pairwise(cuts)]
+
+
+def smallest_largest(values, n, slices=None, max_slices=None):
+    """Brute force: the least possible largest range, None if the slice bound excludes every cut."""
+    allowed = (
+        cuts for cuts in partitions_of(len(values), n) if max_slices is None or max(sums(slices, cuts)) <= max_slices
+    )
+    return min((max(sums(values, cuts)) for cuts in allowed), default=None)
+
+
+@modest
+@given(weights, st.integers(1, 5))
+def test_largest_range_is_as_small_as_can_be(values, n):
+    cuts = Line(values).cut(n).tolist()
+    assert (cuts[0], cuts[-1], len(cuts)) == (0, len(values), n + 1)
+    assert max(sums(values, cuts)) == smallest_largest(values, n)
+    filled = [b > a for a, b in pairwise(cuts)]
+    assert all(b >= a for a, b in pairwise(cuts))
+    assert sum(filled) == min(n, len(values))
+
+
+@modest
+@given(st.lists(st.tuples(sizes, st.integers(0, 4)), min_size=1, max_size=8), st.integers(1, 4), st.integers(4, 16))
+def test_largest_range_is_optimal_within_a_slice_bound(units, n, max_slices):
+    values, slices = [u[0] for u in units], [u[1] for u in units]
+    best = smallest_largest(values, n, slices, max_slices)
+    line = Line(values, slices)
+    fits = line.ranges_needed(line.total, max_slices, n) <= n
+    assert fits == (best is not None)
+    if fits:
+        cuts = line.cut(n, max_slices).tolist()
+        assert max(sums(values, cuts)) == best
+        assert max(sums(slices, cuts)) <= max_slices
+
+
+@modest
+@given(weights, st.integers(1, 40))
+def test_fewest_ranges_within_the_limit(values, volume):
+    limit = max(volume, *values)
+    fewest = next(n for n in range(1, len(values) + 1) if smallest_largest(values, n) <= limit)
+    assert Line(values).ranges_needed(limit, None, 100) == fewest
+    if fewest > 1:
+        assert Line(values).ranges_needed(limit, None, fewest - 1) == fewest
+
+
+@st.composite
+def results(draw, width=None):
+    kind = draw(st.sampled_from(["keyed", "rescale", "rebalance", "broadcast", "global"]))
+    producers = draw(st.integers(1, 4))
+    width = {"keyed": width, "broadcast": 1, "global": 1}.get(kind, draw(st.integers(1, 5)))
+    rows = draw(st.lists(st.lists(sizes, min_size=width, max_size=width), min_size=producers, max_size=producers))
+    cells = np.array(rows, dtype=np.int64)
+    ship = ShipStrategy.HASH if kind == "keyed" else ShipStrategy(kind)
+    folded = draw(st.booleans()) and kind == "keyed"
+    return ConsumedResult(
+        dataset=draw(st.integers(0, 99)),
+        ship=ship,
+        co_partitioned=kind == "keyed",
+        num_partitions=producers,
+        num_subpartitions=width,
+        subpartition_bytes=cells.sum(axis=0) if folded else None,
+        cells=cells,
+        total_bytes=int(cells.sum()),
+        is_broadcast=kind == "broadcast",
+    )
+
+
+@st.composite
+def requests(draw):
+    width = draw(st.integers(1, 9))
+    inputs = draw(st.lists(results(width), min_size=1, max_size=3))
+    low = draw(st.integers(1, 5))
+    return inputs, Bounds(
+        minimum=low,
+        maximum=draw(st.integers(2 * low, 24)),  # two powers of two apart: one lies between
+        fixed=draw(st.one_of(st.none(), st.integers(1, 20))),
+        data_volume=draw(st.one_of(st.integers(1, 60), st.just(2**53))),
+        max_slices=draw(st.sampled_from([1, 3, 6, 12, 1000])),
+        cut=draw(st.sampled_from(["by-bytes", "by-count"])),
+        vertex_maximum=draw(st.one_of(st.none(), st.integers(1, 12))),
+    )
+
+
+def times_read(result, ranges):
+    """How often each cell is read over all subtasks, and the bytes of each subtask."""
+    counts = np.zeros((result.num_partitions, result.num_subpartitions), dtype=int)
+    read = []
+    for k in range(ranges.parallelism):
+        total = 0
+        for p0, p1, s0, s1 in ranges.of(k).tolist():
+            assert 0 <= p0 < p1 <= result.num_partitions
+            assert 0 <= s0 < s1 <= result.num_subpartitions
+            counts[p0:p1, s0:s1] += 1
+            total += int(result.cells[p0:p1, s0:s1].sum())
+        read.append(total)
+    return counts, read
+
+
+@settings(max_examples=400, deadline=None)
+@given(requests())
+def test_every_cell_is_read_exactly_once_and_every_number_is_true(request):
+    inputs, bounds = request
+    plan = decide_vertex(inputs, bounds)
+    read_by_all = np.zeros(plan.parallelism, dtype=np.int64)
+    own = np.zeros(plan.parallelism, dtype=np.int64)
+    for result, ranges in zip(inputs, plan.ranges, strict=True):
+        assert ranges.parallelism == plan.parallelism
+        counts, read = times_read(result, ranges)
+        assert (counts == (plan.parallelism if result.is_broadcast else 1)).all()
+        read_by_all += np.array(read)
+        own += 0 if result.is_broadcast else np.array(read)
+    assert plan.input_bytes.tolist() == read_by_all.tolist()
+    assert plan.decision["result"]["largest"] == own.max()
+    assert plan.decision["result"]["smallest"] == own.min()
+    together = [ranges for result, ranges in zip(inputs, plan.ranges, strict=True) if result.co_partitioned]
+    assert len({tuple(ranges.rects[:, 2:].ravel().tolist()) for ranges in together}) <= 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(requests())
+def test_parallelism_is_within_the_bounds_and_the_words_are_true(request):
+    inputs, bounds = request
+    plan = decide_vertex(inputs, bounds)
+    words = " and ".join(plan.decision["bounds"])
+    slices = plan.decision["result"]["slices"]
+    if (
+        "max-slices-per-subtask" not in words
+        and plan.decision["rule"] == "by-bytes"
+        and plan.decision["inputs"]["non_broadcast"]
+    ):
+        assert slices <= bounds.max_slices or all(r.is_broadcast for r in inputs)
+    if bounds.fixed is not None:
+        assert plan.parallelism == bounds.fixed
+        return
+    if plan.decision["rule"] == "global":
+        assert plan.parallelism == 1
+        return
+    low, high = bounds.interval()
+    assert low <= plan.parallelism <= high
+    if "max-parallelism" in words or "the step's max parallelism" in words:
+        assert plan.parallelism == high
+    if "min-parallelism" in words:
+        assert plan.parallelism == low
+    if bounds.cut == "by-count" and bounds.vertex_maximum is None:
+        assert plan.parallelism.bit_count() == 1
+    if bounds.cut == "by-bytes" and not words:
+        limit = max(1, int(bounds.data_volume - min(plan.decision["inputs"]["broadcast"], bounds.data_volume * 0.5)))
+        assert plan.decision["result"]["largest"] <= limit
+        assert plan.decision["result"]["slices"] <= bounds.max_slices or not plan.decision["inputs"]["non_broadcast"]
+
+
+@modest
+@given(requests())
+def test_the_same_request_gives_the_same_plan(request):
+    inputs, bounds = request
+    one, two = decide_vertex(inputs, bounds), decide_vertex(inputs, bounds)
+    assert one.decision == two.decision
+    for a, b in zip(one.ranges, two.ranges, strict=True):
+        assert np.array_equal(a.offsets, b.offsets)
+        assert np.array_equal(a.rects, b.rects)
+
+
+@modest
+@given(st.lists(weights.filter(lambda w: len(w) > 3).map(lambda w: w[:4]), min_size=1, max_size=3), st.integers(1, 40))
+def test_keyed_inputs_get_the_smallest_parallelism_that_stays_within_the_limit(rows, volume):
+    inputs = [
+        ConsumedResult(i, ShipStrategy.HASH, True, 1, 4, np.array(r, dtype=np.int64), total_bytes=sum(r))
+        for i, r in enumerate(rows)
+    ]
+    together = [sum(column) for column in zip(*rows, strict=True)]
+    plan = decide_vertex(inputs, Bounds(1, 128, None, volume, 32768, "by-bytes"))
+    limit = max(volume, *together)
+    assert plan.parallelism == next(n for n in range(1, 5) if smallest_largest(together, n) <= limit)
+    assert plan.decision["result"]["largest"] == smallest_largest(together, plan.parallelism)
+
+
+@pytest.mark.parametrize("cut", ["by-bytes", "by-count"])
+@pytest.mark.parametrize("skew", [0, 1.1, 3])
+def test_large_inputs_are_covered_once(cut, skew):
+    rng = np.random.default_rng(7)
+    sizes = (rng.pareto(skew, 4096) * 2**20).astype(np.int64) if skew else np.full(4096, 2**20)
+    result = ConsumedResult(0, ShipStrategy.HASH, True, 50, 4096, sizes, total_bytes=int(sizes.sum()))
+    plan = decide_vertex([result], Bounds(1, 512, None, 16 << 20, 32768, cut))
+    edges = plan.ranges[0].rects[:, 2:]
+    assert edges[0, 0] == 0
+    assert edges[-1, 1] == 4096
+    assert (edges[1:, 0] == edges[:-1, 1]).all()
+    assert plan.input_bytes.sum() == sizes.sum()
+
+
+def test_a_decision_over_4096_subpartitions_takes_under_10_ms():
+    rng = np.random.default_rng(7)
+    sizes = (rng.pareto(1.5, 4096) * 2**21).astype(np.int64)
+    inputs = [ConsumedResult(i, ShipStrategy.HASH, True, 500, 4096, sizes) for i in range(2)]
+    bounds = Bounds(1, 1024, None, 16 << 20, 32768, "by-bytes")
+    took = []
+    for _ in range(7):
+        start = time.perf_counter()
+        plan = decide_vertex(inputs, bounds)
+        took.append(time.perf_counter() - start)
+    assert plan.parallelism > 100
+    assert min(took) < 0.010  # the quickest: the others wait for whatever else this machine does
+
+
+@modest
+@given(st.lists(sizes, max_size=9), st.integers(1, 12))
+def test_splits_go_out_once_in_order_and_even(split_bytes, n):
+    plan = decide_source(SourceInfo(np.array(split_bytes, dtype=np.int64)), Bounds(1, 128, n, 64, 32768, "by-bytes"))
+    assert [i for own in plan.splits for i in own.tolist()] == list(range(len(split_bytes)))
+    assert plan.input_bytes.tolist() == [sum(split_bytes[i] for i in own) for own in plan.splits]
+    if split_bytes:
+        assert plan.input_bytes.max() == smallest_largest(split_bytes, min(n, len(split_bytes)))
