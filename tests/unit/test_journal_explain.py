@@ -11,22 +11,22 @@ from firesteel.journal.history import subtask_numbers
 from firesteel.scheduler.records import Decision, JobStatusRecord, StateChange
 
 WHOLE = """\
-word count (job 3f2a91c0): FINISHED after 4.20 s.
+word count (job 3f2a91c0): FINISHED after 4.2 s.
     options      firesteel.results.codec = zstd
     size         2 vertices, 3 subtasks.
 
 [0] text src/**/*.py -> tokenize: 2 subtasks
-    source       2 subtasks: 100 MiB in 12 splits over 64 MiB each.
+    source       2 source subtasks: 100 MiB in 12 splits over 64 MiB each, bounded by nothing.
     restart      Subtask 1 again after 1 s, restart 1 of 3.
     read         1,000 rows, 100 MiB.
     produced     5,000 rows, 3 MiB (1 MiB stored).
-    took         2.30 s, 2 subtasks finished.
+    took         2.3 s, 2 subtasks finished.
     attempts     1 subtask needed more than one attempt (at most 2): 1.
     failed       subtask 1, attempt 1: worker lost
                  exit code 137.
 
 [1] aggregate by word -> parquet out: 1 subtask
-    parallelism  1 subtask: 3 MiB over 64 MiB each; bounded by the minimum of 1.
+    parallelism  1 subtask: 3 MiB over 64 MiB each, bounded by the minimum of 1.
     read         5,000 rows, 3 MiB.
     produced     200 rows, 0 B.
     took         800 ms, 1 subtask finished."""

@@ -127,9 +127,9 @@ def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
     assert find(str(paths[0]), options(tmp_path / "elsewhere")) == paths[0]
     with pytest.raises(UsageError, match=r"Several jobs begin with 'aa': aa22, aa11\. Write more"):
         find("aa", options(tmp_path))
-    with pytest.raises(UsageError, match="no job 'zz'.*The latest ones: b-3_3, aa22, aa11"):
+    with pytest.raises(UsageError, match=r"no job 'zz'.*The latest ones: b-3_3, aa22, aa11"):
         find("zz", options(tmp_path))
-    with pytest.raises(UsageError, match="no journal in .*Run a job"):
+    with pytest.raises(UsageError, match=r"no journal in .*Run a job"):
         find("last", options(tmp_path / "elsewhere"))
 
 

@@ -30,13 +30,13 @@ def plain_lines(records) -> list[str]:
 def test_plain_lines():
     assert plain_lines(word_count()) == [
         "word count (job 3f2a91c0): 2 vertices",
-        "[0] text src/**/*.py -> tokenize: 2 subtasks; 2 subtasks: 100 MiB in 12 splits over 64 MiB each.",
+        "[0] text src/**/*.py -> tokenize: 2 source subtasks: 100 MiB in 12 splits over 64 MiB each, bounded by nothing",
         "[0] text src/**/*.py -> tokenize: subtask 1 failed: worker lost",
-        "[0] text src/**/*.py -> tokenize: restart; subtask 1 again after 1 s, restart 1 of 3",
-        "[0] text src/**/*.py -> tokenize: finished in 2.30 s, 5,000 rows, 3 MiB",
-        "[1] aggregate by word -> parquet out: 1 subtask; 1 subtask: 3 MiB over 64 MiB each",
+        "[0] text src/**/*.py -> tokenize: restart: subtask 1 again after 1 s, restart 1 of 3",
+        "[0] text src/**/*.py -> tokenize: finished in 2.3 s, 5,000 rows, 3 MiB",
+        "[1] aggregate by word -> parquet out: 1 subtask: 3 MiB over 64 MiB each, bounded by the minimum of 1",
         "[1] aggregate by word -> parquet out: finished in 800 ms, 200 rows, 0 B",
-        "word count: finished after 4.20 s",
+        "word count: finished after 4.2 s",
     ]
 
 
@@ -62,7 +62,7 @@ def test_the_live_view_draws_and_restores_the_terminal(monkeypatch):
     text = terminal.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "cursor hidden and shown again"
     assert "subtask 1 failed: worker lost" in text
-    assert text.endswith("word count: finished after 4.20 s\n")
+    assert text.endswith("word count: finished after 4.2 s\n")
 
 
 def test_the_live_table():

@@ -128,8 +128,8 @@ class JobHistory:
             return
         vertex = self.vertex(record.vertex)
         vertex.decisions.append(record)
-        if record.what in ("parallelism", "source parallelism") and isinstance(record.result, int):
-            vertex.parallelism = record.result
+        if is_parallelism(record):
+            vertex.parallelism = _parallelism(record.result)
 
     def _changed(self, record: StateChange) -> None:
         vertex = self.vertex(record.vertex)
@@ -148,6 +148,15 @@ class JobHistory:
         vertex.parallelism = record.parallelism
         for name in ("finished", "rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes"):
             setattr(vertex, name, getattr(record, name))
+
+
+def is_parallelism(decision: Decision) -> bool:
+    return decision.what in ("parallelism", "source parallelism")
+
+
+def _parallelism(result: Any) -> int:
+    """A decision's result is the number, or a table that has it."""
+    return int(result["parallelism"] if isinstance(result, dict) else result)
 
 
 def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Sequence[int]) -> None:

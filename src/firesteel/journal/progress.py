@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.history import JobHistory, VertexHistory, subtask_numbers, vertex_count
+from firesteel.journal.history import JobHistory, VertexHistory, is_parallelism, subtask_numbers, vertex_count
 from firesteel.journal.journal import Instrument
 from firesteel.scheduler.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 
@@ -111,10 +111,10 @@ class PlainView:
         if record.vertex is None:
             return
         vertex = history.vertex(record.vertex)
-        if record.what in ("parallelism", "source parallelism"):
-            self._say(history, f"[{vertex.id}] {vertex.name}: {decided(vertex)}; {record.reason}".rstrip("; "))
-        elif record.what in ("restart", "failover"):
-            self._say(history, f"[{vertex.id}] {vertex.name}: {record.what}; {record.reason}".rstrip("; "))
+        if is_parallelism(record):
+            self._say(history, f"[{vertex.id}] {vertex.name}: {record.reason or decided(vertex)}")
+        elif record.what in ("restart", "failover", "warning"):
+            self._say(history, f"[{vertex.id}] {vertex.name}: {record.what}: {record.reason}")
 
     def _changed(self, history: JobHistory, record: StateChange) -> None:
         if record.state == "FAILED":
