@@ -305,7 +305,9 @@ def test_slices_that_no_parallelism_can_meet_are_left_out():
 def test_slices_bind_a_fixed_parallelism_where_it_can_meet_them():
     giant = keyed([100, 1, 1, 1, 1, 1], partitions=2)
     assert subpartitions(decide_vertex([giant], bounds(fixed=2))) == [(0, 1), (1, 6)]
-    assert subpartitions(decide_vertex([giant], bounds(fixed=2, max_slices=8))) == [(0, 2), (2, 6)]
+    plan = decide_vertex([giant], bounds(fixed=2, max_slices=8))
+    assert subpartitions(plan) == [(0, 2), (2, 6)]
+    assert plan.decision["bounds"] == ["max-slices-per-subtask 8"]
     plan = decide_vertex([giant], bounds(fixed=2, max_slices=4))
     assert plan.decision["bounds"] == ["max-slices-per-subtask 4 (cannot be met with parallelism 2, left out)"]
 

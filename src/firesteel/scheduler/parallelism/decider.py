@@ -143,7 +143,10 @@ def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     if max_slices is not None and not units.slices_fit(max_slices, n):
         words.append(_slices_left_out(bounds, f"with parallelism {n}"))
         max_slices = None
-    return _by_bytes(units, units.line.cut(n, max_slices), given.rule, words, account)
+    cuts = units.line.cut(n, max_slices)
+    if units.slices_bind(cuts, max_slices):
+        words.append(f"max-slices-per-subtask {bounds.max_slices}")
+    return _by_bytes(units, cuts, given.rule, words, account)
 
 
 def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _Cut:
@@ -157,9 +160,10 @@ def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Vol
     wanted, max_slices, slice_words = _with_slices(units, bounds, limit, by_volume)
     n = min(max(wanted, low), high)
     words += bounds.bound_hit(wanted) + slice_words
-    if max_slices is not None and n > max(by_volume, low):
+    cuts = line.cut(n, max_slices)
+    if units.slices_bind(cuts, max_slices) or (max_slices is not None and n > max(by_volume, low)):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
-    return _by_bytes(units, line.cut(n, max_slices), bounds.cut, words, volume.words())
+    return _by_bytes(units, cuts, bounds.cut, words, volume.words())
 
 
 def _with_slices(units: Units, bounds: Bounds, limit: int, by_volume: int) -> tuple[int, int | None, list[str]]:

@@ -74,23 +74,13 @@ class Line:
         """
         if self.size <= n:
             return np.minimum(np.arange(n + 1, dtype=np.int64), self.size)
-        return self._spread(n, self._smallest_limit(n, max_slices), max_slices)
+        return self._spread(n, self.smallest_largest(n, max_slices), max_slices)
 
-    def _cover(self, limit: int, max_slices: int | None, at_most: int) -> list[int]:
-        """Ends of the ranges of a greedy walk, which uses the fewest ranges; stops after ``at_most``."""
-        sums, slices, size = self._sums, self._slices, self.size
-        ends: list[int] = []
-        position = 0
-        while position < size and len(ends) < at_most:
-            end = bisect_right(sums, sums[position] + limit, position + 1) - 1
-            if max_slices is not None:
-                end = min(end, bisect_right(slices, slices[position] + max_slices, position + 1) - 1)
-            ends.append(end)
-            position = end
-        return ends
-
-    def _smallest_limit(self, n: int, max_slices: int | None) -> int:
-        """The smallest largest range of n ranges, by bisection over sums that ranges really have."""
+    def smallest_largest(self, n: int, max_slices: int | None = None) -> int:
+        """Bytes of the largest range of the best cut into n ranges; same conditions as ``cut``."""
+        if self.size <= n:
+            return self.largest
+        # Bisection over sums that ranges really have.
         mean = -(-self.total // n)
         low = max(mean, self.largest)
         # A greedy range is closed only above limit - largest, so mean + largest always suffices.
@@ -106,6 +96,19 @@ class Line:
                 next_sums = self.prefix[ends + 1] - self.prefix[starts]
                 low = int(next_sums[next_sums > limit].min())
         return low
+
+    def _cover(self, limit: int, max_slices: int | None, at_most: int) -> list[int]:
+        """Ends of the ranges of a greedy walk, which uses the fewest ranges; stops after ``at_most``."""
+        sums, slices, size = self._sums, self._slices, self.size
+        ends: list[int] = []
+        position = 0
+        while position < size and len(ends) < at_most:
+            end = bisect_right(sums, sums[position] + limit, position + 1) - 1
+            if max_slices is not None:
+                end = min(end, bisect_right(slices, slices[position] + max_slices, position + 1) - 1)
+            ends.append(end)
+            position = end
+        return ends
 
     def _earliest(self, n: int, limit: int, max_slices: int | None) -> list[int]:
         """Earliest position of each boundary from which the ranges after it still reach the end."""

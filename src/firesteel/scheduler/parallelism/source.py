@@ -9,7 +9,7 @@ import numpy as np
 
 from firesteel.graph.job_graph import SourceInfo
 from firesteel.humanize import format_bytes, format_count, plural
-from firesteel.scheduler.parallelism.line import Line
+from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import Bounds, Longs
 
 
@@ -45,6 +45,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
     largest is as small as can be.
     """
+    check_sizes(info.split_bytes)
     line = Line(info.split_bytes)
     choice = _choose(info, line, bounds, default_source_parallelism)
     n = choice.parallelism

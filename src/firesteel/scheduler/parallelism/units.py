@@ -57,6 +57,12 @@ class Units:
         """Can n ranges keep within ``bound`` slices each, whatever their bytes?"""
         return bound >= self.line.largest_slices and self.line.ranges_needed(self.line.total, bound, n) <= n
 
+    def slices_bind(self, cuts: Longs, bound: int | None) -> bool:
+        """Is the largest range of these cuts, made within ``bound``, larger than bytes alone would have it?"""
+        if bound is None:
+            return False
+        return int(np.diff(self.line.prefix[cuts]).max()) > self.line.smallest_largest(len(cuts) - 1)
+
     def ranges(self, cuts: Longs) -> tuple[InputRanges, ...]:
         """The ranges of every input for these boundaries (n + 1 positions in the line)."""
         found: dict[int, InputRanges] = {}
