@@ -125,7 +125,7 @@ def infer_parallelism(source: Source, upper_bound: int, data_volume: int) -> int
     return min(answer, upper_bound)
 
 
-def push_down(source: Source, columns: list[str] | None, filter: pc.Expression | None) -> Source | None:  # noqa: A002
+def push_down(source: Source, columns: list[str] | None, filter: pc.Expression | None) -> Source | None:
     """A source that reads only these columns and rows (see :class:`Source`); None when it cannot be told to."""
     push = getattr(source, "push_down", None)
     return None if push is None else cast(Source, push(columns, filter))
