@@ -39,6 +39,11 @@ def test_a_sentence_of_ours_and_the_line_of_the_script(run, tmp_path):
     assert err == f"firesteel: The path is wrong. Mend it.\n  at {tmp_path / 'script.py'}, line 3\n"
 
 
+def test_a_place_that_the_sentence_has_is_not_said_again(run):
+    text = "from firesteel.errors import UsageError\nraise UsageError('In step \"filter\" at script.py:2: no column.')"
+    assert run(text)[2] == 'firesteel: In step "filter" at script.py:2: no column.\n'
+
+
 def test_a_failed_job_shows_the_users_frames_and_no_trace_of_ours(run):
     text = (
         "from firesteel.errors import JobExecutionError\n"
@@ -104,5 +109,6 @@ def test_where_is_the_innermost_line_of_the_users_own_code(tmp_path):
     with pytest.raises(AttributeError) as caught:
         scope["f"]()
     assert traceback.extract_tb(caught.tb)[-1].filename.endswith("textwrap.py")
-    assert script_module.user_place(caught.tb) == f"{users}, line 3"
+    frame = script_module.user_frame(caught.tb)
+    assert (frame.filename, frame.lineno) == (str(users), 3)
     assert not script_module._is_users(str(Path(script_module.__file__)))

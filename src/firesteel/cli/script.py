@@ -44,16 +44,15 @@ def report(error: FiresteelError) -> int:
     if isinstance(error, JobExecutionError) and error.cause_trace:
         _say(error.cause_trace.rstrip())
     _say(f"firesteel: {error}")
-    place = user_place(error.__traceback__)
-    if place:
-        _say(f"  at {place}")
+    frame = user_frame(error.__traceback__)
+    if frame and f"{Path(frame.filename).name}:{frame.lineno}" not in str(error):
+        _say(f"  at {frame.filename}, line {frame.lineno}")
     return error.exit_code
 
 
-def user_place(trace: TracebackType | None) -> str | None:
-    """The innermost line of the user's own code on the way to an error: ``count.py, line 12``."""
-    frames = [f for f in traceback.extract_tb(trace) if _is_users(f.filename)]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
+def user_frame(trace: TracebackType | None) -> traceback.FrameSummary | None:
+    """The innermost line of the user's own code on the way to an error."""
+    return next((f for f in reversed(traceback.extract_tb(trace)) if _is_users(f.filename)), None)
 
 
 def _is_users(file: str) -> bool:

@@ -1,0 +1,91 @@
+"""Writes what is generated in docs/: the options page, and the state diagram of docs/architecture.md.
+
+``./dev docs`` writes; a test compares, so that the pages stay true.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from firesteel.options import Option, all_options, format_value
+from firesteel.scheduler.states import diagram
+
+ROOT = Path(__file__).resolve().parent.parent
+SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    (
+        "Deciding parallelism",
+        "FLIP-187's keys, and what Firesteel adds to them.",
+        lambda key: (
+            key.startswith(("jobmanager.", "parallelism.", "firesteel.decider.", "execution."))
+            or key == "firesteel.subpartition-factor"
+        ),
+    ),
+    ("Failures", "Flink's keys.", lambda key: key.startswith("restart-strategy")),
+    ("Running", "What only Firesteel has.", lambda _key: True),
+)
+BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    left = list(all_options())
+    parts = [
+        "# Options\n\nGenerated from `src/firesteel/options.py` by `./dev docs`.\n\n"
+        'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})` or `firesteel run script.py '
+        "-O max-parallelism=16`.\nA short name, the end of a key after a dot, is enough where it is unambiguous. Sizes are "
+        "binary (`64 MiB`, `1g`);\na duration without a unit is in milliseconds, as in Flink."
+    ]
+    for title, intro, belongs in SECTIONS:
+        parts.append(f"## {title}\n\n{intro}")
+        parts += [_entry(option) for option in left if belongs(option.key)]
+        left = [option for option in left if not belongs(option.key)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(option: Option[object]) -> str:
+    lines = [
+        f"### `{option.key}`",
+        "",
+        f"{option.kind}, default `{format_value(option, option.default)}`",
+        "",
+        option.doc,
+    ]
+    if option.aliases:
+        lines += ["", "Also: " + ", ".join(f"`{key}`" for key in option.aliases)]
+    if option.deprecated_keys:
+        lines += ["", "Deprecated: " + ", ".join(f"`{key}`" for key in option.deprecated_keys)]
+    return "\n".join(lines)
+
+
+def architecture_page(text: str) -> str:
+    """docs/architecture.md with its generated part as the transition table has it now."""
+    return replace_part(text, "execution states", f"```mermaid\n{diagram()}```")
+
+
+def replace_part(text: str, name: str, content: str) -> str:
+    """Raises ValueError if the page lacks the marks of this part."""
+    begin, end = BEGIN.format(name), END.format(name)
+    before, mark, rest = text.partition(begin)
+    _, closing, after = rest.partition(end)
+    if not mark or not closing:
+        raise ValueError(f"The page lacks '{begin}' ... '{end}'.")
+    return f"{before}{begin}\n{content}\n{end}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """Every page that is generated or has a generated part, as it should be."""
+    architecture = ROOT / "docs" / "architecture.md"
+    return {ROOT / "docs" / "options.md": options_page(), architecture: architecture_page(architecture.read_text())}
+
+
+def main() -> None:
+    for path, text in pages().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
