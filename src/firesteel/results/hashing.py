@@ -1,0 +1,382 @@
+"""Hashes of key columns: 64 bits a row, the same in every process, on every platform and in every run.
+
+Values that are equal as keys hash equal whatever their width: int32 and int64, float and double, -0.0 and 0.0, all NaN,
+strings in any layout, decimals of any scale, instants in any unit. No Python code runs per row.
+
+Widely known parts: the finaliser of splitmix64 (Steele, Lea, Flood 2014) mixes; decimals are hashed as rational numbers
+modulo the Mersenne prime 2**61 - 1, which no trailing zero changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+
+NULL_HASH = 0x9AE16A3B2F90404F
+_NAN = 0x7FF8000000000000
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+_BLOCK = 1 << 16
+"""Rows or words handled at once: temporaries stay in the cache."""
+_SHORT_WORDS = 16
+"""Strings of up to this many 8-byte words are walked word by word, all rows together; longer ones as one flat run of words."""
+_PRIME = (1 << 61) - 1
+_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
+_NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_DAY_MILLISECONDS = 86_400_000
+
+
+def hash_columns(columns: Sequence[Any], seed: int = 0) -> Hashes:
+    """Hash the rows of key columns (``pa.Array`` or ``pa.ChunkedArray``, equally long), combined in their order.
+
+    Returns uint64[rows]. Different seeds give independent hashes. Raises TypeError for a type that cannot be a key.
+    """
+    if not columns:
+        raise ValueError("Cannot hash without key columns: give at least one.")
+    rows = len(columns[0])
+    result = np.full(rows, _mix_number(seed), np.uint64)
+    values = [_column(column) for column in columns]
+    for start in range(0, rows, _BLOCK):
+        block = result[start : start + _BLOCK]
+        for value in values:
+            block ^= value[start : start + _BLOCK]
+            mix_in_place(block)
+    return result
+
+
+def subpartition_of(hashes: Hashes, n: int) -> NDArray[np.int32]:
+    """The subpartition, 0 to n - 1, of each hash: int32[rows]. Evenly spread over the hashes' high bits."""
+    if n == 1:
+        return np.zeros(len(hashes), np.int32)
+    high = hashes >> np.uint64(32)
+    high *= np.uint64(n)
+    high >>= np.uint64(32)
+    return high.astype(np.int32)
+
+
+def mix_in_place(x: Hashes) -> Hashes:
+    """The splitmix64 finaliser, a bijection in which every input bit reaches every output bit."""
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def _mix_number(seed: int) -> np.uint64:
+    with np.errstate(over="ignore"):
+        return mix_in_place(np.array([(seed * int(_GOLDEN) + 1) % (1 << 64)], np.uint64))[0]
+
+
+def _column(column: Any) -> Hashes:
+    if isinstance(column, pa.ChunkedArray):
+        parts = [_values(chunk) for chunk in column.chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+    return _values(column)
+
+
+def _values(array: Any) -> Hashes:
+    """A number per row that depends on the value only; not yet mixed. The result may be changed by the caller."""
+    kind: Any = array.type
+    for accepts, function in _KINDS:
+        if accepts(kind):
+            hashes = function(array)
+            break
+    else:
+        raise TypeError(f"A column of type {kind} cannot be a key.")
+    if array.null_count and not pa.types.is_dictionary(kind):
+        hashes[np.asarray(array.is_null())] = NULL_HASH
+    return hashes
+
+
+# --- fixed width ------------------------------------------------------------------------------------------------
+
+
+def fixed_values(array: Any, dtype: Any, per_row: int = 1) -> NDArray[Any]:
+    """The numbers of a fixed-width array as stored, without copying; zeros where there is no buffer. Nulls are arbitrary."""
+    dtype = np.dtype(dtype)
+    count = len(array) * per_row
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(count, dtype)
+    return np.frombuffer(buffer, dtype, count, array.offset * per_row * dtype.itemsize)
+
+
+def _integers(array: Any) -> Hashes:
+    kind = array.type
+    if kind.bit_width == 64:
+        return fixed_values(array, "<u8").astype(np.uint64)
+    letter = "i" if pa.types.is_signed_integer(kind) else "u"
+    numbers = fixed_values(array, f"<{letter}{kind.bit_width // 8}")
+    return numbers.astype(np.int64).view(np.uint64)
+
+
+def _booleans(array: Any) -> Hashes:
+    return _integers(array.cast(pa.uint8()))
+
+
+def _floats(array: Any) -> Hashes:
+    numbers = fixed_values(array, f"<f{array.type.bit_width // 8}").astype(np.float64)
+    numbers += 0.0  # turns -0.0 into 0.0
+    bits = numbers.view(np.uint64)
+    bits[np.isnan(numbers)] = _NAN
+    return bits
+
+
+def _date32(array: Any) -> Hashes:
+    return fixed_values(array, "<i4").astype(np.int64).view(np.uint64)
+
+
+def _date64(array: Any) -> Hashes:
+    return (fixed_values(array, "<i8") // _DAY_MILLISECONDS).astype(np.int64).view(np.uint64)
+
+
+def _ticks(array: Any) -> Hashes:
+    """Instants, times and durations in nanoseconds, modulo 2**64: equal ones agree, far dates do not overflow."""
+    width = array.type.bit_width // 8
+    ticks = fixed_values(array, f"<i{width}").astype(np.int64).view(np.uint64)
+    ticks *= np.uint64(_NANOSECONDS[array.type.unit])
+    return ticks
+
+
+# --- decimals ---------------------------------------------------------------------------------------------------
+
+
+def _decimals(array: Any) -> Hashes:
+    """unscaled / 10**scale in the field of 2**61 - 1 elements: 1.5 and 1.500 are the same element."""
+    kind = array.type
+    width = kind.byte_width
+    if width <= 8:
+        numbers = fixed_values(array, f"<i{width}").astype(np.int64)
+        residue = (numbers % _PRIME).astype(np.uint64)
+    else:
+        words = fixed_values(array, "<u8", width // 8).reshape(-1, width // 8)
+        residue = (words[:, -1].view(np.int64) % _PRIME).astype(np.uint64)  # the high word carries the sign
+        for place in range(width // 8 - 2, -1, -1):
+            residue = _fold(residue * np.uint64(8) + _fold(words[:, place]))  # 2**64 is 8 in this field
+    return _times(residue, pow(10, -kind.scale, _PRIME))
+
+
+def _fold(x: Hashes) -> Hashes:
+    """x modulo 2**61 - 1."""
+    x = (x & np.uint64(_PRIME)) + (x >> np.uint64(61))
+    return np.where(x >= _PRIME, x - np.uint64(_PRIME), x)
+
+
+def _times(x: Hashes, factor: int) -> Hashes:
+    """x * factor modulo 2**61 - 1, both below it, in 32-bit steps so that nothing overflows."""
+    result = np.zeros(len(x), np.uint64)
+    for place in range(2, -1, -1):  # the factor's digits, 21 bits each
+        digit = np.uint64(factor >> (21 * place) & 0x1FFFFF)
+        result = _shift21(result)
+        low = (x & np.uint64(0xFFFFFFFF)) * digit
+        high = _fold((x >> np.uint64(32)) * digit)
+        for bits in (16, 16):
+            high = _fold(_fold(high >> np.uint64(61 - bits)) + ((high << np.uint64(bits)) & np.uint64(_PRIME)))
+        result = _fold(_fold(result + _fold(low)) + high)
+    return result
+
+
+def _shift21(x: Hashes) -> Hashes:
+    """x * 2**21 modulo 2**61 - 1: a rotation of 61 bits."""
+    return _fold((x >> np.uint64(40)) + ((x << np.uint64(21)) & np.uint64(_PRIME)))
+
+
+# --- strings ----------------------------------------------------------------------------------------------------
+
+
+def offsets_of(array: Any) -> NDArray[np.int64]:
+    """int64[rows + 1]: where each row's bytes or elements begin, for string, binary, list and map layouts."""
+    large = (
+        pa.types.is_large_string(array.type)
+        or pa.types.is_large_binary(array.type)
+        or pa.types.is_large_list(array.type)
+    )
+    dtype = np.dtype("<i8" if large else "<i4")
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(len(array) + 1, np.int64)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+
+
+def _strings(array: Any) -> Hashes:
+    offsets = offsets_of(array)
+    return _byte_runs(array.buffers()[2], offsets[:-1], np.diff(offsets))
+
+
+def _views(array: Any) -> Hashes:
+    large = pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary()
+    return _strings(array.cast(large))
+
+
+def _fixed_binary(array: Any) -> Hashes:
+    width = array.type.byte_width
+    starts = np.arange(array.offset, array.offset + len(array), dtype=np.int64) * width
+    return _byte_runs(array.buffers()[1], starts, np.full(len(array), width, np.int64))
+
+
+def _byte_runs(buffer: Any, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
+    hashes = lengths.astype(np.uint64)
+    hashes *= _GOLDEN
+    if buffer is None or not len(lengths) or not lengths.any():
+        return hashes
+    low, high = int(starts[0]), int(starts[-1] + lengths[-1])
+    padded = np.empty(high - low + 8, np.uint8)  # a word at the very end must not reach outside
+    padded[: high - low] = np.frombuffer(buffer, np.uint8, high - low, low)
+    padded[high - low :] = 0
+    words = np.ndarray((high - low + 1,), "<u8", padded, strides=(1,))
+    starts = starts - low
+    for block in range(0, len(starts), _BLOCK):
+        part = slice(block, block + _BLOCK)
+        _short_runs(words, starts[part], lengths[part], hashes[part])
+    longer = np.flatnonzero(lengths > 8 * _SHORT_WORDS)
+    if len(longer):
+        hashes[longer] ^= _long_runs(words, starts[longer], lengths[longer])
+    return hashes
+
+
+def _short_runs(words: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int64], hashes: Hashes) -> None:
+    """Fold the first words of every row into its hash, in place; long rows only count with their first words here."""
+    rows: Any = slice(None)
+    for _ in range(min(_SHORT_WORDS, int(lengths.max() + 7) // 8)):
+        active = lengths > 0
+        if not active.all():
+            keep = np.flatnonzero(active)
+            rows = keep if isinstance(rows, slice) else rows[keep]
+            starts, lengths = starts[keep], lengths[keep]
+        word = words[starts]
+        word &= _MASKS[np.minimum(lengths, 8)]
+        word ^= hashes[rows]
+        word *= _MULTIPLIER
+        word ^= word >> np.uint64(32)
+        hashes[rows] = word
+        starts, lengths = starts + 8, lengths - 8
+
+
+def _long_runs(words: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
+    """The sum over each row's words, each mixed with its place: independent of how the flat run of words is cut."""
+    counts = (lengths + 7) // 8
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    sums = np.zeros(len(starts), np.uint64)
+    for block in range(0, int(ends[-1]), _BLOCK):
+        flat = np.arange(block, min(block + _BLOCK, int(ends[-1])), dtype=np.int64)
+        first, last = np.searchsorted(ends, flat[[0, -1]], side="right")
+        inner = np.minimum(ends[first : last + 1], flat[-1] + 1) - np.maximum(begins[first : last + 1], block)
+        row = np.repeat(np.arange(first, last + 1), inner)
+        place = flat - begins[row]
+        word = words[starts[row] + 8 * place]
+        word &= _MASKS[np.minimum(lengths[row] - 8 * place, 8)]
+        word ^= (place.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        sums[first : last + 1] += np.add.reduceat(mix_in_place(word), np.cumsum(inner) - inner)
+    return sums
+
+
+# --- composed ---------------------------------------------------------------------------------------------------
+
+
+def _dictionary(array: Any) -> Hashes:
+    values = np.append(_values(array.dictionary), np.uint64(NULL_HASH))
+    indices = array.indices
+    if indices.null_count:
+        indices = pc.fill_null(indices.cast(pa.int64()), len(values) - 1)
+    return values[np.asarray(indices)]
+
+
+def _struct(array: Any) -> Hashes:
+    hashes = np.full(len(array), _GOLDEN, np.uint64)
+    for place in range(array.type.num_fields):
+        hashes ^= _values(array.field(place))
+        mix_in_place(hashes)
+    return hashes
+
+
+def _lists(array: Any) -> Hashes:
+    offsets = offsets_of(array)
+    elements = array.values if not pa.types.is_map(array.type) else _map_entries(array)
+    return _element_runs(elements, offsets)
+
+
+def _map_entries(array: Any) -> Any:
+    return pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+
+
+def _fixed_lists(array: Any) -> Hashes:
+    size = array.type.list_size
+    return _element_runs(array.values, np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * size)
+
+
+def list_view_runs(array: Any) -> tuple[Any, NDArray[np.int64]]:
+    """The elements of a list view in the order of its rows, and int64[rows + 1] offsets into them."""
+    lengths = np.asarray(array.value_lengths().fill_null(0), np.int64)
+    return array.flatten(), np.append(0, np.cumsum(lengths))
+
+
+def _list_views(array: Any) -> Hashes:
+    return _element_runs(*list_view_runs(array))
+
+
+def _element_runs(elements: Any, offsets: NDArray[np.int64]) -> Hashes:
+    low, high = int(offsets[0]), int(offsets[-1])
+    lengths = np.diff(offsets)
+    hashes = _values(elements.slice(low, high - low))
+    places = np.arange(high - low, dtype=np.int64) - np.repeat(offsets[:-1] - low, lengths)
+    mix_in_place(hashes)
+    hashes += (places.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    sums = np.zeros(len(hashes) + 1, np.uint64)
+    np.cumsum(mix_in_place(hashes), out=sums[1:])
+    result = sums[offsets[1:] - low] - sums[offsets[:-1] - low]
+    result ^= lengths.astype(np.uint64) * _GOLDEN
+    return mix_in_place(result)
+
+
+def _nulls(array: Any) -> Hashes:
+    return np.full(len(array), NULL_HASH, np.uint64)
+
+
+def _extension(array: Any) -> Hashes:
+    return _values(array.storage)
+
+
+def _run_ends(array: Any) -> Hashes:
+    return _values(pc.run_end_decode(array))
+
+
+def _is_text(kind: Any) -> bool:
+    t = pa.types
+    return t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind)
+
+
+def _is_ticks(kind: Any) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
+
+
+_KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Hashes]]] = [
+    (pa.types.is_integer, _integers),
+    (_is_text, _strings),
+    (pa.types.is_floating, _floats),
+    (pa.types.is_boolean, _booleans),
+    (pa.types.is_date32, _date32),
+    (pa.types.is_date64, _date64),
+    (_is_ticks, _ticks),
+    (pa.types.is_decimal, _decimals),
+    (pa.types.is_dictionary, _dictionary),
+    (lambda kind: pa.types.is_string_view(kind) or pa.types.is_binary_view(kind), _views),
+    (lambda kind: isinstance(kind, pa.BaseExtensionType), _extension),
+    (pa.types.is_fixed_size_binary, _fixed_binary),
+    (pa.types.is_struct, _struct),
+    (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind), _lists),
+    (pa.types.is_fixed_size_list, _fixed_lists),
+    (lambda kind: pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind), _list_views),
+    (pa.types.is_run_end_encoded, _run_ends),
+    (pa.types.is_interval, _fixed_binary),
+    (pa.types.is_null, _nulls),
+]

@@ -1,0 +1,288 @@
+"""Where a job's result objects lie: one directory per job, on any location that ``pyarrow.fs`` can open.
+
+Objects are flat files with unique names. The driver's acceptance of a name is the commit, so nothing here renames,
+locks or syncs: a half-written object has no trailer and is told apart by the reader.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.errors import FiresteelError, UsageError
+
+DELETE_THREADS = 8
+"""Remote objects deleted at once; each is one round trip."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class StorageError(FiresteelError):
+    """The place for intermediate results cannot be used: full, missing, not writable. ``errno`` as of the OSError, if any."""
+
+    def __init__(self, message: str, *, hint: str | None = None, errno: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.errno = errno
+
+
+class Output(Protocol):
+    """An object being written. Buffers go out as they are: callers collect a few MiB first."""
+
+    def write(self, data: Any) -> None: ...
+    def close(self) -> None: ...
+
+
+class Input(Protocol):
+    """An object being read. ``read_at`` returns fewer bytes than asked only at the object's end."""
+
+    size: int
+
+    def read_at(self, offset: int, length: int) -> pa.Buffer: ...
+    def close(self) -> None: ...
+
+
+def object_name(dataset: int, partition: int, attempt: int, token: int) -> str:
+    """The name of what one attempt wrote: unique within the job as long as ``token`` is unique per attempt."""
+    return f"d{dataset}-p{partition}-a{attempt}-t{token}.fsr"
+
+
+class ResultStore:
+    """A job's own directory of result objects. Picklable; opens its file system once per process, when first used."""
+
+    def __init__(self, url: str) -> None:
+        """``url``: a directory path, or a URL that ``pyarrow.fs`` knows (``file:``, ``s3:``, ``gs:``, ``hdfs:``, ``abfs:``)."""
+        parts = urlsplit(url)
+        if parts.scheme in ("", "file"):
+            path = unquote(parts.path) if parts.scheme else url
+            self._local: Path | None = Path(path).absolute()
+            self.url = str(self._local)
+        else:
+            self._local = None
+            self.url = url.rstrip("/")
+        self._remote: tuple[Any, str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"url": self.url, "_local": self._local, "_remote": None}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the objects lie on a file system of this machine (which other machines may or may not share)."""
+        return self._local is not None
+
+    def create(self) -> None:
+        """Make the directory. Raises UsageError for a location that cannot be opened, StorageError when it cannot be made."""
+        try:
+            if self._local is not None:
+                self._local.mkdir(parents=True, exist_ok=True)
+            else:
+                fs, root = self._file_system()
+                fs.create_dir(root, recursive=True)
+        except OSError as error:
+            self._fail(error, "cannot be created")
+
+    def open_output(self, name: str) -> Output:
+        """A new object; an existing one of that name is an error, never overwritten (as far as the location can tell)."""
+        try:
+            if self._local is not None:
+                return _LocalOutput(self, str(self._local / name))
+            fs, root = self._file_system()
+            return _RemoteOutput(self, fs.open_output_stream(f"{root}/{name}", compression=None))
+        except OSError as error:
+            self._fail(error, f"cannot take the new object {name}")
+
+    def open_input(self, name: str) -> Input:
+        """An existing object. Raises OSError as the file system gave it: what it means is for the reader to say."""
+        if self._local is not None:
+            return _LocalInput(f"{self._local}/{name}")
+        fs, root = self._file_system()
+        return _RemoteInput(fs.open_input_file(f"{root}/{name}"))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove objects; the ones that do not exist are no error, the others raise StorageError once all were tried."""
+        names = list(names)
+        if self._local is not None:
+            errors = [e for name in names if (e := _unlink(self._local / name)) is not None]
+        elif names:
+            with ThreadPoolExecutor(min(DELETE_THREADS, len(names))) as pool:
+                errors = [e for e in pool.map(self._delete_remote, names) if e is not None]
+        else:
+            return
+        if errors:
+            self._fail(errors[0], f"still holds {len(errors)} of {len(names)} objects that should go")
+
+    def delete_all(self) -> None:
+        """Remove the whole directory; no error when there is none."""
+        try:
+            if self._local is not None:
+                shutil.rmtree(self._local)
+            else:
+                fs, root = self._file_system()
+                fs.delete_dir(root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._fail(error, "cannot be removed")
+
+    def list(self) -> list[str]:
+        """Names of the objects there are, sorted; none when the directory does not exist."""
+        try:
+            if self._local is not None:
+                return sorted(entry.name for entry in os.scandir(self._local) if entry.is_file())
+            fs, root = self._file_system()
+            infos = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+            return sorted(info.base_name for info in infos if info.type == pafs.FileType.File)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._fail(error, "cannot be listed")
+
+    def _delete_remote(self, name: str) -> OSError | None:
+        fs, root = self._file_system()
+        try:
+            fs.delete_file(f"{root}/{name}")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return error
+        return None
+
+    def _file_system(self) -> tuple[Any, str]:
+        if self._remote is None:
+            self._remote = _open_file_system(self.url)
+        return self._remote
+
+    def _fail(self, error: OSError, what: str) -> NoReturn:
+        raise storage_error(error, self.url, what) from error
+
+
+def _open_file_system(url: str) -> tuple[Any, str]:
+    try:
+        return pafs.FileSystem.from_uri(url)
+    except (pa.ArrowException, ValueError) as error:
+        raise UsageError(
+            f"Intermediate results cannot lie at {url}: {_first_line(error)}.",
+            hint="Give a directory, or a URL that pyarrow.fs opens (file:, s3:, gs:, abfs:, hdfs:).",
+        ) from error
+
+
+def storage_error(error: OSError, url: str, what: str) -> StorageError:
+    """The sentence for an OSError met at ``url``."""
+    host = socket.gethostname()
+    if error.errno in _FULL:
+        return StorageError(
+            f"The storage for intermediate results at {url} is full (seen on {host}).",
+            hint="Free some space there, or put intermediate results on a larger volume.",
+            errno=error.errno,
+        )
+    if error.errno == errno.ENOENT:
+        return StorageError(
+            f"The storage for intermediate results at {url} {what}: there is no such directory on {host}.",
+            hint="It must be visible from the driver and from every executor.",
+            errno=error.errno,
+        )
+    reason = os.strerror(error.errno) if error.errno else _first_line(error)
+    return StorageError(f"The storage for intermediate results at {url} {what} on {host}: {reason}.", errno=error.errno)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _unlink(path: Path) -> OSError | None:
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error
+    return None
+
+
+class _LocalOutput:
+    def __init__(self, store: ResultStore, path: str) -> None:
+        self._store = store
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data).cast("B")
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as error:
+            raise storage_error(error, self._store.url, "cannot be written") from error
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                os.close(fd)
+            except OSError as error:  # some network file systems tell of a full disk only here
+                raise storage_error(error, self._store.url, "cannot be written") from error
+
+
+class _RemoteOutput:
+    def __init__(self, store: ResultStore, stream: Any) -> None:
+        self._store = store
+        self._stream = stream
+
+    def write(self, data: Any) -> None:
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            raise storage_error(error, self._store.url, "cannot be written") from error
+
+    def close(self) -> None:
+        try:
+            self._stream.close()
+        except OSError as error:
+            raise storage_error(error, self._store.url, "cannot be written") from error
+
+
+class _LocalInput:
+    """``pread`` on a descriptor of ours: a few microseconds to open, and no SIGBUS when a file is cut under a map."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read_at(self, offset: int, length: int) -> pa.Buffer:
+        buffer = pa.allocate_buffer(length)
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < length:
+            count = os.preadv(self._fd, [view[done:]], offset + done)
+            if count == 0:
+                break
+            done += count
+        return buffer if done == length else buffer.slice(0, done)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.close(self._fd)
+            self._fd = -1
+
+
+class _RemoteInput:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.size = int(file.size())
+
+    def read_at(self, offset: int, length: int) -> pa.Buffer:
+        self._file.seek(offset)
+        return self._file.read_buffer(length)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()

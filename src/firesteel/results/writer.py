@@ -1,0 +1,380 @@
+"""Writes what one attempt of one subtask produced for one data set: one object, see ``layout``.
+
+Rows are gathered up to the memory budget, ordered by subpartition and appended as one region of sorted messages. So a
+reader finds one contiguous run of messages per region, and nothing is written twice or to any other place.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from firesteel.results import layout
+from firesteel.results.hashing import hash_columns, subpartition_of
+from firesteel.results.plain import add_row_bytes, decoded_bytes, stored_schema, to_stored
+from firesteel.results.store import Output, ResultStore
+
+MESSAGE_MIN_BYTES = 128 << 10
+"""Subpartitions smaller than this share a message with their neighbours."""
+MESSAGE_MAX_BYTES = 1 << 20
+"""Larger subpartitions are cut into messages of about this size (a single larger row stays whole)."""
+MESSAGE_MAX_ROWS = 1 << 17
+OUTPUT_BUFFER_BYTES = 4 << 20
+"""Finished messages are collected up to this size before they go to the store."""
+ORDER_BYTES_PER_ROW = 16
+"""Half of what ordering needs per row beside the rows: subpartition, position, the sort's work space, running sizes."""
+REGION_MAX_BYTES = 1 << 30
+"""A region's columns must be addressable by 32-bit string offsets, whatever the budget."""
+CODECS = ("lz4", "zstd", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSummary:
+    """What was written. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size."""
+
+    bytes: NDArray[np.int64]
+    rows: int
+    stored_bytes: int
+
+
+class ResultWriter:
+    """The writer of one object. ``write`` any number of batches, then ``finish``; or ``abort``, which leaves nothing.
+
+    ``keys`` given: rows are hash partitioned on them. Otherwise they are dealt evenly, the odd ones beginning at
+    subpartition ``start``. ``memory_budget``: bytes that may be held, including the copy that ordering makes; a single
+    batch larger than that is held all the same. ``codec``: how message bodies are compressed, one of CODECS.
+    Raises StorageError when the store fails, ValueError for batches that do not fit ``schema``.
+    """
+
+    def __init__(
+        self,
+        store: ResultStore,
+        name: str,
+        schema: pa.Schema,
+        num_subpartitions: int,
+        keys: tuple[str, ...] = (),
+        *,
+        memory_budget: int,
+        codec: str = "lz4",
+        start: int = 0,
+    ) -> None:
+        if codec not in CODECS:
+            raise ValueError(f"Unknown codec {codec!r} for results: use one of {', '.join(CODECS)}.")
+        if missing := [key for key in keys if key not in schema.names]:
+            raise ValueError(f"Cannot partition by {', '.join(missing)}: the columns are {', '.join(schema.names)}.")
+        self._store = store
+        self._name = name
+        self._schema = schema
+        self._stored = stored_schema(schema)
+        self._subpartitions = num_subpartitions
+        self._keys = [schema.names.index(key) for key in keys] if num_subpartitions > 1 else []
+        self._cursor = start % num_subpartitions
+        # pending rows once more when a column's pieces are joined; nothing to order: out at once
+        self._flush_bytes = max(
+            1, min(MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES, memory_budget // 2)
+        )
+        self._row_cost = ORDER_BYTES_PER_ROW if self._keys else 0
+        self._rows = 0
+        self._bytes = np.zeros(num_subpartitions, np.int64)
+        self._regions: list[layout.Region] = []
+        self._open_region = _OpenRegion(num_subpartitions)
+        self._pending = _Pending(len(self._stored))
+        buffer_bytes = min(OUTPUT_BUFFER_BYTES, memory_budget // 4)
+        self._out = _MessageStream(store.open_output(name), self._stored, codec, buffer_bytes)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if batch.num_rows == 0:
+            return
+        for piece in self._pieces(batch):
+            columns = self._stored_columns(piece)
+            constant, varying = add_row_bytes(columns)
+            size = constant * piece.num_rows + (0 if varying is None else int(varying.sum()))
+            if self._pending.rows and self._held(piece.num_rows, size) > self._flush_bytes:
+                self._flush()
+            ids = self._subpartition_ids(piece) if self._keys else None
+            self._pending.add(columns, piece.num_rows, size, varying, ids)
+            if self._held() >= self._flush_bytes:
+                self._flush()
+
+    def finish(self) -> ResultSummary:
+        """Write what is pending, the index and the trailer. Only now is the object complete."""
+        if self._pending.rows:
+            self._flush()
+        if self._open_region.rows:
+            self._close_region()
+        self._out.drain()
+        identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
+        footer = layout.encode_footer(self._regions, self._out.crcs, self._out.offset, identity)
+        return ResultSummary(self._bytes, self._rows, self._out.finish(footer))
+
+    def abort(self) -> None:
+        """Give up: close and remove what was written. Never raises for an object that is gone already."""
+        self._pending.clear()
+        try:
+            self._out.discard()
+        finally:
+            self._store.delete([self._name])
+
+    def _held(self, rows: int = 0, size: int = 0) -> int:
+        """What the pending rows, and those to come, count against the budget."""
+        return self._pending.bytes + size + (self._pending.rows + rows) * self._row_cost
+
+    def _pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """A batch much larger than the budget is taken piece by piece, so that ordering it does not copy all of it at once."""
+        size = decoded_bytes(batch)
+        if size <= self._flush_bytes or batch.num_rows == 1:
+            return [batch]
+        step = max(1, batch.num_rows * self._flush_bytes // size)
+        return [batch.slice(row, step) for row in range(0, batch.num_rows, step)]
+
+    def _stored_columns(self, batch: pa.RecordBatch) -> list[Any]:
+        if batch.num_columns != len(self._stored) or batch.schema.names != self._schema.names:
+            raise ValueError(
+                f"A batch with columns ({', '.join(batch.schema.names)}) came where "
+                f"({', '.join(self._schema.names)}) were declared."
+            )
+        columns = [to_stored(column) for column in batch.columns]
+        for place, field in enumerate(self._stored):
+            if not columns[place].type.equals(field.type):
+                columns[place] = self._cast(columns[place], field)
+        return columns
+
+    def _cast(self, column: Any, field: Any) -> Any:
+        try:
+            return column.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(
+                f"Column {field.name!r} is {column.type} where {self._schema.field(field.name).type} was declared: {error}"
+            ) from error
+
+    def _subpartition_ids(self, batch: pa.RecordBatch) -> NDArray[Any]:
+        hashes = hash_columns([batch.column(place) for place in self._keys])
+        ids = subpartition_of(hashes, self._subpartitions)
+        return ids.astype(np.uint16) if self._subpartitions <= 1 << 16 else ids
+
+    def _flush(self) -> None:
+        """Append the pending rows, ordered by subpartition, to the object; one region each unless there is nothing to order."""
+        pending, region = self._pending, self._open_region
+        rows = pending.rows
+        self._rows += rows
+        ids, varying = pending.ids(), pending.varying()
+        constant = (pending.bytes - (0 if varying is None else int(varying.sum()))) // rows
+        columns = pending.take_columns()
+        order = None
+        if ids is None:
+            counts = self._deal(rows)
+        else:
+            counts = np.bincount(ids, minlength=self._subpartitions)
+            order = np.argsort(ids, kind="stable")
+            del ids
+        bounds = np.zeros(self._subpartitions + 1, np.int64)
+        np.cumsum(counts, out=bounds[1:])
+        before = _bytes_before(varying if order is None or varying is None else varying[order], constant, rows)
+        region.extend(bounds, before(bounds))
+        for low, high in _messages(bounds, before):
+            region.add_message(self._out.offset, high - low)
+            self._out.add(_cut(columns, order, low, high, self._stored))
+        if self._subpartitions > 1:
+            self._close_region()
+
+    def _deal(self, rows: int) -> NDArray[np.int64]:
+        """Rows per subpartition, evenly; the odd ones go on where the last ended."""
+        each, odd = divmod(rows, self._subpartitions)
+        counts = np.full(self._subpartitions, each, np.int64)
+        counts[(self._cursor + np.arange(odd)) % self._subpartitions] += 1
+        self._cursor = (self._cursor + odd) % self._subpartitions
+        return counts
+
+    def _close_region(self) -> None:
+        region = self._open_region.close(self._out.offset)
+        self._bytes += np.diff(region.plain)
+        self._regions.append(region)
+        self._open_region = _OpenRegion(self._subpartitions)
+
+
+class _Pending:
+    """Rows that wait for their region, as lists of arrays per column."""
+
+    def __init__(self, columns: int) -> None:
+        self._width = columns
+        self.clear()
+
+    def clear(self) -> None:
+        self._columns: list[list[Any]] = [[] for _ in range(self._width)]
+        self._ids: list[NDArray[Any]] = []
+        self._varying: list[NDArray[np.int64]] = []
+        self.rows = 0
+        self.bytes = 0
+
+    def add(
+        self, columns: list[Any], rows: int, size: int, varying: NDArray[Any] | None, ids: NDArray[Any] | None
+    ) -> None:
+        for pieces, column in zip(self._columns, columns, strict=True):
+            pieces.append(column)
+        if ids is not None:
+            self._ids.append(ids)
+        if varying is not None:
+            self._varying.append(varying)
+        self.rows += rows
+        self.bytes += size
+
+    def ids(self) -> NDArray[Any] | None:
+        return np.concatenate(self._ids) if self._ids else None
+
+    def varying(self) -> NDArray[np.int64] | None:
+        return np.concatenate(self._varying) if self._varying else None
+
+    def take_columns(self) -> list[Any]:
+        """Each column as one array; the pieces are let go column by column, and with them the pending rows."""
+        pieces = self._columns
+        joined: list[Any] = []
+        for place in range(self._width):
+            column = pieces[place]
+            joined.append(column[0] if len(column) == 1 else pa.concat_arrays(column))
+            pieces[place] = []
+        self.clear()
+        return joined
+
+
+class _OpenRegion:
+    """A region while messages are appended to it."""
+
+    def __init__(self, subpartitions: int) -> None:
+        self._row_ends = np.zeros(subpartitions + 1, np.int64)
+        self._plain_ends = np.zeros(subpartitions + 1, np.int64)
+        self._offsets: list[int] = []
+        self._message_rows: list[int] = [0]
+
+    @property
+    def rows(self) -> int:
+        return int(self._row_ends[-1])
+
+    def extend(self, row_ends: NDArray[np.int64], plain_ends: NDArray[np.int64]) -> None:
+        """More rows, cumulative per subpartition. Twice in one region only where there is a single subpartition."""
+        self._row_ends += row_ends
+        self._plain_ends += plain_ends
+
+    def add_message(self, offset: int, rows: int) -> None:
+        self._offsets.append(offset)
+        self._message_rows.append(self._message_rows[-1] + rows)
+
+    def close(self, end: int) -> layout.Region:
+        return layout.Region(self._row_ends, self._plain_ends, [*self._offsets, end], self._message_rows)
+
+
+def _bytes_before(varying: NDArray[np.int64] | None, constant: int, rows: int) -> Any:
+    """A function from row numbers (in order) to the plain bytes before them."""
+    if varying is None:
+        return lambda row: np.asarray(row, np.int64) * constant
+    sums = np.zeros(rows + 1, np.int64)
+    np.cumsum(varying, out=sums[1:])
+    return lambda row: np.asarray(row, np.int64) * constant + sums[row]
+
+
+def _messages(bounds: NDArray[np.int64], before: Any) -> list[tuple[int, int]]:
+    """Cut the ordered rows into messages: whole subpartitions until there are enough bytes, large ones in even parts of rows."""
+    sizes = before(bounds)
+    cuts: list[tuple[int, int]] = []
+    at, last = 0, len(bounds) - 1
+    while at < last and bounds[at] < bounds[last]:
+        enough = int(np.searchsorted(sizes, sizes[at] + MESSAGE_MIN_BYTES))
+        many = int(np.searchsorted(bounds, bounds[at] + MESSAGE_MAX_ROWS))
+        end = max(at + 1, min(enough, many, last))
+        low, high = int(bounds[at]), int(bounds[end])
+        cuts += _split(low, high, int(sizes[end] - sizes[at]), before)
+        at = end
+    return cuts
+
+
+def _split(low: int, high: int, size: int, before: Any) -> list[tuple[int, int]]:
+    if low == high:
+        return []
+    parts = max(-(-size // MESSAGE_MAX_BYTES), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
+    if parts == 1:
+        return [(low, high)]
+    ends = low + np.arange(1, parts + 1, dtype=np.int64) * (high - low) // parts
+    # rows of very different sizes: halve what is still too large
+    cuts: list[tuple[int, int]] = []
+    for begin, end in zip(np.append(low, ends[:-1]).tolist(), ends.tolist(), strict=True):
+        cuts += _halve(begin, end, before)
+    return cuts
+
+
+def _halve(low: int, high: int, before: Any) -> list[tuple[int, int]]:
+    if low == high:
+        return []
+    if high - low == 1 or int(before(high) - before(low)) <= 2 * MESSAGE_MAX_BYTES:
+        return [(low, high)]
+    middle = (low + high) // 2
+    return _halve(low, middle, before) + _halve(middle, high, before)
+
+
+def _cut(columns: list[Any], order: NDArray[Any] | None, low: int, high: int, schema: pa.Schema) -> pa.RecordBatch:
+    if not columns:  # rows without columns are still rows
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), high - low, [None]))
+    if order is None:
+        cut = [column.slice(low, high - low) for column in columns]
+    else:
+        rows = pa.array(order[low:high])
+        cut = [column.take(rows) for column in columns]
+    return pa.RecordBatch.from_arrays(cut, schema=schema)
+
+
+class _MessageStream:
+    """Record batches to IPC messages, a few MiB of them to the store at a time."""
+
+    def __init__(self, target: Output, schema: pa.Schema, codec: str, buffer_bytes: int) -> None:
+        self._target = target
+        self._schema = schema
+        self._buffer_bytes = buffer_bytes
+        self._options = pa.ipc.IpcWriteOptions(compression=None if codec == "none" else codec, use_threads=False)
+        self._preamble = schema.serialize().size  # a stream begins with its schema, which is not stored
+        self.crcs: list[int] = []
+        """crc32 of each message that has gone to the store, in order."""
+        self._drained = layout.HEADER_BYTES
+        self._target.write(layout.header())
+        self._begin()
+
+    @property
+    def offset(self) -> int:
+        """Where in the object the next message begins."""
+        return self._drained + (self._ends[-1] - self._preamble if self._ends else 0)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+        self._ends.append(self._sink.tell())
+        if self._ends[-1] >= self._buffer_bytes:
+            self.drain()
+
+    def drain(self) -> None:
+        """Hand the finished messages to the store."""
+        if not self._ends:
+            return
+        self._writer.close()
+        data = self._sink.getvalue()
+        start = self._preamble
+        for end in self._ends:
+            self.crcs.append(zlib.crc32(data.slice(start, end - start)))
+            start = end
+        self._target.write(data.slice(self._preamble, self._ends[-1] - self._preamble))
+        self._drained = self.offset
+        self._begin()
+
+    def finish(self, footer: bytes) -> int:
+        """Write the footer and close. Returns the object's size in bytes."""
+        self._target.write(footer)
+        self._target.close()
+        return self._drained + len(footer)
+
+    def discard(self) -> None:
+        self._target.close()
+
+    def _begin(self) -> None:
+        self._ends: list[int] = []
+        self._sink = pa.BufferOutputStream()
+        self._writer = pa.ipc.new_stream(self._sink, self._schema, options=self._options)
