@@ -133,6 +133,14 @@ def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
         find("last", options(tmp_path / "elsewhere"))
 
 
+def test_the_journal_among_the_instruments_is_known_by_its_path(tmp_path):
+    journal = Journal(tmp_path / "j.jsonl")
+    instruments = Instruments([Collecting(), journal])
+    instruments.close()
+    assert instruments.journal_path() == tmp_path / "j.jsonl"
+    assert Instruments().journal_path() is None
+
+
 class Collecting:
     def __init__(self) -> None:
         self.records = []

@@ -43,6 +43,11 @@ class Instruments:
 
     def __init__(self, instruments: Iterable[Instrument] = ()) -> None:
         self._active = list(instruments)
+        self._journal = next((i for i in self._active if isinstance(i, Journal)), None)
+
+    def journal_path(self) -> Path | None:
+        """The file of the journal among them, also after its end."""
+        return None if self._journal is None else self._journal.path
 
     def record(self, record: JournalRecord) -> None:
         self._call("record", record)
