@@ -1,0 +1,128 @@
+"""Small tools on streams of record batches: cutting, merging, matching a schema. All lazy, all zero-copy where Arrow allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.operators.program import Batches
+
+COALESCE_ROWS = 10_000
+COALESCE_BYTES = 1 << 20
+"""A batch below both is merged with its neighbours before anything with a cost per batch happens to it."""
+
+
+def reslice(batches: Iterable[pa.RecordBatch], max_rows: int) -> Batches:
+    """The same rows in batches of at most ``max_rows``; empty batches are dropped."""
+    for batch in batches:
+        if batch.num_rows <= max_rows:
+            if batch.num_rows:
+                yield batch
+            continue
+        for offset in range(0, batch.num_rows, max_rows):
+            yield batch.slice(offset, max_rows)
+
+
+def coalesce(batches: Iterable[pa.RecordBatch], rows: int = COALESCE_ROWS, nbytes: int = COALESCE_BYTES) -> Batches:
+    """Merges runs of small batches until ``rows`` or ``nbytes`` is reached; larger ones pass untouched."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        size = batch.nbytes
+        if not held and (batch.num_rows >= rows or size >= nbytes):
+            yield batch
+            continue
+        held.append(batch)
+        held_rows += batch.num_rows
+        held_bytes += size
+        if held_rows >= rows or held_bytes >= nbytes:
+            yield concat(held)
+            held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield concat(held)
+
+
+def chunked(batches: Iterable[pa.RecordBatch], schema: pa.Schema, nbytes: int, rows: int) -> Iterator[pa.Table]:
+    """Tables of about ``nbytes`` or ``rows``, whichever comes first (at least one batch each)."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = held_rows = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        held_bytes += batch.nbytes
+        held_rows += batch.num_rows
+        if held_bytes >= nbytes or held_rows >= rows:
+            yield pa.Table.from_batches(held, schema)
+            held, held_bytes, held_rows = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held, schema)
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of several with the same schema (dictionaries are unified)."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def table_batches(table: pa.Table, max_rows: int | None = None) -> Batches:
+    """The table's rows as record batches; none for an empty table."""
+    for batch in table.to_batches(max_chunksize=max_rows):
+        if batch.num_rows:
+            yield batch
+
+
+def one_chunk(column: Any) -> pa.Array:
+    """A chunked array as one array."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_unified(column))
+    return column
+
+
+def _unified(column: pa.ChunkedArray) -> list[pa.Array]:
+    if column.num_chunks == 0:
+        return [pa.array([], column.type)]
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.chunks
+
+
+def stable_order(codes: Any) -> Any:
+    """Row numbers (int64) that sort non-negative integer codes below 2**31, ties in row order.
+
+    Code and row number are packed into one 64-bit word: numpy sorts those with SIMD, ten times faster than a
+    stable argsort.
+    """
+    n = len(codes)
+    if n >= 1 << 32 or (n and int(codes.max()) >= 1 << 31):
+        return np.argsort(codes, kind="stable")
+    packed = (codes.astype(np.uint64) << np.uint64(32)) | np.arange(n, dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def take_rows(table: pa.Table, rows: Any) -> pa.Table:
+    """``table.take`` that serves every column type: one chunk per column, nulls in ``rows`` give null rows."""
+    indices = rows if isinstance(rows, pa.Array) else pa.array(rows)
+    columns = [one_chunk(column).take(indices) for column in table.columns]
+    if not columns:
+        return pa.table({"_": pa.nulls(len(indices))}).select([])
+    return pa.Table.from_arrays(columns, schema=nullable(table.schema))
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The schema with every field nullable: what an outer join or a partial aggregate may produce."""
+    if all(field.nullable for field in schema):
+        return schema
+    return pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
+
+
+def closing(batches: Batches) -> None:
+    """Closes a generator that is left before its end, so that files and user code behind it are released."""
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()

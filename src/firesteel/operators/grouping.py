@@ -1,0 +1,116 @@
+"""Rows of equal keys found without looking at a row in Python: keys become dense integer codes, codes are sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from firesteel.operators.batches import one_chunk, stable_order, take_rows
+from firesteel.results.keys import normalise_key
+
+Codes = NDArray[np.int64]
+
+_DENSE = 2
+"""Integer keys whose span is below this many times the rows serve as codes themselves."""
+
+
+def normalised(columns: Sequence[Any]) -> list[pa.Array]:
+    """Key columns in canonical form, one chunk each."""
+    return [one_chunk(normalise_key(one_chunk(column))) for column in columns]
+
+
+def normalised_type(type_: pa.DataType) -> pa.DataType:
+    return normalise_key(pa.array([], type_)).type
+
+
+def key_columns(table: pa.Table, keys: Sequence[str]) -> list[pa.Array]:
+    return normalised([table.column(key) for key in keys])
+
+
+def encode(columns: Sequence[pa.Array], *, nulls_match: bool) -> tuple[Codes, int]:
+    """A code below ``n`` per row, equal exactly for equal rows; returns (codes, n). The columns are normalised keys.
+
+    Nulls are a value of their own if ``nulls_match``, else rows with a null in any column get -1.
+    """
+    if not columns:
+        raise ValueError("encode needs at least one column")
+    codes, n = _encode_one(columns[0], nulls_match)
+    for column in columns[1:]:
+        more, m = _encode_one(column, nulls_match)
+        null = (codes < 0) | (more < 0)
+        codes, n = codes * m + more, n * m
+        codes[null] = -1
+        if n > max(_DENSE * len(codes), 1024):
+            codes, n = _densify(codes)
+    return codes, n
+
+
+def _encode_one(column: pa.Array, nulls_match: bool) -> tuple[Codes, int]:
+    if _is_integral(column.type):
+        dense = _as_codes(column, nulls_match)
+        if dense is not None:
+            return dense
+    if pa.types.is_null(column.type):
+        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1
+    encoded = column.dictionary_encode(null_encoding="encode" if nulls_match else "mask")
+    codes = np.asarray(encoded.indices.fill_null(-1)).astype(np.int64)
+    return codes, max(len(encoded.dictionary), 1)
+
+
+def _is_integral(type_: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_int64(type_) or types.is_int32(type_) or types.is_timestamp(type_) or types.is_date(type_)
+
+
+def _as_codes(column: pa.Array, nulls_match: bool) -> tuple[Codes, int] | None:
+    """``value - smallest`` when that is dense enough, else None."""
+    if len(column) == column.null_count:
+        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1
+    values = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    bounds = pc.min_max(values)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    span = high - low + 1
+    if span > max(_DENSE * len(column), 1024):
+        return None
+    codes = np.asarray(values.fill_null(low)).astype(np.int64) - low
+    if column.null_count:
+        codes[np.asarray(column.is_null())] = span if nulls_match else -1
+    return codes, span + 1
+
+
+def _densify(codes: Codes) -> tuple[Codes, int]:
+    encoded = pa.array(codes, mask=codes < 0).dictionary_encode()
+    return np.asarray(encoded.indices.fill_null(-1)).astype(np.int64), max(len(encoded.dictionary), 1)
+
+
+def first_rows(codes: Codes, n: int) -> NDArray[np.int64]:
+    """The number of the first row of every code that occurs, in row order."""
+    first = np.full(n, len(codes), dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1, dtype=np.int64)
+    return np.sort(first[first < len(codes)])
+
+
+class Groups:
+    """A table's rows gathered by code; a group is a zero-copy slice."""
+
+    def __init__(self, table: pa.Table, codes: Codes, n: int) -> None:
+        order = stable_order(codes)
+        self.table = table if _is_sorted(order) else take_rows(table, order)
+        self.counts = np.bincount(codes, minlength=n)
+        self.starts = np.concatenate(([0], np.cumsum(self.counts)))
+
+    def of(self, code: int) -> pa.Table:
+        return self.table.slice(self.starts[code], self.counts[code])
+
+    def codes(self) -> Iterator[int]:
+        """Codes that have rows, ascending."""
+        return iter(np.flatnonzero(self.counts).tolist())
+
+
+def _is_sorted(order: NDArray[np.int64]) -> bool:
+    return bool((order[1:] > order[:-1]).all())
