@@ -161,7 +161,7 @@ def _decimals(array: Any) -> Hashes:
         words = fixed_values(array, "<u8", width // 8).reshape(-1, width // 8)
         residue = (words[:, -1].view(np.int64) % _PRIME).astype(np.uint64)  # the high word carries the sign
         for place in range(width // 8 - 2, -1, -1):
-            residue = _fold(residue * np.uint64(8) + _fold(words[:, place]))  # 2**64 is 8 in this field
+            residue = _fold(_fold(residue * np.uint64(8)) + _fold(words[:, place]))  # 2**64 is 8 in this field
     return _times(residue, pow(10, -kind.scale, _PRIME))
 
 
