@@ -227,6 +227,7 @@ def environment() -> dict[str, str]:
     java_home = stamp().get("java_home")
     if java_home:
         variables["JAVA_HOME"] = java_home
+    variables["FIRESTEEL_COMMAND"] = "./dev firesteel"
     variables.setdefault("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1")
     return variables
 
@@ -295,7 +296,7 @@ def check(_arguments: list[str]) -> NoReturn:
     tasks = {
         "ruff check": ("-m", "ruff", "check", "."),
         "ruff format": ("-m", "ruff", "format", "--check", "."),
-        "types": ("-m", "pyright"),
+        "types": ("-m", "pyright", "--level", "error"),
     }
     failed: list[str] = []
     for name, command in tasks.items():
