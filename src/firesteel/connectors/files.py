@@ -31,6 +31,7 @@ from firesteel.errors import FiresteelError, UsageError
 _MODES = ("error", "overwrite")
 _SUCCESS = "_SUCCESS"
 _OWNER = "_owner.json"
+_REMOVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,12 @@ class FileCommit:
 
 
 class PartWriter(Protocol):
-    """Turns batches into the bytes of one file. ``close`` writes what is still held; the stream stays open."""
+    """Turns batches into the bytes of one file. ``close`` writes what is still held, ``discard`` gives up on it without
+    raising; the stream stays open."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
     def close(self) -> None: ...
+    def discard(self) -> None: ...
 
 
 class FileSink:
@@ -233,8 +236,10 @@ class FileSink:
 
     def _forget_staging(self) -> None:
         assert self._staging is not None
-        with suppress(OSError):  # what is published stays published; the next job removes the rest
-            self.target.filesystem.delete_dir(self._staging)
+        for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
+            with suppress(OSError):  # what is published stays published, whatever happens here
+                self.target.filesystem.delete_dir(self._staging)
+                break
 
     def _remove_leftovers(self) -> None:
         """Staging directories beside the target whose job is dead for certain: same host, no such process."""
@@ -314,6 +319,8 @@ class FileWriter:
     def abort(self) -> None:
         if self._stream is None:
             return
+        if self._part is not None:
+            self._part.discard()
         for step in (self._stream.close, partial(self._place.filesystem.delete_file, self._place.path)):
             with suppress(OSError, pa.ArrowException):
                 step()

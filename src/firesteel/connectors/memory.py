@@ -106,9 +106,7 @@ def table_from_collection(rows: Iterable[Any], schema: pa.Schema | Sequence[str]
     """
     rows = list(rows)
     typed: Any = schema if isinstance(schema, pa.Schema) else None
-    names: list[Any] | None = (
-        typed.names if typed is not None else list(schema) if schema is not None else None
-    )
+    names: list[Any] | None = typed.names if typed is not None else list(schema) if schema is not None else None
     if not rows and typed is None:
         raise UsageError("An empty collection has no types.", hint="Give from_collection a schema with types.")
     names, columns = _columns(rows, names)

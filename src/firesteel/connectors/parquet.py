@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -146,6 +146,8 @@ class ParquetSource:
 
     def _prune(self) -> list[NDArray[np.intp]]:
         """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers."""
+        import pyarrow.dataset as pads  # slow to import, and only the driver needs it
+
         everything = [np.flatnonzero(footer.rows) for footer in self._footers]
         usable = [part.expression for part in self._conjuncts if part.prunes]
         if not usable:
@@ -228,7 +230,7 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the schema's columns, in its order; types differ at most in what may be null inside them."""
     if not len(schema):
         return next(_rows_without_columns(batch.num_rows))
-    columns = [batch.column(batch.schema.get_field_index(name)) for name in schema.names]
+    columns = [batch.column(name) for name in schema.names]
     columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -277,6 +279,7 @@ def _filter(batch: pa.RecordBatch, conditions: tuple[_Condition, ...]) -> list[p
     """Rows for which all hold, in order. On this thread alone: the task has one core."""
     if not conditions:
         return [batch]
+
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
     steps = [acero.Declaration("filter", acero.FilterNodeOptions(part.expression)) for part in conditions]
     kept = acero.Declaration.from_sequence([source, *steps]).to_table(use_threads=False)
@@ -480,6 +483,12 @@ class _ParquetPart:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+    def discard(self) -> None:
+        self._held = []
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._writer.is_open = False  # else it tries again when it is collected
 
     def _flush(self) -> None:
         if self._held:

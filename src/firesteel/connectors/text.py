@@ -280,3 +280,6 @@ class _TextWriter:
 
     def close(self) -> None:
         pass
+
+    def discard(self) -> None:
+        pass

@@ -1,0 +1,416 @@
+"""Files are published once, all or nothing, whatever fails: on this machine's filesystem and on one that is not local."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from connectors_kit import run_sink
+from firesteel.connectors.base import Sink
+from firesteel.connectors.parquet import ParquetSink
+from firesteel.connectors.text import TextSink
+from firesteel.errors import FiresteelError, UsageError
+
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+def rows(*values):
+    return [pa.record_batch([list(values)], schema=SCHEMA)]
+
+
+class Place:
+    """A filesystem to write to, looked at with the same words wherever it is."""
+
+    def __init__(self, filesystem, root):
+        self.fs, self.root = filesystem, root
+
+    def sink(self, **kwargs):
+        return ParquetSink(f"{self.root}out", filesystem=self.fs, **kwargs)
+
+    def names(self, path=""):
+        infos = self.fs.get_file_info(pafs.FileSelector(f"{self.root}{path}".rstrip("/"), recursive=True))
+        start = len(f"{self.root}{path}")
+        return sorted(i.path[start:].lstrip("/") for i in infos if i.type is pafs.FileType.File)
+
+    def values(self):
+        paths = [name for name in self.names("out") if name.endswith(".parquet")]
+        tables = [pq.read_table(self.fs.open_input_file(f"{self.root}out/{p}")) for p in paths]
+        return pa.concat_tables(tables).column("x").to_pylist()
+
+    def put(self, name):
+        self.fs.create_dir(f"{self.root}{name}".rsplit("/", 1)[0])
+        with self.fs.open_output_stream(f"{self.root}{name}") as stream:
+            stream.write(b"x")
+
+
+@pytest.fixture(params=["local", "elsewhere"])
+def place(request, tmp_path):
+    if request.param == "local":
+        return Place(pafs.LocalFileSystem(), f"{tmp_path}/")
+    filesystem = pafs._MockFileSystem()
+    filesystem.create_dir("root")
+    return Place(filesystem, "root/")
+
+
+def job(sink, shares, job_id="job-1"):
+    """As run_sink, but without pickling: an in-memory filesystem cannot travel."""
+    sink.check(SCHEMA)
+    sink.begin(job_id)
+    messages = []
+    for subtask, batches in enumerate(shares):
+        writer = sink.write(subtask, 0)
+        for batch in batches:
+            writer.write(batch)
+        messages.append(writer.finish())
+    return messages
+
+
+def test_nothing_is_visible_before_commit_and_everything_after(place):
+    sink = place.sink()
+    assert isinstance(sink, Sink)
+    messages = job(sink, [rows(1, 2), [], rows(3)])
+    assert [name for name in place.names() if not name.startswith(".out.firesteel-")] == []
+    assert [m.rows for m in messages] == [2, 0, 1]
+    sink.commit(messages)
+    assert place.names() == ["out/_SUCCESS", "out/part-00000.parquet", "out/part-00002.parquet"]
+    assert place.values() == [1, 2, 3]
+
+
+def test_only_winners_are_published(place):
+    sink = place.sink()
+    (first,) = job(sink, [rows(1)])
+    mirror = sink.write(0, 1)
+    mirror.write(rows(1)[0])
+    second = mirror.finish()
+    unfinished = sink.write(0, 2)
+    unfinished.write(rows(1)[0])
+    sink.abort([first])
+    assert not [name for name in place.names() if name.endswith(first.name)]
+    unfinished.abort()
+    sink.commit([second])
+    assert place.names() == ["out/_SUCCESS", "out/part-00000.parquet"]
+    assert place.values() == [1]
+
+
+def test_abort_leaves_nothing(place):
+    sink = ParquetSink(f"{place.root}a/b/out", filesystem=place.fs)
+    job(sink, [rows(1)])
+    sink.abort([])
+    assert place.fs.get_file_info(pafs.FileSelector(place.root.rstrip("/"), recursive=True)) == []
+
+
+def test_abort_before_begin_is_nothing(place):
+    place.sink().abort([])
+
+
+def test_an_existing_output_is_refused(place):
+    place.put("out/old")
+    with pytest.raises(UsageError, match=r"The output .*out exists already, as a directory\. .*mode='overwrite'"):
+        place.sink().check(SCHEMA)
+    assert place.names() == ["out/old"]
+
+
+def test_a_file_in_the_way_is_refused_in_every_mode(place):
+    place.put("out")
+    for mode in ("error", "overwrite"):
+        with pytest.raises(UsageError, match="exists already, as a file"):
+            place.sink(mode=mode).check(SCHEMA)
+    with pytest.raises(UsageError, match="out is a file, not a directory"):
+        ParquetSink(f"{place.root}out/deeper/x", filesystem=place.fs).check(SCHEMA)
+
+
+def test_overwrite_replaces_all_of_it(place):
+    place.put("out/part-00000.parquet")
+    place.put("out/part-00009.parquet")
+    place.put("out/_SUCCESS")
+    sink = place.sink(mode="overwrite")
+    messages = job(sink, [rows(7)])
+    assert "out/part-00009.parquet" in place.names()
+    sink.commit(messages)
+    assert place.names() == ["out/_SUCCESS", "out/part-00000.parquet"]
+    assert place.values() == [7]
+
+
+def test_an_output_made_meanwhile_is_not_touched(place):
+    sink = place.sink()
+    messages = job(sink, [rows(1), rows(2)])
+    place.put("out/theirs")
+    with pytest.raises(FiresteelError, match=r"somebody made .*out while the job was running"):
+        sink.commit(messages)
+    assert [n for n in place.names() if n.startswith("out")] == ["out/theirs"]
+    sink.abort([])
+    assert place.names() == ["out/theirs"]
+
+
+def test_a_commit_that_failed_can_be_tried_again(place):
+    sink = place.sink()
+    messages = job(sink, [rows(1), rows(2)])
+    place.put("out/theirs")
+    with pytest.raises(FiresteelError):
+        sink.commit(messages)
+    place.fs.delete_dir(f"{place.root}out")
+    sink.commit(messages)
+    assert place.values() == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+def test_a_move_that_fails_half_way_is_undone(mode):
+    place = Place(pafs._MockFileSystem(), "root/")
+    place.fs.create_dir("root")
+    before = []
+    if mode == "overwrite":
+        for name in ("out/_SUCCESS", "out/part-00000.parquet", "out/part-00001.parquet"):
+            place.put(name)
+        before = place.names()
+    sink = place.sink(mode=mode)
+    messages = job(sink, [rows(1), rows(2), rows(3)])
+    place.fs.create_dir("root/out/part-00002.parquet")  # no file can be moved here
+    with pytest.raises(FiresteelError, match="cannot be written"):
+        sink.commit(messages)
+    assert [n for n in place.names() if n.startswith("out")] == before
+    sink.abort([])
+    assert place.names() == before
+
+
+@pytest.mark.parametrize("damage", ["remove", "truncate"])
+def test_a_winner_that_is_not_there_whole_publishes_nothing(tmp_path, damage):
+    sink = ParquetSink(tmp_path / "out")
+    messages = run_sink(sink, [rows(1), rows(2)], SCHEMA)
+    (victim,) = tmp_path.glob(f".out.firesteel-job-1/attempts/{messages[1].name}")
+    if damage == "remove":
+        victim.unlink()
+    else:
+        os.truncate(victim, 10)
+    with pytest.raises(
+        FiresteelError,
+        match=r"Nothing was published to .*out: the file that subtask 1 wrote, .* (is gone|has 10 bytes)",
+    ):
+        sink.commit(messages)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_vanished_staging_directory_is_a_sentence(tmp_path):
+    sink = ParquetSink(tmp_path / "out")
+    messages = run_sink(sink, [rows(1)], SCHEMA)
+    late = sink.write(1, 0)
+    shutil.rmtree(tmp_path / ".out.firesteel-job-1")
+    with pytest.raises(FiresteelError, match="its directory is gone"):
+        late.write(rows(2)[0])
+    late.abort()
+    with pytest.raises(FiresteelError, match="is gone"):
+        sink.commit(messages)
+    sink.abort([])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zombie_that_finishes_after_the_commit_leaves_nothing(tmp_path):
+    sink = ParquetSink(tmp_path / "out")
+    messages = run_sink(sink, [rows(1)], SCHEMA)
+    zombie = sink.write(0, 1)
+    zombie.write(rows(1)[0])
+    sink.commit(messages)
+    zombie.finish()
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["_SUCCESS", "part-00000.parquet"]
+
+
+def test_two_sinks_of_one_job_on_one_path(place):
+    job(place.sink(), [])
+    with pytest.raises(UsageError, match=r"Two sinks of this job write to .*out"):
+        job(place.sink(), [])
+
+
+def test_a_writer_that_fails_leaves_no_file(tmp_path):
+    sink = ParquetSink(tmp_path / "out")
+    sink.check(SCHEMA)
+    sink.begin("job-1")
+    writer = sink.write(0, 0)
+    writer.write(rows(1)[0])
+    with pytest.raises(KeyError):
+        writer.write(pa.record_batch({"y": [1]}))
+    writer.abort()
+    assert list((tmp_path / ".out.firesteel-job-1" / "attempts").iterdir()) == []
+
+
+def test_the_link_is_kept_when_its_target_is_overwritten(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    sink = ParquetSink(tmp_path / "link", mode="overwrite")
+    sink.commit(run_sink(sink, [rows(1)], SCHEMA))
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "_SUCCESS").exists()
+
+
+def test_bad_mode():
+    with pytest.raises(UsageError, match="mode='append'"):
+        TextSink("out", mode="append")
+
+
+# --- jobs that died ---
+
+_DYING_JOB = """
+import os, sys, pyarrow as pa
+from firesteel.connectors.parquet import ParquetSink
+schema = pa.schema([("x", pa.int64())])
+sink = ParquetSink(sys.argv[1], mode="overwrite")
+sink.check(schema)
+sink.begin("dead")
+writer = sink.write(0, 0)
+writer.write(pa.record_batch([[1]], schema=schema))
+writer.finish()
+"""
+
+
+def die(target, then=""):
+    code = _DYING_JOB + textwrap.dedent(then) + "\nos._exit(9)\n"
+    assert subprocess.run([sys.executable, "-c", code, str(target)], check=False).returncode == 9
+
+
+def test_the_next_job_removes_what_a_dead_one_left(tmp_path):
+    die(tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == [".out.firesteel-dead"]
+    sink = ParquetSink(tmp_path / "out")
+    sink.commit(run_sink(sink, [rows(1)], SCHEMA))
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_belongs_to_others_stays(tmp_path):
+    alive = ParquetSink(tmp_path / "out")
+    messages = run_sink(alive, [rows(1)], SCHEMA, "alive")
+    other_host = tmp_path / ".out.firesteel-far"
+    other_host.mkdir()
+    (other_host / "_owner.json").write_text(json.dumps({"host": "far away", "pid": 1, "started": None}))
+    unknown = tmp_path / ".out.firesteel-unknown"
+    unknown.mkdir()
+    (tmp_path / ".output.firesteel-x").mkdir()
+    mine = ParquetSink(tmp_path / "out")
+    run_sink(mine, [rows(2)], SCHEMA, "mine")
+    mine.abort([])
+    alive.commit(messages)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        ".out.firesteel-far",
+        ".out.firesteel-unknown",
+        ".output.firesteel-x",
+        "out",
+    ]
+
+
+def test_an_overwrite_that_died_half_way_gives_the_old_output_back(tmp_path):
+    first = ParquetSink(tmp_path / "out")
+    first.commit(run_sink(first, [rows(1)], SCHEMA))
+    die(
+        tmp_path / "out",
+        "os.rename(sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), '.out.firesteel-dead/old'))",
+    )
+    assert not (tmp_path / "out").exists()
+    ParquetSink(tmp_path / "out", mode="overwrite").begin("next")
+    assert pq.read_table(tmp_path / "out").column("x").to_pylist() == [1]
+    assert not (tmp_path / ".out.firesteel-dead").exists()
+
+
+# --- the disk itself, in a mount namespace of our own ---
+
+_MOUNTS = shutil.which("unshare") is not None and (
+    subprocess.run(
+        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt"], capture_output=True, check=False
+    ).returncode
+    == 0
+)
+needs_mounts = pytest.mark.skipif(not _MOUNTS, reason="no mount namespaces here")
+
+
+def on_a_mount(tmp_path, options, code):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(code))
+    (tmp_path / "disk").mkdir()
+    command = f"mount -t tmpfs -o {options} tmpfs {tmp_path}/disk && exec {sys.executable} {script} {tmp_path}/disk"
+    return subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, text=True, check=False)
+
+
+@needs_mounts
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
+    done = on_a_mount(
+        tmp_path,
+        "size=256k",
+        """
+        import os, sys, numpy as np, pyarrow as pa
+        from firesteel.connectors.parquet import ParquetSink
+        from firesteel.errors import FiresteelError
+        batch = pa.record_batch({"x": np.random.default_rng(0).integers(0, 1 << 60, 1 << 20)})
+        sink = ParquetSink(sys.argv[1] + "/out")
+        sink.check(batch.schema)
+        sink.begin("j")
+        writer = sink.write(0, 0)
+        try:
+            for _ in range(9):
+                writer.write(batch)
+            writer.finish()
+        except FiresteelError as error:
+            print(error)
+        writer.abort()
+        sink.abort([])
+        print(os.listdir(sys.argv[1]))
+        """,
+    )
+    first, second = done.stdout.splitlines()
+    assert first.endswith(
+        "cannot be written: no space is left on the device. Free some space there or write elsewhere."
+    )
+    assert "/disk/.out.firesteel-j/attempts/part-00000-0-" in first
+    assert second == "[]"
+
+
+@needs_mounts
+def test_a_read_only_disk_is_found_before_the_job_and_at_the_commit(tmp_path):
+    done = on_a_mount(
+        tmp_path,
+        "size=1m",
+        """
+        import os, subprocess, sys, pyarrow as pa
+        from firesteel.connectors.parquet import ParquetSink
+        from firesteel.errors import FiresteelError, UsageError
+        schema = pa.schema([("x", pa.int64())])
+        sink = ParquetSink(sys.argv[1] + "/out")
+        sink.check(schema)
+        sink.begin("j")
+        writer = sink.write(0, 0)
+        writer.write(pa.record_batch([[1]], schema=schema))
+        message = writer.finish()
+        subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+        try:
+            sink.commit([message])
+        except FiresteelError as error:
+            print(error)
+        print(os.path.exists(sys.argv[1] + "/out"))
+        try:
+            ParquetSink(sys.argv[1] + "/other").check(schema)
+        except UsageError as error:
+            print(error)
+        subprocess.run(["mount", "-o", "remount,rw", sys.argv[1]], check=True)
+        sink.commit([message])
+        print(sorted(os.listdir(sys.argv[1] + "/out")))
+        """,
+    )
+    commit, exists, check, files = done.stdout.splitlines()
+    assert "/disk/out cannot be written: permission denied" in commit
+    assert exists == "False"
+    assert check.endswith(
+        "/disk/other cannot be written: you may not write in " + str(tmp_path / "disk") + ". Choose another path."
+    )
+    assert files == "['_SUCCESS', 'part-00000.parquet']"
+
+
+def test_messages_and_sinks_are_small_and_picklable(tmp_path):
+    sink = ParquetSink(Path(tmp_path) / "out")
+    (message,) = run_sink(sink, [rows(1)], SCHEMA)
+    assert len(pickle.dumps(message)) < 300
+    assert len(pickle.dumps(sink)) < 2000
