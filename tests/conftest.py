@@ -1,0 +1,15 @@
+"""Fixtures for all tests. The Spark session is made once, and only if a test asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """An embedded Spark on two slots, as Firesteel makes it."""
+    from firesteel.spark.session import create_session
+
+    session = create_session("local[2]", app_name="firesteel tests")
+    yield session
+    session.stop()

@@ -1,0 +1,161 @@
+"""A batch: executions of one vertex that run as one Spark job, with its own tag, pool and description.
+
+An ordinary vertex gets an RDD with exactly one partition per deployed subtask. A DataFrame vertex runs on the
+partitions of its DataFrame, a subset of them where only some are deployed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from firesteel.scheduler.commands import Deploy
+from firesteel.scheduler.events import Ints
+from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, ExecutionDescriptor, GateInformation
+
+CANCEL_REPEAT_SECONDS = 0.2
+"""A job that is cancelled while Spark is still accepting it escapes the first call."""
+
+
+@dataclass(eq=False)
+class Batch:
+    """``open``: the executions that have not reported yet, subtask to attempt. Touched by the job's thread only."""
+
+    id: int
+    vertex: int
+    deploy: Deploy
+    tag: str
+    description: str
+    pool: str
+    open: dict[int, int]
+    cancelled: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+    thread: Any = None
+
+    @classmethod
+    def of(cls, number: int, deploy: Deploy, job_id: str, description: str, pool: str) -> Batch:
+        executions = dict(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True))
+        tag = f"firesteel-{job_id}-{number}"
+        return cls(number, deploy.vertex, deploy, tag, description, pool, executions)
+
+    def close(self, subtask: int, attempt: int) -> bool:
+        """The execution has reported. False: it had before, or is none of ours."""
+        if self.open.get(subtask) != attempt:
+            return False
+        del self.open[subtask]
+        return True
+
+    def position_to_subtask(self, position: int) -> int:
+        return int(self.deploy.subtasks[position])
+
+    def remaining(self) -> tuple[Ints, Ints]:
+        return np.array(list(self.open), dtype=np.int64), np.array(list(self.open.values()), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnded:
+    """``results``: all messages once more; ``error``: what the submitting call raised."""
+
+    batch: Batch
+    results: Sequence[bytes]
+    error: BaseException | None
+
+
+class BatchRunner:
+    """Submits batches of one job, each in a thread of its own. ``report`` is called in those threads."""
+
+    def __init__(self, context: Any, report: Callable[[BatchEnded], None]) -> None:
+        self._context = context
+        self._report = report
+
+    def start(
+        self, batch: Batch, job: Blob, vertex: Blob, splits: Sequence[Any], accumulator: Any, dataframe: Any
+    ) -> None:
+        from pyspark import InheritableThread
+
+        def body() -> None:
+            results: Sequence[bytes] = ()
+            error: BaseException | None = None
+            try:
+                results = self._run(batch, job, vertex, splits, accumulator, dataframe)
+            except BaseException as raised:
+                error = raised
+            finally:
+                batch.ended.set()
+                self._report(BatchEnded(batch, results, error))
+
+        batch.thread = InheritableThread(target=body, name=batch.tag, daemon=True)
+        batch.thread.start()
+
+    def cancel(self, batch: Batch) -> None:
+        """Asks Spark to cancel the batch until its thread has ended; returns at once."""
+        if batch.cancelled:
+            return
+        batch.cancelled = True
+        threading.Thread(target=self._cancel, args=(batch,), name=f"{batch.tag}-cancel", daemon=True).start()
+
+    def _cancel(self, batch: Batch) -> None:
+        while not batch.ended.is_set():
+            try:
+                self._context.cancelJobsWithTag(batch.tag)
+            except Exception:  # Spark is gone, and the job with it
+                return
+            batch.ended.wait(CANCEL_REPEAT_SECONDS)
+
+    def _run(
+        self, batch: Batch, job: Blob, vertex: Blob, splits: Sequence[Any], accumulator: Any, dataframe: Any
+    ) -> Sequence[bytes]:
+        function = BatchFunction(batch.id, job, vertex, Blob.of(_gates(batch.deploy)), accumulator)
+        self._name_job(batch)
+        if batch.cancelled:
+            return ()
+        descriptors = descriptors_of(batch.deploy, splits)
+        if dataframe is not None:
+            by_subtask = dict(zip(batch.deploy.subtasks.tolist(), descriptors, strict=True))
+            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), dataframe)
+        rdd = self._context.parallelize(descriptors, len(descriptors))
+        return self._context.runJob(rdd, function, java_range(self._context, len(descriptors)))
+
+    def _run_dataframe(self, batch: Batch, function: DataFrameFunction, dataframe: Any) -> Sequence[bytes]:
+        """Runs inside ``mapInArrow`` without a second Python worker: the JVM hands the messages over itself."""
+        from pyspark.util import _load_from_socket
+
+        mapped = dataframe.mapInArrow(function, "message binary")
+        rdd = mapped.rdd
+        partitions: Any = [int(k) for k in batch.deploy.subtasks]
+        if partitions == list(range(len(partitions))):
+            partitions = java_range(self._context, len(partitions))
+        socket = self._context._jvm.PythonRDD.runJob(self._context._jsc.sc(), rdd._jrdd, partitions)
+        with _load_from_socket(socket, rdd._jrdd_deserializer) as stream:
+            return [bytes(row[0]) for row in stream]
+
+    def _name_job(self, batch: Batch) -> None:
+        context = self._context
+        context.addJobTag(batch.tag)
+        context.setJobDescription(batch.description)
+        context.setLocalProperty("spark.scheduler.pool", batch.pool)
+
+
+def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
+    """The partition data of each deployed execution, pickled; about 10 us each."""
+    pickled: list[bytes] = []
+    for i, (subtask, attempt) in enumerate(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)):
+        rects = tuple(np.ascontiguousarray(r.of(subtask), dtype=np.int32).tobytes() for r in deploy.ranges)
+        own = () if deploy.splits is None else tuple(splits[k] for k in deploy.splits[i].tolist())
+        pickled.append(pickle.dumps(ExecutionDescriptor(subtask, attempt, rects, own), protocol=5))
+    return pickled
+
+
+def _gates(deploy: Deploy) -> list[GateInformation]:
+    return [GateInformation(g.dataset, g.num_subpartitions, g.attempts, g.tokens) for g in deploy.gates]
+
+
+def java_range(context: Any, n: int) -> Any:
+    """``[0, n)`` as a Java ArrayList in a handful of py4j calls; a Python list costs one call per element."""
+    util = context._jvm.java.util
+    return util.ArrayList(util.stream.IntStream.range(0, n).boxed().toList())

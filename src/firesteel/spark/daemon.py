@@ -1,0 +1,49 @@
+"""PySpark's worker daemon with numpy and pyarrow already in it: ``spark.python.daemon.module`` of the sessions we make.
+
+A forked Python worker then finds both imported, and as their objects are frozen, the full garbage collection that PySpark
+makes after every task has next to nothing to look at. Measured on two cores: 3.8 ms per tiny task instead of 6.2 ms, and
+60 ms instead of 350 ms for a worker that has to be forked anew.
+
+Only for local masters whose workers run the driver's interpreter, since it must be importable before anything is shipped.
+"""
+
+import gc
+import os
+import sys
+import traceback
+from contextlib import suppress
+
+# A thread that OpenBLAS starts before the fork would be lost in the workers, and each task has one core anyway.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import pyarrow as pa  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+
+class _QuietTraceback:
+    """PySpark's daemon prints a stack trace for each worker whose task was killed under it; the rest is printed on."""
+
+    @staticmethod
+    def print_exc() -> None:
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            traceback.print_exc()
+
+    format_exc = staticmethod(traceback.format_exc)
+
+
+def main() -> None:
+    from pyspark import daemon, worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    vars(daemon)["traceback"] = _QuietTraceback
+
+    with suppress(ImportError):  # the session serves Spark's own Python too; a task of ours would name what is missing
+        import firesteel.operators.task
+        import firesteel.spark.task  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    gc.collect()
+    gc.freeze()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,449 @@
+"""The loop that runs one job: messages, ends of batches and timers in, events to the scheduler, commands carried out.
+
+One thread per job owns everything here. Whatever may take long (Spark jobs, deletions, publishing) runs in other threads,
+which only put something on this one's queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from firesteel.errors import FiresteelError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.operators.program import ResultOutput
+from firesteel.results.store import object_name
+from firesteel.scheduler import events as ev
+from firesteel.scheduler.commands import (
+    Cancel,
+    Command,
+    CommitSinks,
+    Deploy,
+    DiscardExecution,
+    JobStatus,
+    JobStatusChanged,
+    Record,
+    ReleasePartitions,
+    SetTimer,
+)
+from firesteel.scheduler.records import Decision
+from firesteel.spark import pools
+from firesteel.spark.batch import Batch, BatchEnded, BatchRunner
+from firesteel.spark.channel import Channel
+from firesteel.spark.cleaning import Cleaner
+from firesteel.spark.giveup import partition_of, read_error
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
+from firesteel.spark.task import Blob, VertexInformation
+
+CANCEL_PATIENCE_SECONDS = 10.0
+"""How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
+IDLE_SECONDS = 60.0
+_CANCELLED_BY_SPARK = re.compile(r"[Jj]ob \d+ (was )?cancel+ed")
+
+_log = logging.getLogger("firesteel.spark")
+
+
+class Clock:
+    """Seconds since the job began, monotonic; ``of_wall`` places an executor's time of day on it."""
+
+    def __init__(self) -> None:
+        self._monotonic = time.monotonic()
+        self._wall = time.time()
+
+    def now(self) -> float:
+        return time.monotonic() - self._monotonic
+
+    def of_wall(self, seconds: float) -> float:
+        return max(0.0, seconds - self._wall)
+
+
+@dataclass(eq=False)
+class DriverInput:
+    """Everything a job needs, checked and serialised."""
+
+    compiled: CompiledJob
+    context: Any
+    scheduler: Any
+    job_id: str
+    store: Any
+    job: Blob
+    programs: dict[int, bytes]
+    """Vertex to its cloudpickled program."""
+    record: Callable[[Any], None]
+    clock: Clock
+
+
+@dataclass(eq=False)
+class JobEnd:
+    status: JobStatusChanged
+    decisions: list[Decision]
+    had_zombies: bool
+    """Executions were cancelled; their Python workers may write for a few seconds yet."""
+
+
+@dataclass(eq=False)
+class _Collected:
+    """Finished executions of one vertex that are told to the scheduler together."""
+
+    subtasks: list[int] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
+    reports: list[ev.ExecutionReport] = field(default_factory=list)
+
+
+class JobDriver:
+    """``run`` is called once, in the job's thread; ``cancel`` and ``status`` from anywhere."""
+
+    def __init__(self, given: DriverInput) -> None:
+        self._in = given
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._channel = Channel(given.context, given.job_id, self._queue.put)
+        self._runner = BatchRunner(given.context, self._queue.put)
+        self._cleaner = Cleaner(given.store, given.job_id)
+        self._batches: dict[int, Batch] = {}
+        self._active: dict[int, Batch] = {}
+        self._give_up_at: dict[int, float] = {}
+        self._timers: dict[str, float] = {}
+        self._vertices: dict[int, tuple[Any, Blob]] = {}
+        self._seen: set[tuple[int, int, int]] = set()
+        self._commits: dict[tuple[int, int, int, int], tuple[bytes, ...]] = {}
+        self._finished: dict[int, _Collected] = {}
+        self._decisions: list[Decision] = []
+        self._had_zombies = False
+        self._end: JobStatusChanged | None = None
+        self.status = JobStatus.CREATED
+
+    def cancel(self, reason: str) -> None:
+        self._queue.put(ev.CancelRequested(at=self._now(), reason=reason))
+
+    def run(self) -> JobEnd:
+        """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
+        try:
+            self._feed(ev.JobStarted(at=self._now()))
+            while self._end is None:
+                self._digest(self._next_items())
+            return JobEnd(self._end, self._decisions, self._had_zombies)
+        finally:
+            self._stop_everything()
+
+    # --- what comes in ---------------------------------------------------------------------------------------
+
+    def _next_items(self) -> list[Any]:
+        """Waits for something to do; takes all there is."""
+        now = self._now()
+        due = min([*self._timers.values(), *self._give_up_at.values()], default=now + IDLE_SECONDS)
+        items: list[Any] = []
+        try:
+            items.append(self._queue.get(timeout=max(0.0, due - now)))
+            while True:
+                items.append(self._queue.get_nowait())
+        except Empty:
+            return items
+
+    def _digest(self, items: Iterable[Any]) -> None:
+        for item in items:
+            if isinstance(item, bytes):
+                self._take_message(decode(item))
+            else:
+                self._flush()
+                if isinstance(item, BatchEnded):
+                    self._batch_ended(item)
+                else:
+                    self._feed(item)
+        self._flush()
+        self._fire_timers()
+
+    def _take_message(self, message: Message) -> None:
+        """Each message comes twice, through the channel and as a result; the second one is nothing new."""
+        where = message.where
+        key = (where.batch, where.subtask, where.token)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        batch = self._batches[where.batch]
+        batch.close(where.subtask, where.attempt)
+        if isinstance(message, FinishedMessage):
+            self._collect(batch, message)
+        else:
+            self._flush()
+            self._feed(self._failure(batch, message))
+
+    def _collect(self, batch: Batch, message: FinishedMessage) -> None:
+        where, clock = message.where, self._in.clock
+        if message.commits:
+            self._commits[batch.vertex, where.subtask, where.attempt, where.token] = message.commits
+        collected = self._finished.setdefault(batch.vertex, _Collected())
+        collected.subtasks.append(where.subtask)
+        collected.attempts.append(where.attempt)
+        collected.reports.append(
+            ev.ExecutionReport(
+                token=where.token,
+                node=where.node,
+                deployed_at=clock.of_wall(where.deployed_at),
+                running_at=clock.of_wall(where.running_at),
+                finished_at=clock.of_wall(where.ended_at),
+                partitions=tuple(
+                    ev.PartitionReport(dataset, unpack_sizes(sizes), rows, stored)
+                    for dataset, sizes, rows, stored in message.partitions
+                ),
+                rows_in=message.rows_in,
+                bytes_in=message.bytes_in,
+                rows_out=message.rows_out,
+                commits=message.commits,
+            )
+        )
+
+    def _flush(self) -> None:
+        """Tells the scheduler of all that has finished since, one event per vertex."""
+        finished, self._finished = self._finished, {}
+        for vertex, c in finished.items():
+            self._feed(
+                ev.ExecutionsFinished(
+                    at=self._now(),
+                    vertex=vertex,
+                    subtasks=_ints(c.subtasks),
+                    attempts=_ints(c.attempts),
+                    reports=c.reports,
+                )
+            )
+
+    def _failure(self, batch: Batch, message: FailedMessage) -> ev.ExecutionsFailed:
+        where = message.where
+        dataset, partition, attempt, token = message.partition
+        cause = ev.FailureCause(
+            ev.FailureKind[message.kind],
+            message.message,
+            trace=message.trace,
+            dataset=dataset,
+            partition=partition,
+            attempt=attempt,
+            token=token,
+            hint=message.hint,
+        )
+        return ev.ExecutionsFailed(
+            at=self._now(),
+            vertex=batch.vertex,
+            subtasks=_ints([where.subtask]),
+            attempts=_ints([where.attempt]),
+            cause=cause,
+        )
+
+    def _batch_ended(self, ended: BatchEnded) -> None:
+        batch = ended.batch
+        for data in ended.results:
+            self._take_message(decode(data))
+        self._flush()
+        if self._active.pop(batch.id, None) is None:
+            return  # given up before
+        self._give_up_at.pop(batch.id, None)
+        pools.give_back(batch.pool)
+        if not batch.open:
+            return
+        if batch.cancelled:
+            self._report_cancelled(batch)
+        elif ended.error is not None and _CANCELLED_BY_SPARK.search(str(ended.error)):
+            self._had_zombies = True
+            self._feed(ev.CancelRequested(at=self._now(), reason="cancelled in Spark"))
+            self._report_cancelled(batch)
+        else:
+            self._report_given_up(batch, ended.error)
+
+    def _report_cancelled(self, batch: Batch) -> None:
+        subtasks, attempts = batch.remaining()
+        batch.open.clear()
+        self._feed(ev.ExecutionsCancelled(at=self._now(), vertex=batch.vertex, subtasks=subtasks, attempts=attempts))
+
+    def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
+        """Charges the culprit; its siblings, innocent, are sent again by the scheduler."""
+        given_up = read_error(error or RuntimeError("Spark's job ended without a word from some of its tasks"))
+        self._had_zombies = True
+        kind = ev.FailureKind.WORKER
+        if given_up.fatal:
+            kind = ev.FailureKind.FATAL
+        elif batch.vertex in self._in.compiled.dataframes and not given_up.worker:
+            kind = ev.FailureKind.USER
+        _log.debug("batch %s was given up", batch.tag, exc_info=error)
+        cause = ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
+        subtasks, attempts = batch.remaining()
+        charged = subtasks == self._culprit(batch, given_up, subtasks)
+        batch.open.clear()
+        for chosen, culpable in ((charged, True), (~charged, False)):
+            if chosen.any():
+                self._feed(
+                    ev.ExecutionsFailed(
+                        at=self._now(),
+                        vertex=batch.vertex,
+                        subtasks=subtasks[chosen],
+                        attempts=attempts[chosen],
+                        cause=cause,
+                        culpable=culpable,
+                    )
+                )
+
+    def _culprit(self, batch: Batch, given_up: Any, remaining: ev.Ints) -> int:
+        if given_up.task is not None:
+            partition = partition_of(self._in.context, given_up) if given_up.stage_attempt else given_up.task
+            position = given_up.task if partition is None else partition
+            if batch.vertex in self._in.compiled.dataframes and given_up.stage_attempt:
+                subtask = position
+            else:
+                subtask = batch.position_to_subtask(position) if position < len(batch.deploy.subtasks) else -1
+            if subtask in batch.open:
+                return subtask
+        return int(remaining[0])
+
+    def _fire_timers(self) -> None:
+        now = self._now()
+        for timer in [t for t, at in self._timers.items() if at <= now]:
+            del self._timers[timer]
+            self._feed(ev.TimerFired(at=now, timer=timer))
+        for number in [n for n, at in self._give_up_at.items() if at <= now]:
+            del self._give_up_at[number]
+            batch = self._active.pop(number, None)
+            if batch is not None:
+                self._report_cancelled(batch)
+
+    # --- what goes out ---------------------------------------------------------------------------------------
+
+    def _feed(self, event: ev.Event) -> None:
+        if self._end is not None:
+            return
+        for command in self._in.scheduler.handle(event):
+            self._execute(command)
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case Record(record):
+                if isinstance(record, Decision):
+                    self._decisions.append(record)
+                self._in.record(record)
+            case Deploy():
+                self._deploy(command)
+            case Cancel():
+                self._cancel(command)
+            case ReleasePartitions():
+                columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
+                self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
+            case DiscardExecution():
+                self._discard(command)
+            case SetTimer(timer, at):
+                self._timers[timer] = at
+            case CommitSinks():
+                threading.Thread(target=self._commit, args=(command,), name="firesteel-commit", daemon=True).start()
+            case JobStatusChanged():
+                self.status = command.status
+                if command.status.is_terminal:
+                    self._end = command
+            case _:
+                raise TypeError(f"the runtime knows no command {type(command).__name__}")
+
+    def _deploy(self, deploy: Deploy) -> None:
+        given = self._in
+        vertex = given.compiled.job_graph.vertices[deploy.vertex]
+        n = len(deploy.subtasks)
+        title = f"{given.compiled.job_graph.name}: {vertex.name}"
+        description = (
+            f"{title} ({n} of {deploy.parallelism} subtasks)" if n != deploy.parallelism else f"{title} ({n} subtasks)"
+        )
+        batch = Batch.of(len(self._batches), deploy, given.job_id, description, pools.borrow())
+        self._batches[batch.id] = self._active[batch.id] = batch
+        splits = given.compiled.splits.get(deploy.vertex, ())
+        dataframe = given.compiled.dataframes.get(deploy.vertex)
+        self._runner.start(batch, given.job, self._vertex_blob(deploy), splits, self._channel.accumulator, dataframe)
+
+    def _vertex_blob(self, deploy: Deploy) -> Blob:
+        """Serialised once per vertex; again only when its shape was decided anew."""
+        shape = (deploy.parallelism, dict(deploy.subpartitions))
+        known = self._vertices.get(deploy.vertex)
+        if known is None or known[0] != shape:
+            name = self._in.compiled.job_graph.vertices[deploy.vertex].name
+            information = VertexInformation(deploy.vertex, name, *shape, self._in.programs[deploy.vertex])
+            known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
+        return known[1]
+
+    def _cancel(self, cancel: Cancel) -> None:
+        """A batch of which nothing else is left is cancelled in Spark; single executions are left to themselves.
+
+        Spark cannot cancel one task of a job. Such an execution counts as cancelled at once; what it says later is
+        stale to the scheduler, which has it discarded.
+        """
+        wanted = dict(zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True))
+        for batch in [b for b in self._active.values() if b.vertex == cancel.vertex]:
+            meant = [s for s, a in batch.open.items() if wanted.get(s) == a]
+            if len(meant) == len(batch.open):
+                for subtask in meant:
+                    del wanted[subtask]
+                self._had_zombies = True
+                self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
+                self._runner.cancel(batch)
+            else:
+                for subtask in meant:
+                    del batch.open[subtask]
+        if wanted:
+            self._queue.put(
+                ev.ExecutionsCancelled(
+                    at=self._now(),
+                    vertex=cancel.vertex,
+                    subtasks=_ints(list(wanted)),
+                    attempts=_ints(list(wanted.values())),
+                )
+            )
+
+    def _discard(self, discard: DiscardExecution) -> None:
+        key = (discard.vertex, discard.subtask, discard.attempt, discard.token)
+        vertex = self._in.compiled.job_graph.vertices[discard.vertex]
+        outputs: Sequence[Any] = vertex.program.outputs
+        datasets = [o.dataset for o in outputs if isinstance(o, ResultOutput)]
+        self._cleaner.delete([object_name(d, discard.subtask, discard.attempt, discard.token) for d in datasets])
+        commits = self._commits.pop(key, ())
+        sinks = self._in.compiled.sinks.get(discard.vertex, ())
+        for sink, commit in zip(sinks, commits, strict=False):
+            self._cleaner.call(lambda sink=sink, commit=commit: sink.abort([pickle.loads(commit)]))
+
+    def _commit(self, command: CommitSinks) -> None:
+        """In its own thread: publishes each sink's winners, in subtask order."""
+        event: ev.Event
+        name = ""
+        try:
+            for vertex, winners in command.winners.items():
+                for i, sink in enumerate(self._in.compiled.sinks.get(vertex, ())):
+                    name = sink.name
+                    sink.commit([pickle.loads(commits[i]) for _attempt, commits in winners])
+            event = ev.SinksCommitted(at=self._now())
+        except BaseException as error:
+            said = str(error) if isinstance(error, FiresteelError) else f"{type(error).__name__}: {error}"
+            kind = ev.FailureKind.STORAGE if isinstance(error, OSError) else ev.FailureKind.FATAL
+            event = ev.SinksFailed(
+                at=self._now(), cause=ev.FailureCause(kind, f"The output '{name}' could not be published: {said}")
+            )
+        self._queue.put(event)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def _stop_everything(self) -> None:
+        """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
+        for batch in self._active.values():
+            self._had_zombies = True
+            self._runner.cancel(batch)
+        until = time.monotonic() + CANCEL_PATIENCE_SECONDS
+        for batch in self._active.values():
+            batch.ended.wait(max(0.0, until - time.monotonic()))
+            pools.give_back(batch.pool)
+        self._active.clear()
+        self._channel.close()
+        self._cleaner.close()
+
+    def _now(self) -> float:
+        return self._in.clock.now()
+
+
+def _ints(values: Sequence[int]) -> ev.Ints:
+    return np.array(values, dtype=np.int64)

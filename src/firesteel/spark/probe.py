@@ -1,0 +1,94 @@
+"""Looks round on an executor before the job. Stdlib only at import: what is missing is what it is to find out."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+PROBE_SECONDS = 0.02
+"""A probe takes at least this long, so that one free slot does not take them all."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """``missing``: modules that are not there. ``problem``: why the storage cannot be used from here."""
+
+    host: str
+    executor: str
+    python: str
+    versions: dict[str, str | None] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    problem: str | None = None
+    memory: int = 0
+
+
+class Probe:
+    """Runs as a Spark task; ``name`` is the file that the driver has put into the storage."""
+
+    def __init__(self, modules: tuple[str, ...], root: str, name: str) -> None:
+        self.modules = modules
+        self.root = root
+        self.name = name
+
+    def __call__(self, numbers: Iterator[int]) -> Iterator[Findings]:
+        import time
+
+        until = time.monotonic() + PROBE_SECONDS
+        for number in numbers:
+            yield self.look(number)
+        time.sleep(max(0.0, until - time.monotonic()))
+
+    def look(self, number: int) -> Findings:
+        versions = {name: _version(name) for name in ("pyarrow", "numpy")}
+        missing = tuple(m for m in self.modules if not _importable(m))
+        problem = _storage_problem(self.root, self.name, number) if versions["pyarrow"] else None
+        executor = os.environ.get("SPARK_LOCAL_DIRS", "")
+        memory = 0
+        if versions["pyarrow"] and versions["numpy"]:
+            from firesteel.spark.memory import machine_memory
+
+            memory = machine_memory()
+        host = os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+        return Findings(host, executor, platform.python_version(), versions, missing, problem, memory)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return str(importlib.import_module(name).__version__)
+    except ImportError:
+        return None
+
+
+def _importable(module: str) -> bool:
+    if module in sys.modules:
+        return True
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _storage_problem(root: str, name: str, number: int) -> str | None:
+    """Sees the driver's file, and can write and remove one of its own."""
+    import pyarrow.fs as pafs
+
+    fs: Any
+    try:
+        fs, path = (pafs.LocalFileSystem(), root) if "://" not in root else pafs.FileSystem.from_uri(root)
+        path = path.rstrip("/")
+        if fs.get_file_info(f"{path}/{name}").type == pafs.FileType.NotFound:
+            return "does not see there what the driver has written"
+        own = f"{path}/{name}-{number}-{os.getpid()}"
+        with fs.open_output_stream(own) as stream:
+            stream.write(b"firesteel")
+        fs.delete_file(own)
+    except Exception as error:
+        return f"cannot use it ({type(error).__name__}: {str(error).splitlines()[0]})"
+    return None

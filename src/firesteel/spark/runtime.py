@@ -1,0 +1,323 @@
+"""Submits a compiled job to Spark: checks first, then one thread that runs it to its end and leaves nothing behind."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.journal.journal import Instrument, Instruments
+from firesteel.options import CODEC, MEMORY_PER_TASK, Options
+from firesteel.results.store import object_name
+from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.commands import JobStatus, JobStatusChanged
+from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
+from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
+from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.outcome import JobOutcome
+from firesteel.spark.planned import planned
+from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
+from firesteel.spark.serialise import serialise_program, serialise_programs
+from firesteel.spark.session import check_session, is_local, own_interrupts
+from firesteel.spark.shipping import ship
+from firesteel.spark.storage import JobStorage, new_job_id, storage_root
+from firesteel.spark.task import Blob, JobInformation
+
+EXIT_SECONDS = 8.0
+"""How long the process waits at its end for jobs that are still being cancelled."""
+_log = logging.getLogger("firesteel.spark")
+_live: weakref.WeakSet[JobRun] = weakref.WeakSet()
+
+
+def submit(
+    compiled: CompiledJob,
+    session: Any,
+    options: Options,
+    instruments: Sequence[Instrument] = (),
+    *,
+    job_id: str | None = None,
+) -> JobRun:
+    """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None.
+
+    Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
+    """
+    watchers = Instruments(instruments)
+    try:
+        check_session(session)
+        with own_interrupts():
+            prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id())
+            run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
+            run.start()
+    except BaseException:
+        watchers.close()
+        raise
+    return run
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was made before the job starts. ``programs``: vertex to its cloudpickled program."""
+
+    storage: JobStorage
+    job: Blob
+    programs: dict[int, bytes]
+
+
+def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
+    programs = serialise_programs(compiled)
+    local = is_local(context)
+    ours = local and runs_our_interpreter(context)
+    root = storage_root(options, shared=not local)
+    if not ours:
+        ship(context)
+    modules: tuple[str, ...] = () if ours else tuple(sorted(set().union(*(modules_of(p) for p in programs.values()))))
+    memory = preflight(context, modules, root)
+    storage = JobStorage(root, job_id, context.applicationId)
+    storage.sweep()
+    storage.create()
+    information = JobInformation(
+        job_id=job_id,
+        store=storage.store,
+        codec=options[CODEC],
+        memory_budget=_memory_budget(context, options, memory),
+        scratch=storage.scratch if local else None,
+        module_paths=tuple(p for p in sys.path if p) if local else (),
+    )
+    return Prepared(storage, Blob.of(information), programs)
+
+
+class JobRun:
+    """A job that was submitted."""
+
+    def __init__(
+        self,
+        compiled: CompiledJob,
+        context: Any,
+        options: Options,
+        instruments: Instruments,
+        prepared: Prepared,
+    ) -> None:
+        self.job_id = prepared.storage.job_id
+        self.job_name = compiled.job_graph.name
+        self._compiled = compiled
+        self._context = context
+        self._options = options
+        self._instruments = instruments
+        self._storage = prepared.storage
+        self._job = prepared.job
+        self._programs = prepared.programs
+        self._begun: list[Any] = []
+        self._driver: JobDriver | None = None
+        self._cancel_reason: str | None = None
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._outcome: JobOutcome | None = None
+        self._started = time.monotonic()
+        self._thread: Any = None
+
+    # --- for the user's threads ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        from pyspark import InheritableThread
+
+        _live.add(self)
+        self._thread = InheritableThread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
+        self._thread.start()
+
+    def status(self) -> JobStatus:
+        if self._outcome is not None:
+            return self._outcome.status
+        return JobStatus.CREATED if self._driver is None else self._driver.status
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True when the job has ended, False when ``timeout`` (seconds) is over.
+
+        Ctrl-C while waiting cancels this job, and no other, and raises JobCancelledError at once.
+        """
+        with own_interrupts():
+            try:
+                return self._done.wait(timeout)
+            except KeyboardInterrupt:
+                self.cancel("interrupted by the user")
+                raise JobCancelledError(f"The job '{self.job_name}' was interrupted and is being cancelled.") from None
+
+    def cancel(self, reason: str = "cancelled by the user") -> None:
+        """Asks for cancellation and returns at once; :meth:`wait` tells when it is done."""
+        with self._lock:
+            self._cancel_reason = reason
+            driver = self._driver
+        if driver is not None:
+            driver.cancel(reason)
+
+    def result(self) -> JobOutcome:
+        """Waits for the end. The outcome's ``error`` is set if the job failed or was cancelled; nothing is raised for it."""
+        self.wait()
+        assert self._outcome is not None
+        return self._outcome
+
+    # --- in the job's thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        end: JobEnd | None = None
+        error: FiresteelError | None = None
+        try:
+            self._begin_sinks()
+            end = self._drive()
+            error = self._error_of(end.status)
+        except FiresteelError as raised:
+            error = raised
+        except BaseException as raised:
+            _log.debug("job %s", self.job_id, exc_info=raised)
+            error = JobExecutionError(
+                f"The job '{self.job_name}' was stopped by a fault in Firesteel: {type(raised).__name__}: {raised}"
+            )
+            error.__cause__ = raised
+        try:
+            self._outcome = self._finish(end, error)
+        finally:
+            self._done.set()
+
+    def _begin_sinks(self) -> None:
+        """Sinks learn the job's id before they are serialised for the executors."""
+        for vertex, sinks in self._compiled.sinks.items():
+            for sink in sinks:
+                sink.begin(self.job_id)
+                self._begun.append(sink)
+            self._programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
+
+    def _drive(self) -> JobEnd:
+        self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
+        driver = JobDriver(
+            DriverInput(
+                compiled=self._compiled,
+                context=self._context,
+                scheduler=create_scheduler(self._compiled.job_graph, self._options),
+                job_id=self.job_id,
+                store=self._storage.store,
+                job=self._job,
+                programs=self._programs,
+                record=self._instruments.record,
+                clock=Clock(),
+            )
+        )
+        with self._lock:
+            self._driver = driver
+            if self._cancel_reason is not None:
+                driver.cancel(self._cancel_reason)
+        return driver.run()
+
+    def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
+        """Removes all but the persistent results, whatever happened."""
+        finished = error is None and end is not None
+        persistent = {gate.dataset: gate for gate in end.status.persistent} if finished and end else {}
+        if not finished:
+            self._abort_sinks()
+        status = end.status.status if end is not None else JobStatus.FAILED
+        outcome = JobOutcome(
+            job_id=self.job_id,
+            job_name=self.job_name,
+            status=status,
+            duration=time.monotonic() - self._started,
+            decisions=end.decisions if end is not None else [],
+            journal=self._instruments.journal_path(),
+            store=self._storage.store,
+            persistent=persistent,
+            error=error,
+        )
+        if persistent:
+            quietly(lambda: self._storage.store.delete(self._superfluous(persistent)))
+            outcome.remove_with(self._storage.remove)
+        else:
+            self._storage.remove()
+        self._storage.remove_scratch()
+        if end is None or end.had_zombies:
+            late.add(lambda: self._after_zombies(finished, bool(persistent)), ZOMBIE_SECONDS)
+        quietly(self._instruments.close)
+        return outcome
+
+    def _superfluous(self, persistent: dict[int, Any]) -> list[str]:
+        keep = {
+            object_name(dataset, p, int(a), int(t))
+            for dataset, gate in persistent.items()
+            for p, (a, t) in enumerate(zip(gate.attempts, gate.tokens, strict=True))
+        }
+        return [name for name in self._storage.store.list() if name not in keep]
+
+    def _abort_sinks(self) -> None:
+        for sink in self._begun:
+            quietly(lambda sink=sink: sink.abort([]))
+
+    def _after_zombies(self, finished: bool, persistent: bool) -> None:
+        """Once more, for what a killed Python worker wrote in its last seconds."""
+        if not finished:
+            self._abort_sinks()
+        if not persistent:
+            self._storage.remove()
+        self._storage.remove_scratch()
+
+    def _error_of(self, end: JobStatusChanged) -> FiresteelError | None:
+        if end.status is JobStatus.FINISHED:
+            return None
+        cause = end.cause
+        if end.status is JobStatus.CANCELED:
+            said = f": {cause.message}" if cause is not None and cause.message else ""
+            return JobCancelledError(f"The job '{self.job_name}' was cancelled{said}.".replace("..", "."))
+        where = self._where(end.vertex, end.subtask)
+        message = cause.message if cause is not None else "no cause is known"
+        hint = cause.hint if cause is not None else None
+        trace = cause.trace if cause is not None else None
+        return JobExecutionError(f"The job '{self.job_name}' failed{where}: {message}", hint=hint, cause_trace=trace)
+
+    def _where(self, vertex: int | None, subtask: int | None) -> str:
+        if vertex is None:
+            return ""
+        name = self._compiled.job_graph.vertices[vertex].name
+        place = self._compiled.places.get(vertex)
+        at = f" ({place})" if place else ""
+        return f" in '{name}'{at}" + ("" if subtask is None else f", subtask {subtask}")
+
+
+def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
+    given = options[MEMORY_PER_TASK]
+    if given is not None:
+        return given
+    conf = context.getConf()
+    local = is_local(context)
+    heap = spark_bytes(conf.get("spark.driver.memory" if local else "spark.executor.memory", "1g"))
+    return budget_per_task(executor_memory or machine_memory(), heap, slots_per_machine(context))
+
+
+def slots_per_machine(context: Any) -> int:
+    """Tasks that run at once on one machine, as far as Spark's settings tell."""
+    if is_local(context):
+        match = re.search(r"\[\s*(\d+|\*)", context.master)
+        if match is None:
+            return 1
+        return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+    cores = context.getConf().get("spark.executor.cores", None)
+    if cores is not None:
+        return int(cores)
+    return -(-context.defaultParallelism // max(1, len(executors(context))))
+
+
+def _at_exit() -> None:
+    """A process that ends with jobs running (an interrupted script) cancels them and lets them tidy up."""
+    runs = [run for run in _live if not run._done.is_set()]
+    for run in runs:
+        run.cancel("the driver's process ends")
+    until = time.monotonic() + EXIT_SECONDS
+    for run in runs:
+        run._done.wait(max(0.0, until - time.monotonic()))
+
+
+atexit.register(_at_exit)

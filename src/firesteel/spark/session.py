@@ -1,0 +1,188 @@
+"""Spark sessions: making one that suits us, and checking one that was given.
+
+A session that we make runs jobs FAIR, talks to its Python workers over Unix sockets, uses the driver's interpreter for
+them and keeps the console quiet. A given session is checked and used; nothing of it is ever set, stopped or replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, cast
+
+from firesteel.errors import UsageError
+from firesteel.spark.java import find_java_home
+
+SUPPORTED_SPARK = (4, 3)
+_NOISE = re.compile(
+    rb"incubator modules|Using Spark's default log4j profile|Setting default log level|To adjust logging level use|Setting Spark log level"
+)
+_OURS = "spark.firesteel.session"
+"""Set in the configuration of sessions that we made."""
+
+
+def create_session(
+    master: str | None = None,
+    options: Options | None = None,
+    app_name: str = "firesteel",
+    conf: Mapping[str, str] | None = None,
+) -> Any:
+    """A SparkSession on ``master`` (None: ``local[*]``), or the one this process already has.
+
+    ``conf``: Spark settings that go over ours. Raises UsageError when there is no Java, or when Spark does not start
+    or the process already runs Spark on another master.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        if master is not None and running.master != master:
+            raise UsageError(
+                f"This process already runs Spark on '{running.master}', so it cannot start one on '{master}'.",
+                hint="Stop that session first, or leave out the master to use it.",
+            )
+        return SparkSession.builder.getOrCreate()
+    spark_conf = SparkConf(loadDefaults=False)
+    settings = {**_settings(master or os.environ.get("MASTER") or "local[*]"), **(conf or {})}
+    for key, value in settings.items():
+        spark_conf.set(key, value)
+    spark_conf.setAppName(app_name)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with _environment(_interpreter_variables()):
+            _launch(SparkContext, spark_conf)
+            session = SparkSession.builder.config(conf=spark_conf).getOrCreate()
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"Spark did not start on '{settings['spark.master']}': {_first_line(error)}") from error
+    finally:
+        # PySpark's handler cancels every job of the context on Ctrl-C, the user's own ones too.
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)
+    return session
+
+
+def check_session(session: Any) -> None:
+    """Raises UsageError for what cannot run our jobs: Spark Connect, another Spark version, a stopped session."""
+    module = type(session).__module__
+    if module.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "This is a Spark Connect session, which gives no access to RDDs, job tags and accumulators.",
+            hint="Use a classic session: SparkSession.builder.master(...).getOrCreate() without remote().",
+        )
+    if not module.startswith("pyspark.sql") or not hasattr(session, "sparkContext"):
+        raise UsageError(f"A SparkSession is needed here, not a {type(session).__name__}.")
+    context = session.sparkContext
+    if context._jsc is None or context._jsc.sc().isStopped():
+        raise UsageError("This Spark session has been stopped.", hint="Make a new one and a new ExecutionEnvironment.")
+    match = re.match(r"(\d+)\.(\d+)", context.version)
+    if match is None or (int(match[1]), int(match[2])) != SUPPORTED_SPARK:
+        wanted = ".".join(map(str, SUPPORTED_SPARK))
+        raise UsageError(f"This session runs Spark {context.version}, and this Firesteel works with Spark {wanted}.")
+
+
+def is_local(context: Any) -> bool:
+    """True if driver and executor are one process (``local``, ``local[*]``, ...; not ``local-cluster``)."""
+    return bool(re.fullmatch(r"local(\[.*\])?", context.master))
+
+
+def is_ours(context: Any) -> bool:
+    """True for a context that :func:`create_session` made."""
+    return context.getConf().get(_OURS, "false") == "true"
+
+
+@contextmanager
+def own_interrupts() -> Iterator[None]:
+    """While we wait on the main thread, Ctrl-C is a plain KeyboardInterrupt: PySpark's handler cancels all jobs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if getattr(before, "__module__", "") != "pyspark.core.context":
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _settings(master: str) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.scheduler.mode": "FAIR",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.showConsoleProgress": "false",
+        _OURS: "true",
+    }
+    if not os.environ.get("SPARK_CONF_DIR"):
+        quiet = Path(__file__).with_name("log4j2.properties")
+        settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+        }
+        if "PYSPARK_PYTHON" not in os.environ:
+            settings["spark.python.daemon.module"] = "firesteel.spark.daemon"
+            settings["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[2])
+    return settings
+
+
+def _interpreter_variables() -> dict[str, str]:
+    variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    variables["PYSPARK_DRIVER_PYTHON"] = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
+    home = find_java_home()
+    return variables if home is None else {**variables, "JAVA_HOME": home}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _launch(context_class: Any, conf: Any) -> None:
+    """Starts the JVM with its error output filtered: all lines pass but those every start of Spark prints."""
+    import subprocess
+
+    from pyspark.java_gateway import launch_gateway
+
+    if context_class._gateway is not None:
+        return
+    gateway = cast(Any, launch_gateway(conf, {"stderr": subprocess.PIPE}))
+    process = getattr(gateway, "proc", None)
+    if process is not None and process.stderr is not None:
+        threading.Thread(target=_pass_on, args=(process.stderr,), name="firesteel-spark-stderr", daemon=True).start()
+    context_class._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _pass_on(stream: IO[bytes]) -> None:
+    with suppress(OSError, ValueError):
+        for line in stream:
+            if not _NOISE.search(line):
+                os.write(2, line)
+
+
+def _first_line(error: BaseException) -> str:
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,52 @@
+"""Ships Firesteel's own part to executors that do not have it: the package as a zip, once per Spark context."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import firesteel
+
+_PACKAGE = Path(firesteel.__file__).parent
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_shipped: dict[str, str] = {}
+"""Spark application to the name of what was shipped to it."""
+
+
+def ship(context: Any) -> str:
+    """Adds the package to the context's Python files; a second call for the same context does nothing. The zip's name."""
+    application = context.applicationId
+    if application not in _shipped:
+        directory = Path(tempfile.mkdtemp(prefix="firesteel-ship-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)  # Spark serves the file as long as it runs
+        path = build_zip(directory)
+        search_path = list(sys.path)
+        try:
+            context.addPyFile(str(path))
+        finally:
+            sys.path[:] = search_path  # Spark puts the zip before everything else, on the driver too
+        _shipped[application] = path.name
+    return _shipped[application]
+
+
+def build_zip(directory: Path) -> Path:
+    """The package's Python files, sorted and without times: the same content has the same bytes and the same name."""
+    files = sorted(p for p in _PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
+    digest = hashlib.blake2b(digest_size=8)
+    contents: list[tuple[str, bytes]] = []
+    for path in files:
+        name = str(Path("firesteel") / path.relative_to(_PACKAGE))
+        data = path.read_bytes()
+        digest.update(name.encode() + b"\0" + data + b"\0")
+        contents.append((name, data))
+    target = directory / f"firesteel-{digest.hexdigest()}.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents:
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+    return target

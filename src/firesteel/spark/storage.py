@@ -1,0 +1,173 @@
+"""Where jobs keep their results: a root directory, in it one directory per job and beside each an owner's mark.
+
+The mark names host, process and its start time. A later job finds the directories of drivers that were killed on this
+host and removes them; those of other hosts and of living drivers are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.options import STORAGE_DIR, Options
+from firesteel.results.store import ResultStore
+
+PREFIX = "firesteel-job-"
+MARK = ".owner.json"
+SCRATCH = ".scratch"
+_PYARROW_REFUSES = ("s3a", "s3n", "dbfs", "wasb", "wasbs", "abfss")
+_INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
+
+
+class JobStorage:
+    """The storage of one job. ``root``: directory or URL; ``store``: the job's own directory in it."""
+
+    def __init__(self, root: str, job_id: str, application: str) -> None:
+        self.root = root
+        self.job_id = job_id
+        self.store = ResultStore(f"{root.rstrip('/')}/{PREFIX}{job_id}")
+        self._application = application
+        self._fs, self._path = open_root(root)
+
+    def create(self) -> None:
+        """Makes the mark, then the directory. Raises UsageError or StorageError."""
+        self.store.create()
+        mark = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started": process_start(os.getpid()),
+            "application": self._application,
+            "at": time.time(),
+        }
+        with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
+            stream.write(json.dumps(mark).encode())
+
+    @property
+    def scratch(self) -> str | None:
+        """Where tasks of this machine may keep what they spill; None if the root is not on a file system."""
+        return f"{self._path}/{PREFIX}{self.job_id}{SCRATCH}" if self.store.is_local else None
+
+    def remove_scratch(self) -> None:
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Removes directory and mark. Never raises: what cannot go now is found by the next job."""
+        self.remove_scratch()
+        with suppress(OSError, FiresteelError):
+            self.store.delete_all()
+            with suppress(FileNotFoundError):
+                self._fs.delete_file(self._mark_path(self.job_id))
+
+    def sweep(self) -> list[str]:
+        """Removes what drivers that are no more left behind; their job ids. Never raises."""
+        removed: list[str] = []
+        with suppress(OSError, pa.ArrowException, FiresteelError):
+            for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
+                name = info.base_name
+                if not (name.startswith(PREFIX) and name.endswith(MARK)):
+                    continue
+                job_id = name[len(PREFIX) : -len(MARK)]
+                if job_id != self.job_id and self._is_orphan(info.path):
+                    orphan = ResultStore(f"{self.root.rstrip('/')}/{PREFIX}{job_id}")
+                    orphan.delete_all()
+                    if orphan.is_local:
+                        shutil.rmtree(f"{self._path}/{PREFIX}{job_id}{SCRATCH}", ignore_errors=True)
+                    self._fs.delete_file(info.path)
+                    removed.append(job_id)
+        return removed
+
+    def _mark_path(self, job_id: str) -> str:
+        return f"{self._path}/{PREFIX}{job_id}{MARK}"
+
+    def _is_orphan(self, path: str) -> bool:
+        try:
+            with self._fs.open_input_stream(path) as stream:
+                mark = json.loads(stream.read())
+        except (OSError, ValueError):
+            return False  # being written or being removed just now
+        if mark.get("host") != socket.gethostname():
+            return False
+        started = process_start(int(mark["pid"]))
+        return started is None or started != mark.get("started")
+
+
+def new_job_id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def storage_root(options: Options, *, shared: bool) -> str:
+    """The root for results. ``shared``: executors are on other machines, so the user must name a place.
+
+    Raises UsageError for a place that pyarrow cannot open, or for none on a cluster.
+    """
+    directory = options[STORAGE_DIR]
+    if directory is None:
+        if shared:
+            raise UsageError(
+                "On a cluster, results between steps need a place that the driver and every executor see.",
+                hint=f"Set {STORAGE_DIR.key} to a shared directory or a URL such as s3://bucket/path.",
+            )
+        return str(private_directory())
+    scheme = directory.partition("://")[0] if "://" in directory else directory.partition(":")[0]
+    if scheme in _PYARROW_REFUSES:
+        instead = f" Write '{_INSTEAD[scheme]}://...'." if scheme in _INSTEAD else ""
+        raise UsageError(
+            f"{STORAGE_DIR.key} = '{directory}': pyarrow cannot open {scheme} paths, and results between steps are read "
+            f"and written by it.{instead}",
+            hint="Sources and sinks may still use such paths through Spark.",
+        )
+    return directory if "://" in directory else str(Path(directory).expanduser().absolute())
+
+
+def private_directory() -> Path:
+    """This user's own directory under the machine's temporary directory; refuses one that someone else made."""
+    path = Path(tempfile.gettempdir()) / f"firesteel-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise UsageError(
+            f"{path} belongs to somebody else, so results between steps cannot lie there.",
+            hint=f"Remove it, or set {STORAGE_DIR.key} to a directory of your own.",
+        )
+    return path
+
+
+def open_root(root: str) -> tuple[Any, str]:
+    """(file system, path in it) of a root. Raises UsageError if pyarrow cannot open it."""
+    if "://" not in root:
+        return pafs.LocalFileSystem(), str(Path(root).absolute())
+    try:
+        fs, path = pafs.FileSystem.from_uri(root)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise UsageError(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}") from error
+    return fs, path.rstrip("/")
+
+
+def process_start(pid: int) -> str | None:
+    """Start time of a living process as the kernel counts it ("" where it does not tell); None: there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return None
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            return ""
+        return ""
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]

@@ -1,0 +1,331 @@
+"""The executor's half: runs one execution inside a Spark task and reports how it went.
+
+What is common to a batch travels in the closure (job information, vertex information, gates, each as bytes with a digest,
+unpickled once per worker process); what differs per execution is the partition's data. Whatever goes wrong in an execution
+becomes a message, so that its Spark task ends well and its siblings live on.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import pickle
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from firesteel.errors import FiresteelError, PartitionException, UsageError
+from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
+from firesteel.results.store import StorageError
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode, pack_sizes
+
+CACHED_OBJECTS = 64
+"""Vertex informations and gate lists that a worker process remembers."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class JobInformation:
+    """The same for all executions of a job."""
+
+    job_id: str
+    store: Any
+    codec: str
+    memory_budget: int
+    scratch: str | None = None
+    """Directory for what tasks spill; None: the executor's own local directory."""
+    module_paths: tuple[str, ...] = ()
+    """Local masters: the driver's module search path, so that a script's own modules are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class VertexInformation:
+    """The same for all executions of a vertex."""
+
+    vertex: int
+    name: str
+    parallelism: int
+    subpartitions: dict[int, int]
+    program: bytes
+    """The cloudpickled VertexProgram."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateInformation:
+    """The same for all executions of a batch: where the partitions of one input lie."""
+
+    dataset: int
+    num_subpartitions: int
+    attempts: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionDescriptor:
+    """The few bytes of one execution. ``rects``: per gate, the raw int32 rectangles it reads."""
+
+    subtask: int
+    attempt: int
+    rects: tuple[bytes, ...]
+    splits: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Pickled once on the driver, unpickled once per worker process."""
+
+    digest: bytes
+    data: bytes
+
+    @classmethod
+    def of(cls, value: Any) -> Blob:
+        data = pickle.dumps(value, protocol=5)
+        return cls(hashlib.blake2b(data, digest_size=16).digest(), data)
+
+    def load(self) -> Any:
+        value = _cache.get(self.digest)
+        if value is None:
+            value = _cache[self.digest] = pickle.loads(self.data)
+            while len(_cache) > CACHED_OBJECTS:
+                _cache.popitem(last=False)
+        else:
+            _cache.move_to_end(self.digest)
+        return value
+
+
+_cache: OrderedDict[bytes, Any] = OrderedDict()
+_programs: OrderedDict[bytes, VertexProgram] = OrderedDict()
+_extended_by: set[tuple[str, ...]] = {()}
+
+
+class BatchFunction:
+    """What Spark runs on each partition of a batch: ``for each descriptor: run it, report it``.
+
+    Picklable by name (this module), carries only bytes and the channel's accumulator.
+    """
+
+    def __init__(self, batch: int, job: Blob, vertex: Blob, gates: Blob, accumulator: Any) -> None:
+        self.batch = batch
+        self.job = job
+        self.vertex = vertex
+        self.gates = gates
+        self.accumulator = accumulator
+
+    def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
+        """Drains its input always: a worker whose task leaves something unread is thrown away by Spark."""
+        for descriptor in descriptors:
+            yield self.execute(pickle.loads(descriptor), None)
+
+    def execute(self, descriptor: ExecutionDescriptor, spark_batches: Batches | None) -> bytes:
+        """Runs one execution; returns its message, having sent it through the channel too."""
+        execution = _Execution(self, descriptor)
+        message = encode(execution.run(spark_batches))
+        self.accumulator.add([message])
+        return message
+
+
+class DataFrameFunction:
+    """The same inside ``DataFrame.mapInArrow``: the partition's number is the subtask, Spark's rows are its input."""
+
+    def __init__(self, function: BatchFunction, descriptors: dict[int, bytes]) -> None:
+        self.function = function
+        self.descriptors = descriptors
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext as SparkTask
+
+        subtask = _spark_task(SparkTask).partitionId()
+        message = self.function.execute(pickle.loads(self.descriptors[subtask]), batches)
+        yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
+
+
+class _Execution:
+    def __init__(self, function: BatchFunction, descriptor: ExecutionDescriptor) -> None:
+        from pyspark import TaskContext as SparkTask
+
+        self.function = function
+        self.descriptor = descriptor
+        self.token: int = _spark_task(SparkTask).taskAttemptId()
+        self.deployed_at = self.running_at = time.time()
+        self.context: TaskContext | None = None
+
+    def run(self, spark_batches: Batches | None) -> Message:
+        try:
+            outcome = self._run_task(spark_batches)
+        except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
+            return self._failed(error)
+        parts = tuple((p.dataset, pack_sizes(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions)
+        return FinishedMessage(
+            self._where(), parts, outcome.commits, outcome.rows_in, outcome.bytes_in, outcome.rows_out
+        )
+
+    def _run_task(self, spark_batches: Batches | None) -> TaskOutcome:
+        from firesteel.operators.task import run_task
+
+        job: JobInformation = self.function.job.load()
+        _extend_module_path(job.module_paths)
+        vertex: VertexInformation = self.function.vertex.load()
+        program = _program(self.function.vertex.digest, vertex)
+        scratch = make_scratch(job, self.token)
+        try:
+            context = TaskContext(
+                job_id=job.job_id,
+                vertex=vertex.vertex,
+                vertex_name=vertex.name,
+                subtask=self.descriptor.subtask,
+                attempt=self.descriptor.attempt,
+                parallelism=vertex.parallelism,
+                token=self.token,
+                memory_budget=job.memory_budget,
+                scratch=scratch,
+            )
+            self.context = context
+            gates = self._gates()
+            self.running_at = time.time()
+            return run_task(
+                program,
+                context,
+                gates,
+                self.descriptor.splits,
+                job.store,
+                vertex.subpartitions,
+                job.codec,
+                spark_batches,
+            )
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _gates(self) -> list[Gate]:
+        infos: Sequence[GateInformation] = self.function.gates.load()
+        return [
+            Gate(
+                info.dataset,
+                info.num_subpartitions,
+                info.attempts,
+                info.tokens,
+                np.frombuffer(rects, dtype=np.int32).reshape(-1, 4),
+            )
+            for info, rects in zip(infos, self.descriptor.rects, strict=True)
+        ]
+
+    def _where(self) -> Where:
+        d = self.descriptor
+        return Where(
+            self.function.batch,
+            d.subtask,
+            d.attempt,
+            self.token,
+            node_name(),
+            self.deployed_at,
+            self.running_at,
+            time.time(),
+        )
+
+    def _failed(self, error: BaseException) -> FailedMessage:
+        kind, message, hint, trace = describe_failure(error)
+        place = "" if self.context is None else self.context.place
+        if place and place not in message:
+            message = f"{message.rstrip('.')} (while reading {place})."
+        bad = (-1, -1, -1, -1)
+        if isinstance(error, PartitionException):
+            bad = (error.dataset, error.partition, error.attempt, error.token)
+        return FailedMessage(self._where(), kind, message, hint, trace, bad)
+
+
+def describe_failure(error: BaseException) -> tuple[str, str, str | None, str | None]:
+    """(name of the FailureKind, sentence, hint, the user's frames) of whatever an execution raised."""
+    trace: str | None = getattr(error, "trace", None)
+    cause = error.__cause__ if trace is not None and error.__cause__ is not None else error
+    if isinstance(error, PartitionException):
+        return "PARTITION", str(error), None, None
+    if isinstance(cause, MemoryError):
+        return (
+            "USER",
+            f"The task on {node_name()} ran out of memory: {_words(cause)}.",
+            "Give tasks less to do (data-volume-per-task) or executors more memory.",
+            trace,
+        )
+    if isinstance(cause, StorageError):
+        return "STORAGE", cause.message, cause.hint, None
+    if isinstance(cause, OSError) and cause.errno in _NO_SPACE:
+        where = f" at {cause.filename}" if cause.filename else ""
+        return (
+            "STORAGE",
+            f"The disk of {node_name()} is full{where}: {_words(cause)}.",
+            "Free some space, or set firesteel.storage.directory to a larger disk.",
+            None,
+        )
+    if isinstance(error, UsageError | ModuleNotFoundError):
+        return "FATAL", str(error) if isinstance(error, UsageError) else _missing(error), _hint(error), trace
+    if isinstance(error, FiresteelError):
+        return "USER", error.message, error.hint, trace
+    if isinstance(error, OSError):
+        return "STORAGE", f"{_words(error)} (on {node_name()}).", None, _frames(error)
+    return "USER", f"{_words(error)}.", None, _frames(error)
+
+
+def node_name() -> str:
+    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+
+
+def make_scratch(job: JobInformation, token: int) -> Path:
+    """A task's private directory. Spark removes an executor's local directory with the executor, whatever dies in it."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    root = job.scratch or f"{local or tempfile.gettempdir()}/firesteel-scratch-{job.job_id}"
+    path = Path(root) / str(token)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _spark_task(task_class: Any) -> Any:
+    task = task_class.get()
+    if task is None:
+        raise RuntimeError("an execution runs only inside a Spark task")
+    return task
+
+
+def _program(digest: bytes, vertex: VertexInformation) -> VertexProgram:
+    program = _programs.get(digest)
+    if program is None:
+        program = _programs[digest] = pickle.loads(vertex.program)
+        while len(_programs) > CACHED_OBJECTS:
+            _programs.popitem(last=False)
+    return program
+
+
+def _extend_module_path(paths: tuple[str, ...]) -> None:
+    if paths not in _extended_by:
+        _extended_by.add(paths)
+        sys.path.extend(p for p in paths if p not in sys.path)
+
+
+def _words(error: BaseException) -> str:
+    text = str(error).strip().rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _missing(error: BaseException) -> str:
+    return f"{node_name()} cannot load the step's code: {_words(error)}."
+
+
+def _hint(error: BaseException) -> str | None:
+    if isinstance(error, ModuleNotFoundError):
+        return f"Install '{error.name}' on every executor, or ship it with spark.sparkContext.addPyFile(...)."
+    return getattr(error, "hint", None)
+
+
+def _frames(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)[-12:])
