@@ -1,0 +1,54 @@
+"""AdaptiveBatchScheduler (FLIP-187): the graph starts empty and grows as results finish and vertices are decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firesteel.graph.job_graph import JobVertex, ShipStrategy
+from firesteel.scheduler.execution_graph import VertexInitialization
+from firesteel.scheduler.parallelism.bounds import global_maximum
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.subpartitions import SubpartitionCounts
+
+
+class AdaptiveBatchScheduler(Scheduler):
+    """A vertex is decided when all results it consumes are finished, and initialised at once.
+
+    One whose parallelism its forward group has decided and that consumes by FORWARD edges only is initialised with
+    its producers: it reads one partition per subtask, so there is nothing to wait for but that partition.
+    """
+
+    def _grow(self) -> list[int]:
+        new: list[int] = []
+        for vertex in self.graph.vertices:  # in topological order
+            if vertex.is_initialized or not self.graph.upstream_initialized(vertex):
+                continue
+            plan = self._decide(vertex.job)
+            if plan is not None:
+                self.parallelisms.decide(vertex.id, plan.parallelism)
+                self.planner.initialize(plan)
+                new.append(vertex.id)
+        return new
+
+    def _decide(self, job: JobVertex) -> VertexInitialization | None:
+        bounds = self.parallelisms.bounds(job)
+        if not job.inputs:
+            return self.planner.source(job, bounds)
+        if self.graph.inputs_available(self.graph.vertices[job.id]):
+            return self.planner.decided(job, bounds)
+        ships = {self.job_graph.datasets[edge.dataset].ship for edge in job.inputs}
+        if bounds.fixed is not None and ships == {ShipStrategy.FORWARD}:
+            return self.planner.by_count(job, replace(bounds, fixed_rule="forward group"))
+        return None
+
+    def _known_parallelism(self, vertex: JobVertex) -> int | None:
+        return self.parallelisms.known(vertex.id)
+
+    def _subpartition_counts(self) -> SubpartitionCounts:
+        top, _ = global_maximum(self.options)
+
+        def maximum(vertex: JobVertex) -> int:
+            own = self.parallelisms.maximum(vertex.id)
+            return top if own is None else min(top, own)
+
+        return SubpartitionCounts(self.job_graph, self.options, self._known_parallelism, maximum)

@@ -1,0 +1,43 @@
+"""Coordinators of vertices: the source coordinator hands splits to subtasks, never to attempts (FLIP-187, FLIP-168)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.parallelism.source import SourcePlan
+from firesteel.scheduler.recorder import Recorder
+
+
+class SourceCoordinator:
+    """Which splits each subtask of a source reads. All attempts of a subtask, also a restarted one, read the same."""
+
+    def __init__(self, vertex: int, name: str, plan: SourcePlan) -> None:
+        self.vertex = vertex
+        self._name = name
+        self._plan = plan
+
+    def start(self, recorder: Recorder) -> None:
+        recorder.decision("split assignment", vertex=self.vertex, name=self._name, **self._plan.assignment)
+
+    def splits_of(self, subtasks: Ints) -> tuple[Ints, ...]:
+        """Split indexes (int64) of each of these subtasks."""
+        return tuple(self._plan.splits[k] for k in subtasks.tolist())
+
+
+class OperatorCoordinatorHandler:
+    """Holds the coordinators of the initialised vertices."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._sources: dict[int, SourceCoordinator] = {}
+
+    def register_and_start_new_coordinators(self, coordinators: Iterable[SourceCoordinator]) -> None:
+        for coordinator in coordinators:
+            self._sources[coordinator.vertex] = coordinator
+            coordinator.start(self._recorder)
+
+    def splits_of(self, vertex: int, subtasks: Ints) -> tuple[Ints, ...] | None:
+        """None for a vertex that is no source."""
+        source = self._sources.get(vertex)
+        return None if source is None else source.splits_of(subtasks)

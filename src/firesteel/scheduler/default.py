@@ -1,0 +1,65 @@
+"""DefaultScheduler: every parallelism is known beforehand, and the whole graph is there from the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firesteel.graph.job_graph import DistributionPattern, JobVertex
+from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT
+from firesteel.scheduler.execution_graph import VertexInitialization
+from firesteel.scheduler.parallelism.model import Bounds
+from firesteel.scheduler.parallelism.source import decide_source
+from firesteel.scheduler.planning import NO_SPLITS
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.subpartitions import SubpartitionCounts
+
+
+class DefaultScheduler(Scheduler):
+    """A parallelism is the user's (or the forward group's), else ``parallelism.default``, else what a source infers,
+    else 1. Pointwise inputs are cut by count at the start, so that single blocks can go ahead; a vertex with any
+    all-to-all input must wait for all of it anyway, and is cut by the chosen cut once the sizes are known.
+    """
+
+    def _grow(self) -> list[int]:
+        new = [self._initialize(vertex.job) for vertex in self.graph.vertices if not vertex.is_initialized]
+        for vertex in self.graph.vertices:
+            if vertex.ranges is None and self.graph.inputs_available(vertex):
+                plan = self.planner.plan(vertex.job, self._bounds(vertex.job))
+                self.graph.assign_inputs(vertex, plan.ranges, plan.input_bytes)
+        return new
+
+    def _initialize(self, job: JobVertex) -> int:
+        self.planner.initialize(self._plan(job, self._bounds(job)))
+        return job.id
+
+    def _plan(self, job: JobVertex, bounds: Bounds) -> VertexInitialization:
+        if not job.inputs:
+            return self.planner.source(job, bounds)
+        patterns = {self.job_graph.datasets[edge.dataset].ship.pattern for edge in job.inputs}
+        if patterns == {DistributionPattern.POINTWISE}:
+            return self.planner.by_count(job, bounds)
+        return self.planner.undecided_inputs(job, self._known_parallelism(job))
+
+    def _bounds(self, job: JobVertex) -> Bounds:
+        bounds = self.parallelisms.bounds(job)
+        return bounds if bounds.fixed is not None else replace(bounds, fixed=self._known_parallelism(job))
+
+    def _known_parallelism(self, vertex: JobVertex) -> int:
+        known = self.parallelisms.known(vertex.id)
+        if known is None:
+            known = self._decide_beforehand(vertex)
+            self.parallelisms.decide(vertex.id, known)
+        return known
+
+    def _decide_beforehand(self, vertex: JobVertex) -> int:
+        maximum = self.parallelisms.maximum(vertex.id)
+        default = self.options[PARALLELISM_DEFAULT]
+        if default is not None:
+            return default if maximum is None else min(default, maximum)
+        if vertex.inputs:
+            return 1
+        bounds = replace(self.parallelisms.bounds(vertex), vertex_maximum=maximum)
+        return decide_source(vertex.source or NO_SPLITS, bounds, self.options[DEFAULT_SOURCE_PARALLELISM]).parallelism
+
+    def _subpartition_counts(self) -> SubpartitionCounts:
+        return SubpartitionCounts(self.job_graph, self.options, self._known_parallelism, self._known_parallelism)

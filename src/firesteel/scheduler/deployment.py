@@ -1,0 +1,49 @@
+"""Turns executions that have a slot into Deploy commands. What is common to a consumed group is built once."""
+
+from __future__ import annotations
+
+from firesteel.scheduler.commands import Deploy, GateDescriptor
+from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, IntermediateResult
+from firesteel.scheduler.slots import ExecutionDeploymentOption
+
+
+class DeploymentDescriptorFactory:
+    """Descriptors of consumed groups are cached until a partition of theirs is added, restarted or released."""
+
+    def __init__(self, graph: DefaultExecutionGraph, coordinators: OperatorCoordinatorHandler) -> None:
+        self._graph = graph
+        self._coordinators = coordinators
+        self._gates: dict[int, tuple[int, GateDescriptor]] = {}
+
+    def deploy(self, option: ExecutionDeploymentOption) -> Deploy:
+        vertex = self._graph.vertices[option.vertex]
+        if vertex.ranges is None:
+            raise ValueError(f"Vertex {vertex.id} '{vertex.job.name}' is deployed before its input was cut.")
+        return Deploy(
+            vertex=vertex.id,
+            parallelism=vertex.parallelism,
+            subtasks=option.subtasks,
+            attempts=self._graph.executions.attempt[option.executions].astype("int64"),
+            gates=tuple(self.gate(self._graph.result(edge.dataset)) for edge in vertex.job.inputs),
+            ranges=vertex.ranges,
+            subpartitions={result.dataset.id: result.num_subpartitions for result in self._graph.outputs(vertex)},
+            splits=self._coordinators.splits_of(vertex.id, option.subtasks),
+            input_bytes=None if vertex.input_bytes is None else vertex.input_bytes[option.subtasks],
+        )
+
+    def gate(self, result: IntermediateResult) -> GateDescriptor:
+        """Where each partition lies; -1 for one that is not available."""
+        cached = self._gates.get(result.dataset.id)
+        if cached is not None and cached[0] == result.version:
+            return cached[1]
+        attempts, tokens = result.attempts.copy(), result.tokens.copy()
+        attempts[~result.available] = tokens[~result.available] = -1
+        for array in (attempts, tokens):
+            array.flags.writeable = False
+        gate = GateDescriptor(result.dataset.id, result.num_subpartitions, attempts, tokens, result.info.is_broadcast)
+        self._gates[result.dataset.id] = (result.version, gate)
+        return gate
+
+    def drop(self, dataset: int) -> None:
+        self._gates.pop(dataset, None)

@@ -1,0 +1,225 @@
+"""The dynamic execution graph (FLIP-187): registered job vertices, initialised one by one as they are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.events import ExecutionReport, Ints
+from firesteel.scheduler.executions import NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
+from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
+from firesteel.scheduler.states import ExecutionState
+
+IO_COUNTERS = ("rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes")
+
+
+class IntermediateResult:
+    """A data set of the running job: partition ``p`` is what producing subtask ``p`` wrote.
+
+    ``available``: admitted, and neither released nor lost. ``stored``: its object may still exist.
+    ``attempts`` and ``tokens`` name the admitted object, -1 where none was.
+    """
+
+    def __init__(self, dataset: IntermediateDataSet, num_partitions: int, num_subpartitions: int) -> None:
+        self.dataset = dataset
+        self.num_partitions = num_partitions
+        self.num_subpartitions = num_subpartitions
+        self.info: BlockingResultInfo = blocking_result_info(dataset, num_partitions, num_subpartitions)
+        self.attempts = np.full(num_partitions, -1, np.int64)
+        self.tokens = np.full(num_partitions, NO_TOKEN, np.int64)
+        self.available: Mask = np.zeros(num_partitions, np.bool_)
+        self.stored: Mask = np.zeros(num_partitions, np.bool_)
+        self.num_available = 0
+        self.consumers: list[EdgeGroups] = []
+        self.version = 0
+        """Changes with every change of what is available: caches compare it."""
+
+    @property
+    def is_available(self) -> bool:
+        """All of it can be read now."""
+        return self.num_available == self.num_partitions
+
+    def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
+        """These (distinct) partitions can be read; returns the consumer groups that are complete now, per edge."""
+        self.attempts[partitions], self.tokens[partitions] = attempts, tokens
+        self.available[partitions] = self.stored[partitions] = True
+        self.num_available += len(partitions)
+        self.version += 1
+        return [(edge, edge.became_available(partitions)) for edge in self.consumers]
+
+    def withdraw(self, partitions: Ints, stored: bool) -> Ints:
+        """These cannot be read any more; returns those of them that could. ``stored``: the object may be there still."""
+        gone = partitions[self.available[partitions]]
+        if not stored:
+            self.stored[partitions] = False
+        if len(gone):
+            self.available[gone] = False
+            self.num_available -= len(gone)
+            self.version += 1
+            for edge in self.consumers:
+                edge.became_unavailable(gone)
+        return gone
+
+
+class ExecutionJobVertex:
+    """A job vertex of the running job. Registered first; has executions once it is initialised."""
+
+    def __init__(self, job: JobVertex, table: ExecutionTable) -> None:
+        self.job = job
+        self.id = job.id
+        self._table = table
+        self.parallelism = -1
+        self.newest: Rows = np.empty(0, np.int64)
+        """The row created last for each subtask."""
+        self.num_finished = 0
+        self.held: Mask = np.empty(0, np.bool_)
+        """Subtasks that wait for the delay of a restart."""
+        self.innocent: Ints = np.empty(0, np.int64)
+        """How often in a row each subtask was sent again without being charged."""
+        self.inputs: list[EdgeGroups] = []
+        self.ranges: tuple[InputRanges, ...] | None = None
+        self.input_bytes: Ints | None = None
+        self.commits: dict[int, tuple[bytes, ...]] = {}
+        """Sinks only: the commit messages of each subtask's admitted attempt."""
+        self.io: Ints = np.zeros((len(IO_COUNTERS), 0), np.int64)
+        """``io[counter, subtask]``: what the admitted attempts read and wrote."""
+        self.totals: Ints = np.zeros(len(IO_COUNTERS), np.int64)
+
+    @property
+    def is_initialized(self) -> bool:
+        return self.parallelism >= 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Of a vertex that is not initialised: False."""
+        return self.num_finished == self.parallelism
+
+    @property
+    def states(self) -> Ints:
+        """Of each subtask's newest execution."""
+        return self._table.state[self.newest]
+
+    def count(self, subtasks: Ints, reports: Sequence[ExecutionReport]) -> None:
+        """Add what these (distinct) finished subtasks read and wrote to the totals."""
+        io = np.array([_io(report) for report in reports], np.int64).T
+        self.io[:, subtasks] = io
+        self.totals += io.sum(axis=1)
+
+    def __getitem__(self, subtask: int) -> ExecutionVertex:
+        return ExecutionVertex(self._table, int(self.newest[subtask]))
+
+
+def _io(report: ExecutionReport) -> tuple[int, ...]:
+    stored = sum(partition.stored_bytes for partition in report.partitions)
+    written = sum(int(partition.bytes.sum()) for partition in report.partitions)
+    return report.rows_in, report.rows_out, report.bytes_in, written, stored
+
+
+class SchedulingTopologyListener(Protocol):
+    def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VertexInitialization:
+    """All that initialising a vertex needs. ``subpartitions`` of each data set it produces; ``ranges`` may come later."""
+
+    vertex: int
+    parallelism: int
+    subpartitions: dict[int, int]
+    ranges: tuple[InputRanges, ...] | None
+    input_bytes: Ints | None
+
+
+class DefaultExecutionGraph:
+    """Starts with registered vertices only; ``initialize_job_vertex`` gives one its executions, results and groups."""
+
+    def __init__(self, job_graph: JobGraph, table: ExecutionTable) -> None:
+        self.job_graph = job_graph
+        self.executions = table
+        self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
+        self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
+        self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
+        self._listeners: list[SchedulingTopologyListener] = []
+
+    def add_listener(self, listener: SchedulingTopologyListener) -> None:
+        self._listeners.append(listener)
+
+    def result(self, dataset: int) -> IntermediateResult:
+        """Raises KeyError while its producer is not initialised."""
+        result = self.results[dataset]
+        if result is None:
+            raise KeyError(f"data set {dataset} has no producer yet")
+        return result
+
+    def outputs(self, vertex: ExecutionJobVertex) -> list[IntermediateResult]:
+        return [self.result(dataset) for dataset in vertex.job.outputs]
+
+    def upstream_initialized(self, vertex: ExecutionJobVertex) -> bool:
+        return all(self.results[edge.dataset] is not None for edge in vertex.job.inputs)
+
+    def inputs_available(self, vertex: ExecutionJobVertex) -> bool:
+        """All results it consumes are finished."""
+        results = (self.results[edge.dataset] for edge in vertex.job.inputs)
+        return all(result is not None and result.is_available for result in results)
+
+    @property
+    def all_finished(self) -> bool:
+        """Every registered vertex has finished, not only every execution there is."""
+        return all(vertex.is_finished for vertex in self.vertices)
+
+    def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
+        """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""
+        vertex = self.vertices[plan.vertex]
+        if vertex.is_initialized:
+            raise ValueError(f"Vertex {vertex.id} '{vertex.job.name}' is initialised already.")
+        n = vertex.parallelism = plan.parallelism
+        first = np.zeros(n, np.int64)
+        vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
+        vertex.held = np.zeros(n, np.bool_)
+        vertex.innocent = np.zeros(n, np.int64)
+        vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
+        for dataset in vertex.job.outputs:
+            self.results[dataset] = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
+        for index, edge in enumerate(vertex.job.inputs):
+            result = self.result(edge.dataset)
+            groups = self._groups(result, vertex, None if plan.ranges is None else plan.ranges[index])
+            vertex.inputs.append(groups)
+            result.consumers.append(groups)
+        self.assign_inputs(vertex, plan.ranges, plan.input_bytes)
+        return vertex
+
+    def assign_inputs(
+        self, vertex: ExecutionJobVertex, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None
+    ) -> None:
+        """What each subtask reads. Given once; restarts read the same."""
+        vertex.ranges, vertex.input_bytes = ranges, input_bytes
+        for edge in vertex.job.inputs:
+            if all(self.vertices[v].ranges is not None for v in self.consumers[edge.dataset]):
+                self.result(edge.dataset).info.forget_rows()
+
+    def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
+        for listener in self._listeners:
+            listener.notify_scheduling_topology_updated(self, new_vertices)
+
+    def reset(self, vertex: ExecutionJobVertex, subtasks: Ints, at: float) -> None:
+        """A new round: each of these subtasks gets a fresh execution with the next attempt number."""
+        old = vertex.newest[subtasks]
+        finished = self.executions.state[old] == ExecutionState.FINISHED
+        vertex.num_finished -= int(finished.sum())
+        vertex.totals -= vertex.io[:, subtasks].sum(axis=1)
+        vertex.io[:, subtasks] = 0
+        attempts = self.executions.attempt[old].astype(np.int64) + 1
+        vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
+
+    def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
+        # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.
+        if ranges is None or result.dataset.ship.pattern is DistributionPattern.ALL_TO_ALL:
+            n = vertex.parallelism
+            return EdgeGroups.all_to_all(result.dataset.id, vertex.id, n, result.available)
+        return EdgeGroups.pointwise(result.dataset.id, vertex.id, ranges, result.available)

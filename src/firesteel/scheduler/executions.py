@@ -1,0 +1,201 @@
+"""The table of executions: a row is one attempt of one subtask, a column is a growing numpy array.
+
+Restarts and mirrors append rows; each row points at the subtask's row before it. A row that ``opens`` a round was
+created by a restart, so everything before it is history; rows of the same round are current at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.states import IS_TERMINAL, LEGAL, RANK, ExecutionState
+
+Rows = NDArray[np.int64]
+NO_ROW = -1
+NO_TOKEN = -1
+
+
+class IllegalTransition(RuntimeError):
+    """An execution was told to go where the transition table does not let it. The message holds its story."""
+
+
+class ExecutionTable:
+    def __init__(self, story: Callable[[int, int], list[str]] = lambda _vertex, _subtask: []) -> None:
+        self._story = story
+        self.size = 0
+        self.vertex = np.empty(0, np.int32)
+        self.index = np.empty(0, np.int32)
+        self.attempt = np.empty(0, np.int32)
+        self.state = np.empty(0, np.int8)
+        self.node = np.empty(0, np.int32)
+        self.token = np.empty(0, np.int64)
+        self.cause = np.empty(0, np.int32)
+        self.prior = np.empty(0, np.int64)
+        self.opens = np.empty(0, np.bool_)
+        self.stamps = np.empty((len(ExecutionState), 0), np.float64)
+        """``stamps[state, row]``: seconds on the job's clock at which the row entered the state; nan: never."""
+        self.counts = np.zeros(len(ExecutionState), np.int64)
+        """Rows per state."""
+        self._nodes: list[str] = [""]
+        self._node_ids: dict[str, int] = {"": 0}
+        self._causes: list[str] = [""]
+
+    _COLUMNS = ("vertex", "index", "attempt", "state", "node", "token", "cause", "prior", "opens")
+
+    def create(
+        self, vertex: int, indexes: Ints, attempts: Ints, prior: Rows | int, *, at: float, opens: bool = True
+    ) -> Rows:
+        """Append rows in state CREATED; returns their numbers."""
+        first, n = self.size, len(indexes)
+        self._reserve(first + n)
+        rows = slice(first, first + n)
+        self.vertex[rows], self.index[rows], self.attempt[rows] = vertex, indexes, attempts
+        self.state[rows], self.node[rows], self.token[rows] = ExecutionState.CREATED, 0, NO_TOKEN
+        self.cause[rows], self.prior[rows], self.opens[rows] = 0, prior, opens
+        self.stamps[:, rows] = np.nan
+        self.stamps[ExecutionState.CREATED, rows] = at
+        self.counts[ExecutionState.CREATED] += n
+        self.size = first + n
+        return np.arange(first, self.size, dtype=np.int64)
+
+    def transition(self, rows: Rows, target: ExecutionState, at: float | NDArray[np.float64]) -> None:
+        """Bring all rows (distinct) to ``target``. All or none: raises IllegalTransition and changes nothing."""
+        if not len(rows):
+            return
+        source = self.state[rows]
+        legal = LEGAL[source, target]
+        if not legal.all():
+            self._refuse(int(rows[np.argmin(legal)]), target)
+        self.counts -= np.bincount(source, minlength=len(ExecutionState))
+        self.counts[target] += len(rows)
+        self.state[rows] = target
+        self.stamps[target, rows] = at
+
+    def set_nodes(self, rows: Rows, nodes: Sequence[str]) -> None:
+        ids = np.fromiter((self._node_id(node) for node in nodes), np.int32, len(nodes))
+        self.node[rows] = np.where(ids > 0, ids, self.node[rows])
+
+    def set_cause(self, rows: Rows, cause: str) -> None:
+        self._causes.append(cause)
+        self.cause[rows] = len(self._causes) - 1
+
+    def node_name(self, row: int) -> str:
+        return self._nodes[self.node[row]]
+
+    def cause_text(self, row: int) -> str:
+        return self._causes[self.cause[row]]
+
+    def find(self, newest: Rows, attempts: Ints) -> Rows:
+        """Rows with these attempt numbers, walking back from the subtasks' newest rows; NO_ROW where there is none.
+
+        ``attempts`` runs parallel to ``newest``. Costs one vectorised step per attempt walked back.
+        """
+        rows = newest.copy()
+        while True:
+            later = (rows != NO_ROW) & (self.attempt[rows] > attempts)
+            if not later.any():
+                break
+            rows[later] = self.prior[rows[later]]
+        rows[(rows != NO_ROW) & (self.attempt[rows] != attempts)] = NO_ROW
+        return rows
+
+    def current_rows(self, newest: int) -> list[int]:
+        """Rows of the newest round that may still finish or have finished, oldest first; else the newest row."""
+        rows = [newest]
+        while not self.opens[rows[-1]]:
+            rows.append(int(self.prior[rows[-1]]))
+        able = [r for r in rows if not IS_TERMINAL[self.state[r]] or self.state[r] == ExecutionState.FINISHED]
+        return able[::-1] or [newest]
+
+    def _node_id(self, node: str) -> int:
+        if node not in self._node_ids:
+            self._node_ids[node] = len(self._nodes)
+            self._nodes.append(node)
+        return self._node_ids[node]
+
+    def _reserve(self, size: int) -> None:
+        capacity = len(self.vertex)
+        if size <= capacity:
+            return
+        # A quarter more, not twice as much: most rows come in one block per vertex, restarts are few.
+        grown = max(size, capacity + capacity // 4)
+        for name in self._COLUMNS:
+            old = getattr(self, name)
+            new = np.empty(grown, old.dtype)
+            new[:capacity] = old
+            setattr(self, name, new)
+        stamps = np.empty((len(ExecutionState), grown))
+        stamps[:, :capacity] = self.stamps
+        self.stamps = stamps
+
+    def _refuse(self, row: int, target: ExecutionState) -> None:
+        vertex, index = int(self.vertex[row]), int(self.index[row])
+        story = "\n".join(f"  {line}" for line in self._story(vertex, index))
+        raise IllegalTransition(
+            f"Attempt {self.attempt[row]} of subtask {index} of vertex {vertex} cannot go from "
+            f"{ExecutionState(self.state[row]).name} to {target.name}. Its story:\n{story}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A light view of one row."""
+
+    table: ExecutionTable
+    row: int
+
+    @property
+    def vertex(self) -> int:
+        return int(self.table.vertex[self.row])
+
+    @property
+    def index(self) -> int:
+        return int(self.table.index[self.row])
+
+    @property
+    def attempt(self) -> int:
+        return int(self.table.attempt[self.row])
+
+    @property
+    def state(self) -> ExecutionState:
+        return ExecutionState(self.table.state[self.row])
+
+    @property
+    def token(self) -> int:
+        return int(self.table.token[self.row])
+
+    @property
+    def node(self) -> str:
+        return self.table.node_name(self.row)
+
+    @property
+    def cause(self) -> str:
+        return self.table.cause_text(self.row)
+
+    def entered(self, state: ExecutionState) -> float | None:
+        """Seconds on the job's clock at which it entered ``state``; None: it never did."""
+        stamp = float(self.table.stamps[state, self.row])
+        return None if np.isnan(stamp) else stamp
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionVertex:
+    """A light view of one subtask. ``newest`` is the row created last for it."""
+
+    table: ExecutionTable
+    newest: int
+
+    @property
+    def current_executions(self) -> list[Execution]:
+        return [Execution(self.table, row) for row in self.table.current_rows(self.newest)]
+
+    @property
+    def current_execution(self) -> Execution:
+        """The one nearest to FINISHED by the seed's state priority, the earliest created on a tie."""
+        rows = self.table.current_rows(self.newest)
+        return Execution(self.table, min(rows, key=lambda row: RANK[self.table.state[row]]))

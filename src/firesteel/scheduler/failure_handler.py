@@ -1,0 +1,183 @@
+"""What follows a failed execution: a restart of the tasks it takes, at once or after a delay, or the end of the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
+from firesteel.scheduler.events import FailureCause, FailureKind, Ints
+from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.failover import RestartPipelinedRegionFailoverStrategy
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.restart import RestartStrategy, Verdict
+from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
+
+MAX_INNOCENT_RESTARTS = 10
+"""How often in a row a subtask is sent again without a charge; then it is charged like any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Executions of one vertex that failed together for one cause."""
+
+    vertex: ExecutionJobVertex
+    subtasks: Ints
+    cause: FailureCause
+    culpable: bool
+
+
+class ExecutionFailureHandler:
+    def __init__(
+        self,
+        operations: ExecutionOperations,
+        job: Job,
+        restart: RestartStrategy,
+        scheduling: VertexwiseSchedulingStrategy,
+        recorder: Recorder,
+    ) -> None:
+        graph = self._graph = operations.graph
+        self._operations = operations
+        self._job = job
+        self._restart = restart
+        self._scheduling = scheduling
+        self._recorder = recorder
+        self._failover = RestartPipelinedRegionFailoverStrategy(graph)
+        self._pending: dict[str, dict[int, Ints]] = {}
+        self._timers = 0
+        self._last_delay = 0.0
+
+    def failed(self, failure: Failure) -> None:
+        """Deployed executions of the subtasks failed: mark them, and see what must run again."""
+        vertex, cause = failure.vertex, failure.cause
+        self._operations.move(vertex.id, vertex.newest[failure.subtasks], ExecutionState.FAILED, cause=cause.message)
+        if not self._job.is_active:
+            return
+        lost = self._lost_partition(failure)
+        if lost is not None:
+            lost.withdraw(np.array([cause.partition]), stored=True)
+        verdict = self._verdict(failure, lost is not None)
+        if verdict.delay is None:
+            self._give_up(failure, verdict)
+        else:
+            self._restart_tasks(failure, verdict, verdict.delay)
+
+    def timer_fired(self, timer: str) -> None:
+        """The delay of a restart is over. A timer that is not ours, or fired before, changes nothing."""
+        tasks = self._pending.pop(timer, None)
+        if tasks is None or not self._job.is_active:
+            return
+        for vertex, subtasks in tasks.items():
+            self._graph.vertices[vertex].held[subtasks] = False
+        self._scheduling.restart_tasks(tasks)
+        if not self._pending:
+            self._job.go(JobStatus.RUNNING, "the delay of the restart is over")
+
+    @property
+    def pending_restarts(self) -> int:
+        return sum(len(subtasks) for tasks in self._pending.values() for subtasks in tasks.values())
+
+    def _verdict(self, failure: Failure, lost: bool) -> Verdict:
+        kind = failure.cause.kind
+        if kind is FailureKind.FATAL:
+            return Verdict(None, "trying again cannot help")
+        stale_input = kind is FailureKind.PARTITION and not lost and self._names_input(failure) is not None
+        if not failure.culpable or stale_input:
+            innocent = failure.vertex.innocent
+            innocent[failure.subtasks] += 1
+            if int(innocent[failure.subtasks].max()) <= MAX_INNOCENT_RESTARTS:
+                why = "it read a partition that was produced anew meanwhile" if stale_input else "it was not to blame"
+                return Verdict(0.0, f"not charged, {why}")
+        if kind in (FailureKind.WORKER, FailureKind.STORAGE) and self._pending:
+            # One dead executor takes several executions along, which are reported one by one.
+            return Verdict(self._last_delay, "not charged, it joins the restart that is pending")
+        verdict = self._restart.charge()
+        self._last_delay = verdict.delay or 0.0
+        return verdict
+
+    def _names_input(self, failure: Failure) -> IntermediateResult | None:
+        """The consumed result that the cause speaks of, if it names one of its partitions."""
+        cause = failure.cause
+        if all(edge.dataset != cause.dataset for edge in failure.vertex.job.inputs):
+            return None
+        result = self._graph.result(cause.dataset)
+        return result if 0 <= cause.partition < result.num_partitions else None
+
+    def _lost_partition(self, failure: Failure) -> IntermediateResult | None:
+        """The result of which the named partition is lost; None if that object is not the current one any more."""
+        cause = failure.cause
+        result = self._names_input(failure) if cause.kind is FailureKind.PARTITION else None
+        if result is None or not result.available[cause.partition]:
+            return None
+        named = (cause.attempt, cause.token)
+        current = (int(result.attempts[cause.partition]), int(result.tokens[cause.partition]))
+        return result if named == current else None
+
+    def _give_up(self, failure: Failure, verdict: Verdict) -> None:
+        vertex, subtask = failure.vertex, int(failure.subtasks[0])
+        self._decide(failure, verdict, {}, f"the job fails, {verdict.reason}")
+        self._job.fail(failure.cause, vertex.id, subtask)
+
+    def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float) -> None:
+        tasks = self._failover.tasks_needing_restart(failure.vertex.id, failure.subtasks)
+        count = sum(len(subtasks) for subtasks in tasks.values())
+        self._decide(failure, verdict, tasks, f"{count} subtasks run again, {verdict.reason}")
+        for vertex, subtasks in tasks.items():
+            self._reset(self._graph.vertices[vertex], subtasks, failure)
+        if delay <= 0:
+            self._scheduling.restart_tasks(tasks)
+            return
+        self._timers += 1
+        timer = f"restart-{self._timers}"
+        self._pending[timer] = tasks
+        for vertex, subtasks in tasks.items():
+            self._graph.vertices[vertex].held[subtasks] = True
+        self._recorder.emit(SetTimer(timer, self._recorder.at + delay))
+        self._job.go(JobStatus.RESTARTING, verdict.reason)
+
+    def _reset(self, vertex: ExecutionJobVertex, subtasks: Ints, failure: Failure) -> None:
+        states = vertex.states[subtasks]
+        self._discard(vertex, subtasks[states == ExecutionState.FINISHED])
+        running = subtasks[IS_DEPLOYED[states]]
+        self._operations.cancel(
+            vertex, running, f"an input is produced anew after a failure in vertex {failure.vertex.id}"
+        )
+        self._graph.reset(vertex, subtasks, self._recorder.at)
+        rows = vertex.newest[subtasks]
+        self._recorder.states(vertex.id, ExecutionState.CREATED, *self._operations.names(rows), cause="restart")
+
+    def _discard(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+        """What these finished executions produced is void: all of it, since the next attempt produces all of it anew."""
+        outputs = self._graph.outputs(vertex)
+        left = np.full(len(subtasks), vertex.job.has_sink)
+        for result in outputs:
+            left |= result.stored[subtasks]
+            result.withdraw(subtasks, stored=False)
+            result.info.erase(subtasks)
+        table, rows = self._graph.executions, vertex.newest[subtasks]
+        for row, subtask in zip(rows[left].tolist(), subtasks[left].tolist(), strict=True):
+            self._recorder.emit(DiscardExecution(vertex.id, subtask, int(table.attempt[row]), int(table.token[row])))
+            vertex.commits.pop(subtask, None)
+
+    def _decide(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints], outcome: str) -> None:
+        vertex, cause = failure.vertex, failure.cause
+        who = f"subtask {failure.subtasks[0]}" if len(failure.subtasks) == 1 else f"{len(failure.subtasks)} subtasks"
+        place = "" if cause.dataset < 0 else f" at partition {cause.partition} of data set {cause.dataset}"
+        self._recorder.decision(
+            "failover",
+            vertex=vertex.id,
+            name=vertex.job.name,
+            inputs={
+                "subtasks": failure.subtasks.tolist(),
+                "kind": cause.kind.value,
+                "cause": cause.message,
+                "culpable": failure.culpable,
+            },
+            rule=f"{self._restart.name}, failed region with its lost inputs and unfinished consumers",
+            result={str(v): len(subtasks) for v, subtasks in tasks.items()},
+            reason=f"{who} of '{vertex.job.name}' failed{place} ({cause.kind.value}): {outcome}.",
+        )

@@ -1,0 +1,164 @@
+"""Groups in the place of edges (the blog on O(n) scheduling).
+
+All partitions that have the same consumers form a :class:`ConsumedPartitionGroup`, all subtasks that consume them
+the :class:`ConsumerVertexGroup`. An all-to-all edge has one pair, a pointwise edge one per block. Each group counts
+its partitions that are not available; an event touches the groups of its partitions and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.events import Ints
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerVertexGroup:
+    """Subtasks ``first`` .. ``end - 1`` of ``vertex``: they consume the same partitions."""
+
+    vertex: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedPartitionGroup:
+    """Partitions ``first`` .. ``end - 1`` of ``dataset``: they have the same consumers."""
+
+    dataset: int
+    first: int
+    end: int
+    unavailable: int
+    consumers: ConsumerVertexGroup
+
+
+class EdgeGroups:
+    """All groups of one job edge, as columns; a group is a number. Size O(producers + consumers)."""
+
+    def __init__(
+        self,
+        dataset: int,
+        vertex: int,
+        partitions: tuple[Ints, Ints],
+        consumers: tuple[Ints, Ints],
+        available: Mask,
+    ) -> None:
+        """``partitions`` and ``consumers``: (first, end) of each group, int64; ``available``: the data set's."""
+        self.dataset = dataset
+        self.vertex = vertex
+        self.partition_first, self.partition_end = partitions
+        self.consumer_first, self.consumer_end = consumers
+        present = np.concatenate(([0], np.cumsum(available)))
+        spans = self.partition_end - self.partition_first
+        self.unavailable: Ints = spans - (present[self.partition_end] - present[self.partition_first])
+        self.num_consumers = int(self.consumer_end[-1])
+        self._group_of: Ints | None = None
+        """Each consumer's group; None: there is one group and it holds everything."""
+        if len(spans) > 1 or int(spans[0]) != len(available):
+            self._group_of = np.repeat(np.arange(len(spans)), self.consumer_end - self.consumer_first)
+            self._index_partitions(spans, len(available))
+
+    @classmethod
+    def all_to_all(cls, dataset: int, vertex: int, num_consumers: int, available: Mask) -> EdgeGroups:
+        zero = np.zeros(1, np.int64)
+        ends = np.array([len(available)], np.int64), np.array([num_consumers], np.int64)
+        return cls(dataset, vertex, (zero, ends[0]), (zero, ends[1]), available)
+
+    @classmethod
+    def pointwise(cls, dataset: int, vertex: int, ranges: InputRanges, available: Mask) -> EdgeGroups:
+        """A group per run of consumers that read the same partitions. One that reads nothing waits for nothing."""
+        first, end = _partitions_read(ranges)
+        changes = np.flatnonzero((np.diff(first) != 0) | (np.diff(end) != 0)) + 1
+        starts = np.concatenate(([0], changes)).astype(np.int64)
+        consumers = starts, np.append(changes, ranges.parallelism).astype(np.int64)
+        return cls(dataset, vertex, (first[starts], end[starts]), consumers, available)
+
+    def __len__(self) -> int:
+        return len(self.unavailable)
+
+    def __getitem__(self, group: int) -> ConsumedPartitionGroup:
+        consumers = ConsumerVertexGroup(self.vertex, int(self.consumer_first[group]), int(self.consumer_end[group]))
+        first, end = int(self.partition_first[group]), int(self.partition_end[group])
+        return ConsumedPartitionGroup(self.dataset, first, end, int(self.unavailable[group]), consumers)
+
+    @property
+    def elements(self) -> int:
+        """How many numbers are held: grows with producers + consumers, never with their product."""
+        held = 5 * len(self)
+        if self._group_of is not None:
+            held += len(self._group_of) + len(self._offsets) + len(self._groups)
+        return held
+
+    def became_available(self, partitions: Ints) -> Ints:
+        """Count these (distinct) partitions in; returns the groups that are complete now."""
+        touched = self._count(partitions, -1)
+        return touched[self.unavailable[touched] == 0]
+
+    def became_unavailable(self, partitions: Ints) -> None:
+        self._count(partitions, 1)
+
+    def ready(self, subtasks: Ints) -> Mask:
+        """Which of these consumers have all they read."""
+        if self._group_of is None:
+            return np.full(len(subtasks), self.unavailable[0] == 0)
+        return self.unavailable[self._group_of[subtasks]] == 0
+
+    def groups_of_consumers(self, subtasks: Ints) -> Ints:
+        return np.zeros(1, np.int64) if self._group_of is None else np.unique(self._group_of[subtasks])
+
+    def groups_of_partitions(self, partitions: Ints) -> Ints:
+        if self._group_of is None:
+            return np.zeros(1, np.int64)
+        return np.unique(self._memberships(partitions))
+
+    def partitions(self, groups: Ints) -> Ints:
+        return _expand(self.partition_first[groups], self.partition_end[groups])
+
+    def consumers(self, groups: Ints) -> Ints:
+        return _expand(self.consumer_first[groups], self.consumer_end[groups])
+
+    def _count(self, partitions: Ints, step: int) -> Ints:
+        if self._group_of is None:
+            self.unavailable[0] += step * len(partitions)
+            return np.zeros(1, np.int64)
+        groups, counts = np.unique(self._memberships(partitions), return_counts=True)
+        self.unavailable[groups] += step * counts
+        return groups
+
+    def _memberships(self, partitions: Ints) -> Ints:
+        return self._groups[_expand_flat(self._offsets[partitions], self._offsets[partitions + 1])]
+
+    def _index_partitions(self, spans: Ints, num_partitions: int) -> None:
+        """Partition to its groups, in compressed rows: neighbouring blocks share at most their border."""
+        members = _expand_flat(self.partition_first, self.partition_end)
+        groups = np.repeat(np.arange(len(spans)), spans)
+        self._groups = groups[np.argsort(members, kind="stable")]
+        self._offsets = np.concatenate(([0], np.cumsum(np.bincount(members, minlength=num_partitions))))
+
+
+def _partitions_read(ranges: InputRanges) -> tuple[Ints, Ints]:
+    """(first, end) partition of each subtask's rectangles; (0, 0) for one that reads nothing."""
+    first, end = np.zeros((2, ranges.parallelism), np.int64)
+    busy = np.flatnonzero(np.diff(ranges.offsets))
+    if len(busy):
+        starts = ranges.offsets[busy]
+        first[busy] = np.minimum.reduceat(ranges.rects[:, 0], starts)
+        end[busy] = np.maximum.reduceat(ranges.rects[:, 1], starts)
+    return first, end
+
+
+def _expand(first: Ints, end: Ints) -> Ints:
+    """Distinct numbers of the half-open intervals."""
+    return np.arange(first[0], end[0]) if len(first) == 1 else np.unique(_expand_flat(first, end))
+
+
+def _expand_flat(first: Ints, end: Ints) -> Ints:
+    spans = end - first
+    total = int(spans.sum())
+    return np.repeat(end - np.cumsum(spans), spans) + np.arange(total)

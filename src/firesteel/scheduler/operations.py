@@ -1,0 +1,65 @@
+"""Moves executions through their states, leaving a record of each move, and tells Spark what to cancel."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.commands import Cancel
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.executions import Rows
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.slots import ExecutionSlotAllocator
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+
+
+class ExecutionOperations:
+    def __init__(self, graph: DefaultExecutionGraph, allocator: ExecutionSlotAllocator, recorder: Recorder) -> None:
+        self.graph = graph
+        self._table = graph.executions
+        self._allocator = allocator
+        self._recorder = recorder
+
+    def move(
+        self,
+        vertex: int,
+        rows: Rows,
+        target: ExecutionState,
+        at: float | NDArray[np.float64] | None = None,
+        cause: str = "",
+    ) -> None:
+        """Bring these (distinct) executions of one vertex to ``target``; ``at``: when, unless it was just now."""
+        if not len(rows):
+            return
+        self._table.transition(rows, target, self._recorder.at if at is None else at)
+        if cause:
+            self._table.set_cause(rows, cause)
+        self._recorder.states(vertex, target, *self.names(rows), cause=cause)
+        if not IS_PENDING[target] and target != ExecutionState.CREATED:
+            self._allocator.cancel(rows)
+
+    def names(self, rows: Rows) -> tuple[Ints, Ints]:
+        """Subtasks and attempt numbers of executions, int64."""
+        return self._table.index[rows].astype(np.int64), self._table.attempt[rows].astype(np.int64)
+
+    def cancel(self, vertex: ExecutionJobVertex, subtasks: Ints, reason: str) -> None:
+        """Cancel what is deployed of these subtasks."""
+        rows = vertex.newest[subtasks]
+        rows = rows[IS_DEPLOYED[self._table.state[rows]]]
+        if len(rows):
+            self.move(vertex.id, rows, ExecutionState.CANCELING, cause=reason)
+            self._recorder.emit(Cancel(vertex.id, *self.names(rows), reason))
+
+    def end_all(self, reason: str) -> None:
+        """The job ends: nothing new starts, what runs is cancelled."""
+        for vertex in self.graph.vertices:
+            if vertex.is_initialized:
+                self.cancel(vertex, np.arange(vertex.parallelism), reason)
+                created = vertex.newest[vertex.states == ExecutionState.CREATED]
+                self.move(vertex.id, created, ExecutionState.CANCELED, cause=reason)
+
+    @property
+    def num_pending(self) -> int:
+        """Executions about which Spark still owes us a word."""
+        return int(self._table.counts[IS_PENDING].sum())

@@ -1,0 +1,149 @@
+"""What both schedulers need to decide a vertex: its consumed results, its bounds, and the record of what was decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from firesteel.graph.forward_group import forward_groups
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, SourceInfo
+from firesteel.options import DEFAULT_SOURCE_PARALLELISM, Options
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.coordinators import OperatorCoordinatorHandler, SourceCoordinator
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
+from firesteel.scheduler.parallelism.bounds import bounds_for
+from firesteel.scheduler.parallelism.decider import decide_vertex
+from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, VertexPlan
+from firesteel.scheduler.parallelism.source import decide_source
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.subpartitions import SubpartitionCounts
+
+NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
+
+
+class Parallelisms:
+    """What is known of parallelisms. A forward group shares one: set beforehand, or decided by its first member."""
+
+    def __init__(self, job_graph: JobGraph, options: Options) -> None:
+        """Raises UsageError when two members set different parallelisms."""
+        self.options = options
+        groups = forward_groups(job_graph)
+        self._of = {vertex: number for number, group in enumerate(groups) for vertex in group.vertices}
+        self._maximum = {n: g.max_parallelism for n, g in enumerate(groups) if g.max_parallelism != PARALLELISM_DEFAULT}
+        self._decided = {n: g.parallelism for n, g in enumerate(groups) if g.parallelism != PARALLELISM_DEFAULT}
+
+    def known(self, vertex: int) -> int | None:
+        return self._decided.get(self._of[vertex])
+
+    def maximum(self, vertex: int) -> int | None:
+        """The smallest maximum that a member set."""
+        return self._maximum.get(self._of[vertex])
+
+    def decide(self, vertex: int, parallelism: int) -> None:
+        self._decided[self._of[vertex]] = parallelism
+
+    def bounds(self, vertex: JobVertex) -> Bounds:
+        """Raises UsageError when nothing is left to choose."""
+        bounds = bounds_for(vertex, self.options, self.known(vertex.id))
+        return replace(bounds, vertex_maximum=self.maximum(vertex.id))
+
+
+class Planner:
+    """Decides vertices and leaves the records of it."""
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        options: Options,
+        subpartitions: SubpartitionCounts,
+        coordinators: OperatorCoordinatorHandler,
+        recorder: Recorder,
+    ) -> None:
+        self._graph = graph
+        self._options = options
+        self._subpartitions = subpartitions
+        self._coordinators = coordinators
+        self._recorder = recorder
+
+    def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """Decide a vertex without inputs, and start its coordinator."""
+        plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
+        self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+        if vertex.source is not None:
+            coordinator = SourceCoordinator(vertex.id, vertex.name, plan)
+            self._coordinators.register_and_start_new_coordinators([coordinator])
+        return self._initialization(vertex, plan.parallelism, (), plan.input_bytes)
+
+    def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
+        plan = self.plan(vertex, bounds)
+        return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
+
+    def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """A vertex of known parallelism whose inputs are all pointwise: blocks by number, before anything was produced."""
+        inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
+        plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
+        self._record(vertex, plan)
+        return self._initialization(vertex, plan.parallelism, plan.ranges, None)
+
+    def undecided_inputs(self, vertex: JobVertex, parallelism: int) -> VertexInitialization:
+        """A vertex of known parallelism whose input is cut once it is there."""
+        return self._initialization(vertex, parallelism, None, None)
+
+    def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        plan = decide_vertex([self._consumed(vertex, index) for index in range(len(vertex.inputs))], bounds)
+        self._record(vertex, plan)
+        return plan
+
+    def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
+        return self._graph.initialize_job_vertex(plan, self._recorder.at)
+
+    def _initialization(
+        self, vertex: JobVertex, parallelism: int, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None
+    ) -> VertexInitialization:
+        counts: dict[int, int] = {}
+        for output in vertex.outputs:
+            dataset = self._graph.job_graph.datasets[output]
+            counts[output] = self._subpartitions.count(dataset, parallelism)
+            self._recorder.decision(
+                "subpartitions", vertex=vertex.id, name=vertex.name, **self._subpartitions.explain(dataset, parallelism)
+            )
+            warning = self._subpartitions.warning(dataset, parallelism)
+            if warning is not None:
+                self._recorder.decision(
+                    "warning",
+                    vertex=vertex.id,
+                    name=vertex.name,
+                    rule="excessive maximum",
+                    result=counts[output],
+                    reason=warning,
+                )
+        return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
+
+    def _record(self, vertex: JobVertex, plan: VertexPlan) -> None:
+        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+
+    def _consumed(self, vertex: JobVertex, index: int) -> ConsumedResult:
+        edge = vertex.inputs[index]
+        result = self._graph.result(edge.dataset)
+        info = result.info
+        return ConsumedResult(
+            dataset=edge.dataset,
+            ship=result.dataset.ship,
+            co_partitioned=edge.co_partitioned,
+            num_partitions=result.num_partitions,
+            num_subpartitions=result.num_subpartitions,
+            subpartition_bytes=info.subpartition_bytes,
+            cells=info.cells() if info.needs_cells else None,
+            total_bytes=info.num_bytes_produced,
+            is_broadcast=info.is_broadcast,
+        )
+
+    def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:
+        edge = vertex.inputs[index]
+        result = self._graph.result(edge.dataset)
+        return ConsumedResult(
+            edge.dataset, result.dataset.ship, edge.co_partitioned, result.num_partitions, result.num_subpartitions
+        )

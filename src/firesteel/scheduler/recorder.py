@@ -1,0 +1,94 @@
+"""Collects what one event causes: commands for the data plane, records for the journal, lines for the story."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from firesteel.scheduler.commands import Command, Record
+from firesteel.scheduler.events import Event, Ints
+from firesteel.scheduler.records import Decision, JournalRecord, StateChange
+from firesteel.scheduler.states import ExecutionState
+
+STORY_LENGTH = 20_000
+"""Entries kept in memory; the journal keeps all. An entry may speak of many subtasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    at: float
+    event: int
+    vertex: int | None
+    subtasks: Ints | None
+    attempts: Ints | None
+    text: str
+
+    def line(self, subtask: int | None) -> str:
+        who = ""
+        if self.subtasks is not None and self.attempts is not None:
+            if subtask is not None:
+                who = f"attempt {int(self.attempts[self.subtasks == subtask][0])} "
+            else:
+                who = f"{len(self.subtasks)} subtasks " if len(self.subtasks) > 1 else f"subtask {self.subtasks[0]} "
+        return f"{self.at:.3f} s, event {self.event}: {who}{self.text}"
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.event = 0
+        self._commands: list[Command] = []
+        self._story: deque[_Entry] = deque(maxlen=STORY_LENGTH)
+
+    def begin(self, event: Event) -> None:
+        """Everything from here on was caused by ``event``. One without an id gets the next number."""
+        self.event = event.id or self.event + 1
+        self.at = event.at
+
+    def take(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        return commands
+
+    def emit(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def record(self, record: JournalRecord) -> None:
+        self._commands.append(Record(record))
+
+    def decision(self, what: str, *, vertex: int | None = None, name: str = "", **fields: Any) -> None:
+        """``fields``: inputs, rule, bounds, result, reason, as in :class:`records.Decision`."""
+        self.record(Decision(at=self.at, event=self.event, what=what, vertex=vertex, name=name, **fields))
+        self.tell(vertex, f"{what}: {fields.get('reason', fields.get('result'))}")
+
+    def states(self, vertex: int, state: ExecutionState, subtasks: Ints, attempts: Ints, cause: str = "") -> None:
+        if not len(subtasks):
+            return
+        self.record(
+            StateChange(
+                at=self.at,
+                event=self.event,
+                vertex=vertex,
+                state=state.name,
+                subtasks=subtasks.tolist(),
+                attempts=attempts.tolist(),
+                cause=cause,
+            )
+        )
+        self.tell(vertex, f"-> {state.name}{f' ({cause})' if cause else ''}", subtasks, attempts)
+
+    def tell(self, vertex: int | None, text: str, subtasks: Ints | None = None, attempts: Ints | None = None) -> None:
+        self._story.append(_Entry(self.at, self.event, vertex, subtasks, attempts, text))
+
+    def story(self, vertex: int, subtask: int | None = None) -> list[str]:
+        """What happened to a vertex, or to one of its subtasks, and because of which event; oldest first."""
+        lines: list[str] = []
+        for entry in self._story:
+            if entry.vertex not in (vertex, None):
+                continue
+            if subtask is not None and entry.subtasks is not None and not np.any(entry.subtasks == subtask):
+                continue
+            lines.append(entry.line(subtask))
+        return lines

@@ -1,0 +1,54 @@
+"""Restart strategies (``restart-strategy.*``): whether a failure may be followed by another try, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from firesteel.options import RESTART_ATTEMPTS, RESTART_DELAY, RESTART_STRATEGY, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``delay``: seconds until the restart, None when there is none. ``reason``: half a sentence."""
+
+    delay: float | None
+    reason: str
+
+
+class RestartStrategy(Protocol):
+    name: str
+
+    def charge(self) -> Verdict:
+        """One more failure; may it be followed by a restart?"""
+        ...
+
+
+class NoRestart:
+    name = "none"
+
+    def charge(self) -> Verdict:
+        return Verdict(None, "restart-strategy.type is none")
+
+
+class FixedDelayRestart:
+    """``attempts`` restarts in the whole job, each ``delay`` seconds after the failure."""
+
+    name = "fixed-delay"
+
+    def __init__(self, attempts: int, delay: float) -> None:
+        self._attempts = attempts
+        self._delay = delay
+        self._used = 0
+
+    def charge(self) -> Verdict:
+        if self._used >= self._attempts:
+            return Verdict(None, f"all {self._attempts} restarts of {RESTART_ATTEMPTS.key} are used up")
+        self._used += 1
+        return Verdict(self._delay, f"restart {self._used} of {self._attempts}, after {self._delay:g} s")
+
+
+def restart_strategy(options: Options) -> RestartStrategy:
+    if options[RESTART_STRATEGY] == "none":
+        return NoRestart()
+    return FixedDelayRestart(options[RESTART_ATTEMPTS], options[RESTART_DELAY])

@@ -1,0 +1,342 @@
+"""The scheduler: ``handle(event) -> commands``. No I/O, no clock: the same events give the same commands, always.
+
+Composition: a graph, a strategy that says what may run, a failure handler, a release strategy, coordinators and a
+slot allocator. How the graph grows is the one thing that the adaptive batch and the default scheduler do differently.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import singledispatchmethod
+
+import numpy as np
+
+from firesteel.errors import FiresteelError
+from firesteel.graph.job_graph import JobGraph, JobVertex
+from firesteel.options import Options
+from firesteel.scheduler.commands import Command, CommitSinks, DiscardExecution, JobStatus
+from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
+from firesteel.scheduler.deployment import DeploymentDescriptorFactory
+from firesteel.scheduler.events import (
+    CancelRequested,
+    Event,
+    ExecutionReport,
+    ExecutionsCancelled,
+    ExecutionsDeploying,
+    ExecutionsFailed,
+    ExecutionsFinished,
+    ExecutorChanged,
+    FailureCause,
+    FailureKind,
+    Ints,
+    JobStarted,
+    PartitionReport,
+    SinksCommitted,
+    SinksFailed,
+    TimerFired,
+)
+from firesteel.scheduler.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
+from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
+from firesteel.scheduler.invariants import validate
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.planning import Parallelisms, Planner
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.records import VertexProgress
+from firesteel.scheduler.release import PartitionReleaseStrategy
+from firesteel.scheduler.restart import restart_strategy
+from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
+from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.subpartitions import SubpartitionCounts
+from firesteel.scheduler.waiting import Waits, waiting_for
+
+S = ExecutionState
+
+
+class Scheduler(ABC):
+    """One job. Feed it every event in the order of arrival; carry out the commands in the order given.
+
+    The first event is JobStarted, the last command a JobStatusChanged to a terminal status; what comes later is ignored.
+    """
+
+    def __init__(self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None) -> None:
+        self.job_graph = job_graph
+        self.options = options
+        self.recorder = Recorder()
+        self.executions = ExecutionTable(self.recorder.story)
+        self.graph = DefaultExecutionGraph(job_graph, self.executions)
+        self.allocator: ExecutionSlotAllocator = allocator or GrantAllSlotAllocator()
+        self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
+        self.job = Job(self.recorder, self.operations)
+        self.coordinators = OperatorCoordinatorHandler(self.recorder)
+        self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy)
+        self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
+        self.release = PartitionReleaseStrategy(self.graph, self.deployments, self.recorder)
+        self.failures = ExecutionFailureHandler(
+            self.operations, self.job, restart_strategy(options), self.strategy, self.recorder
+        )
+        self.parallelisms = Parallelisms(job_graph, options)
+        self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
+        self.slots: dict[str, int] = {}
+        """Task slots per executor, as far as we were told."""
+        self._committing = False
+        self._discarded: set[tuple[int, int, int, int]] = set()
+
+    @property
+    def status(self) -> JobStatus:
+        return self.job.status
+
+    def handle(self, event: Event) -> list[Command]:
+        """What is to be done now. A late or doubled event gives nothing; nothing is ever done twice."""
+        if self.job.status.is_terminal:
+            return []
+        self.recorder.begin(event)
+        self._on(event)
+        self._advance()
+        return self.recorder.take()
+
+    def story(self, vertex: int, subtask: int | None = None) -> list[str]:
+        """What happened to a vertex or one of its subtasks, and because of which event; oldest first."""
+        return self.recorder.story(vertex, subtask)
+
+    def waiting_for(self) -> list[str]:
+        """What the job waits for, in sentences; empty once it has ended."""
+        waits = Waits(self.failures.pending_restarts, has_slots=bool(self.slots), committing=self._committing)
+        return waiting_for(self.graph, self.job, self.recorder.at, waits)
+
+    def validate(self) -> None:
+        """Raises AssertionError when an invariant of the control plane is broken. Slow: for tests."""
+        validate(self)
+
+    def allocate_slots_and_deploy(self, options: list[ExecutionDeploymentOption]) -> None:
+        """Ask for slots and deploy what got one: one command per vertex, however many executions."""
+        for option in options:
+            self.operations.move(option.vertex, option.executions, S.SCHEDULED)
+            granted = self.allocator.allocate_slots_for(option)
+            if len(granted.executions):
+                self.recorder.emit(self.deployments.deploy(granted))
+
+    @abstractmethod
+    def _grow(self) -> list[int]:
+        """Initialise every vertex that can be; returns their ids. Raises FiresteelError if one cannot be decided."""
+
+    @abstractmethod
+    def _known_parallelism(self, vertex: JobVertex) -> int | None:
+        """The parallelism of a vertex if it is known before the job runs."""
+
+    @abstractmethod
+    def _subpartition_counts(self) -> SubpartitionCounts: ...
+
+    def _advance(self) -> None:
+        if self.job.is_active and not self._committing:
+            self._grow_graph()
+        if self.job.is_active and not self._committing:
+            self.strategy.schedule()
+            if self.graph.all_finished:
+                self._all_finished()
+        self.job.end_if_nothing_runs()
+
+    def _grow_graph(self) -> None:
+        try:
+            new = self._grow()
+        except FiresteelError as error:
+            self.job.fail(FailureCause(FailureKind.FATAL, error.message, hint=error.hint))
+            return
+        if new:
+            self.graph.notify_execution_graph_updated(new)
+
+    def _all_finished(self) -> None:
+        sinks = [vertex for vertex in self.graph.vertices if vertex.job.has_sink]
+        if not sinks:
+            self._finish()
+            return
+        self._committing = True
+        self.recorder.emit(CommitSinks({vertex.id: self._winners(vertex) for vertex in sinks}))
+
+    def _winners(self, vertex: ExecutionJobVertex) -> list[tuple[int, tuple[bytes, ...]]]:
+        attempts = self.executions.attempt[vertex.newest].tolist()
+        return [(attempt, vertex.commits.get(subtask, ())) for subtask, attempt in enumerate(attempts)]
+
+    def _finish(self) -> None:
+        persistent = [result for result in self.graph.results if result is not None and result.dataset.persistent]
+        self.job.finish(tuple(self.deployments.gate(result) for result in persistent))
+
+    # --- events ------------------------------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def _on(self, event: Event) -> None:
+        raise TypeError(f"The scheduler does not know the event {type(event).__name__}.")
+
+    @_on.register
+    def _started(self, event: JobStarted) -> None:
+        if self.job.status is JobStatus.CREATED:
+            self.job.go(JobStatus.RUNNING, f"job '{self.job_graph.name}' started")
+
+    @_on.register
+    def _deploying(self, event: ExecutionsDeploying) -> None:
+        vertex, rows = self._find(event)
+        states = self.executions.state[rows]
+        moved = (states == S.SCHEDULED) | ((states == S.DEPLOYING) & event.running)
+        moved &= _first_of_each(rows)
+        if event.nodes:
+            self.executions.set_nodes(rows[moved], [event.nodes[k] for k in np.flatnonzero(moved).tolist()])
+        if event.running:
+            self.executions.transition(rows[moved & (states == S.SCHEDULED)], S.DEPLOYING, event.at)
+        self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING)
+
+    @_on.register
+    def _finished(self, event: ExecutionsFinished) -> None:
+        vertex, rows = self._find(event)
+        first = _first_of_each(rows) & IS_DEPLOYED[self.executions.state[rows]]
+        admitted = np.flatnonzero(first)
+        if len(admitted):
+            reports = [event.reports[k] for k in admitted.tolist()]
+            self._admit(vertex, np.asarray(event.subtasks)[admitted], rows[admitted], reports)
+        for k in np.flatnonzero(~first).tolist():
+            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), event.reports[k].token)
+            self._not_admitted(vertex, int(rows[k]), key)
+
+    @_on.register
+    def _failed(self, event: ExecutionsFailed) -> None:
+        vertex, rows = self._find(event)
+        rows = self._end_cancelled(vertex, rows)
+        if len(rows):
+            subtasks = self.executions.index[rows].astype(np.int64)
+            self.failures.failed(Failure(vertex, subtasks, event.cause, event.culpable))
+
+    @_on.register
+    def _cancelled(self, event: ExecutionsCancelled) -> None:
+        vertex, rows = self._find(event)
+        rows = self._end_cancelled(vertex, rows)
+        if len(rows):
+            cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
+            self.failures.failed(Failure(vertex, self.executions.index[rows].astype(np.int64), cause, culpable=True))
+
+    @_on.register
+    def _timer(self, event: TimerFired) -> None:
+        self.failures.timer_fired(event.timer)
+
+    @_on.register
+    def _executor(self, event: ExecutorChanged) -> None:
+        if event.added:
+            self.slots[event.executor] = event.slots
+        else:
+            self.slots.pop(event.executor, None)
+        what = f"joined with {event.slots} slots" if event.added else "is gone"
+        self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
+
+    @_on.register
+    def _sinks_committed(self, event: SinksCommitted) -> None:
+        if self._committing:
+            self._finish()
+
+    @_on.register
+    def _sinks_failed(self, event: SinksFailed) -> None:
+        if self._committing:
+            self._committing = False
+            self.job.fail(event.cause)
+
+    @_on.register
+    def _cancel_requested(self, event: CancelRequested) -> None:
+        if self._committing:
+            self.recorder.tell(None, "cancel refused: all steps have finished and the sinks are being published")
+        else:
+            self.job.cancel(event.reason)
+
+    # --- executions --------------------------------------------------------------------------------------------
+
+    def _find(
+        self, event: ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled
+    ) -> tuple[ExecutionJobVertex, Rows]:
+        """The executions an event speaks of. Raises ValueError for a subtask or attempt that was never deployed."""
+        vertex = self.graph.vertices[event.vertex]
+        subtasks, attempts = np.asarray(event.subtasks, np.int64), np.asarray(event.attempts, np.int64)
+        known = (subtasks >= 0) & (subtasks < vertex.parallelism)
+        rows = self.executions.find(vertex.newest[subtasks], attempts) if known.all() else np.array([NO_ROW])
+        if (rows == NO_ROW).any():
+            raise ValueError(
+                f"{type(event).__name__} speaks of subtasks {subtasks.tolist()[:10]}, attempts {attempts.tolist()[:10]} "
+                f"of vertex {vertex.id} '{vertex.job.name}', not all of which were deployed (parallelism {vertex.parallelism})."
+            )
+        return vertex, rows
+
+    def _end_cancelled(self, vertex: ExecutionJobVertex, rows: Rows) -> Rows:
+        """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
+        rows = np.unique(rows)
+        states = self.executions.state[rows]
+        self.operations.move(vertex.id, rows[states == S.CANCELING], S.CANCELED)
+        return rows[IS_DEPLOYED[states]]
+
+    def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: list[ExecutionReport]) -> None:
+        """The first valid commit of these subtasks: their results become readable."""
+        self._stamp(vertex, rows, reports)
+        tokens = np.fromiter((report.token for report in reports), np.int64, len(reports))
+        self.executions.token[rows] = tokens
+        self.executions.set_nodes(rows, [report.node for report in reports])
+        vertex.num_finished += len(rows)
+        vertex.innocent[subtasks] = 0
+        vertex.count(subtasks, reports)
+        if vertex.job.has_sink:
+            vertex.commits.update((s, report.commits) for s, report in zip(subtasks.tolist(), reports, strict=True))
+        attempts = self.executions.attempt[rows].astype(np.int64)
+        for index, result in enumerate(self.graph.outputs(vertex)):
+            result.info.record(subtasks, [_partition(report, index, result.dataset.id) for report in reports])
+            self.strategy.on_partitions_available(result.admit(subtasks, attempts, tokens))
+        totals = dict(zip(IO_COUNTERS, vertex.totals.tolist(), strict=True))
+        at, event = self.recorder.at, self.recorder.event
+        self.recorder.record(
+            VertexProgress(
+                at=at,
+                event=event,
+                vertex=vertex.id,
+                finished=vertex.num_finished,
+                parallelism=vertex.parallelism,
+                **totals,
+            )
+        )
+        if vertex.is_finished:
+            self.release.vertex_finished(vertex)
+
+    def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: list[ExecutionReport]) -> None:
+        """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""
+        table, at = self.executions, self.recorder.at
+        states = table.state[rows]
+        queued, idle = states == S.SCHEDULED, states != S.RUNNING
+        table.transition(rows[queued], S.DEPLOYING, at)
+        table.transition(rows[idle], S.RUNNING, at)
+        self.operations.move(vertex.id, rows, S.FINISHED)
+        for state, name in ((S.DEPLOYING, "deployed_at"), (S.RUNNING, "running_at"), (S.FINISHED, "finished_at")):
+            told = np.fromiter((getattr(report, name) for report in reports), np.float64, len(reports))
+            table.stamps[state, rows] = np.where(told > 0, told, table.stamps[state, rows])
+
+    def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
+        """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
+        state, token = S(self.executions.state[row]), int(self.executions.token[row])
+        if state is S.CANCELING:
+            self.operations.move(vertex.id, np.array([row]), S.CANCELED)
+        if (state is S.FINISHED and token == key[3]) or key in self._discarded:
+            return
+        self._discarded.add(key)
+        self.recorder.emit(DiscardExecution(*key))
+        self.recorder.tell(
+            vertex.id, f"attempt {key[2]} of subtask {key[1]} came too late and was discarded (token {key[3]})"
+        )
+
+
+def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """True at the first occurrence of each row."""
+    first = np.zeros(len(rows), np.bool_)
+    first[np.unique(rows, return_index=True)[1]] = True
+    return first
+
+
+def _partition(report: ExecutionReport, index: int, dataset: int) -> PartitionReport:
+    """The report on one data set; reports come in the order of the vertex' outputs."""
+    if index < len(report.partitions) and report.partitions[index].dataset == dataset:
+        return report.partitions[index]
+    found = next((p for p in report.partitions if p.dataset == dataset), None)
+    if found is None:
+        raise ValueError(f"A finished execution reports nothing on data set {dataset}, which it was told to write.")
+    return found

@@ -1,0 +1,66 @@
+"""VertexwiseSchedulingStrategy (FLIP-187): deploys single executions whose inputs are all there, in topological order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.slots import ExecutionDeploymentOption
+from firesteel.scheduler.states import ExecutionState
+
+
+class VertexwiseSchedulingStrategy:
+    """Candidates are the consumers of what finished and everything newly added to the topology.
+
+    The newly added must be candidates too: when A1 finishes before B1 exists, nothing else would ever look at B1.
+    """
+
+    def __init__(self, graph: DefaultExecutionGraph, deploy: Callable[[list[ExecutionDeploymentOption]], None]) -> None:
+        self._graph = graph
+        self._deploy = deploy
+        self._candidates: dict[int, Mask] = {}
+        graph.add_listener(self)
+
+    def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None:
+        for vertex in new_vertices:
+            self._candidates[vertex] = np.ones(graph.vertices[vertex].parallelism, np.bool_)
+
+    def on_partitions_available(self, complete: Iterable[tuple[EdgeGroups, Ints]]) -> None:
+        """These consumer groups have all their partitions now."""
+        for edge, groups in complete:
+            if len(groups):
+                self._add(edge.vertex, edge.consumers(groups))
+
+    def restart_tasks(self, tasks: Mapping[int, Ints]) -> None:
+        """Subtasks that were reset, or whose delay is over."""
+        for vertex, subtasks in tasks.items():
+            self._add(vertex, subtasks)
+
+    def schedule(self) -> None:
+        """Deploy every candidate that can run. One that cannot becomes a candidate again with its last input."""
+        options: list[ExecutionDeploymentOption] = []
+        for vertex in sorted(self._candidates):
+            subtasks = self._deployable(vertex, np.flatnonzero(self._candidates[vertex]))
+            if len(subtasks):
+                options.append(
+                    ExecutionDeploymentOption(vertex, subtasks, self._graph.vertices[vertex].newest[subtasks])
+                )
+        self._candidates.clear()
+        if options:
+            self._deploy(options)
+
+    def _deployable(self, vertex_id: int, subtasks: Ints) -> Ints:
+        vertex = self._graph.vertices[vertex_id]
+        able = (vertex.states[subtasks] == ExecutionState.CREATED) & ~vertex.held[subtasks]
+        for edge in vertex.inputs:
+            able &= edge.ready(subtasks)
+        return subtasks[able]
+
+    def _add(self, vertex: int, subtasks: Ints) -> None:
+        if vertex not in self._candidates:
+            self._candidates[vertex] = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
+        self._candidates[vertex][subtasks] = True

@@ -1,0 +1,127 @@
+"""How many subpartitions a result has (FLIP-187, "Flexible subpartition mapping"), decided before its consumers are.
+
+The target is the consumer's parallelism where it is known, else its maximum times ``firesteel.subpartition-factor``,
+so that there is something to balance. Data sets that one vertex consumes together by key need equally many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
+from firesteel.options import SUBPARTITION_FACTOR, Options
+
+EXCESSIVE = 32768
+"""Subpartitions above which a plan is warned about: each producer indexes and reports every one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one consumer asks for. ``known``: it is the consumer's parallelism, not a multiple of its maximum."""
+
+    vertex: int
+    subpartitions: int
+    known: bool
+
+
+class SubpartitionCounts:
+    """Fixed when the job starts, for all data sets at once: co-partitioned ones must agree however late they come."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        options: Options,
+        known: Callable[[JobVertex], int | None],
+        maximum: Callable[[JobVertex], int],
+    ) -> None:
+        """``known``: a vertex' parallelism if it is known beforehand; ``maximum``: what it may be decided to be."""
+        self._graph = graph
+        self._factor = options[SUBPARTITION_FACTOR]
+        self._wishes = {
+            d.id: [self._wish(graph.vertices[v], known, maximum) for v in graph.consumers(d.id)] for d in graph.datasets
+        }
+        self._groups = _co_partitioned_groups(graph)
+        self._targets = {d.id: self._target(d.id) for d in graph.datasets}
+
+    def count(self, dataset: IntermediateDataSet, producers: int) -> int:
+        """Subpartitions of each of the ``producers`` partitions of ``dataset``."""
+        if dataset.ship in (ShipStrategy.FORWARD, ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
+            return 1
+        target = self._targets[dataset.id]
+        if dataset.ship.pattern is DistributionPattern.POINTWISE:
+            return -(-target // producers)
+        return target
+
+    def explain(self, dataset: IntermediateDataSet, producers: int) -> dict[str, object]:
+        """The decision's record: fields of ``records.Decision`` without what, vertex and name."""
+        n = self.count(dataset, producers)
+        inputs = {
+            "dataset": dataset.id,
+            "ship": dataset.ship.value,
+            "producers": producers,
+            "consumers": {str(w.vertex): w.subpartitions for w in self._wishes[dataset.id]},
+            "factor": self._factor,
+        }
+        together = [d for d in self._groups[dataset.id] if d != dataset.id]
+        rule, why = self._rule(dataset, producers, n)
+        if together:
+            inputs["co_partitioned_with"] = together
+            why += f", as many as the data sets consumed together with it ({', '.join(map(str, together))})"
+        return {"inputs": inputs, "rule": rule, "result": n, "reason": f"{n} subpartitions: {why}."}
+
+    def warning(self, dataset: IntermediateDataSet, producers: int) -> str | None:
+        """A sentence when the maximum is so large that every producer pays for it."""
+        n = self.count(dataset, producers)
+        if n <= EXCESSIVE:
+            return None
+        return (
+            f"Data set {dataset.id} has {n} subpartitions per producer, more than {EXCESSIVE}: each producer indexes and "
+            "reports all of them. Lower max-parallelism (or the step's own) or firesteel.subpartition-factor."
+        )
+
+    def _wish(
+        self, vertex: JobVertex, known: Callable[[JobVertex], int | None], maximum: Callable[[JobVertex], int]
+    ) -> Wish:
+        parallelism = known(vertex)
+        if parallelism is not None:
+            return Wish(vertex.id, parallelism, known=True)
+        return Wish(vertex.id, maximum(vertex) * self._factor, known=False)
+
+    def _target(self, dataset: int) -> int:
+        return max((w.subpartitions for member in self._groups[dataset] for w in self._wishes[member]), default=1)
+
+    def _rule(self, dataset: IntermediateDataSet, producers: int, n: int) -> tuple[str, str]:
+        if dataset.ship in (ShipStrategy.FORWARD, ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
+            return dataset.ship.value, f"{dataset.ship.value} results are read whole"
+        if not self._wishes[dataset.id]:
+            return "no consumer", "no step consumes it"
+        target = self._targets[dataset.id]
+        wish = max(self._wishes[dataset.id], key=lambda w: w.subpartitions)
+        source = (
+            "its parallelism" if wish.known else f"its maximum {wish.subpartitions // self._factor} x {self._factor}"
+        )
+        why = f"consumer vertex {wish.vertex} asks for {wish.subpartitions} ({source})"
+        if n != target:
+            return "pointwise", f"{why}, shared out over {producers} producers"
+        return ("known parallelism" if wish.known else "maximum x factor"), why
+
+
+def _co_partitioned_groups(graph: JobGraph) -> dict[int, list[int]]:
+    """Data set to all data sets that must have equally many subpartitions (union-find over the vertices' inputs)."""
+    parent = {d.id: d.id for d in graph.datasets}
+
+    def root(dataset: int) -> int:
+        while parent[dataset] != dataset:
+            parent[dataset] = parent[parent[dataset]]
+            dataset = parent[dataset]
+        return dataset
+
+    for vertex in graph.vertices:
+        together = [edge.dataset for edge in vertex.inputs if edge.co_partitioned]
+        for dataset in together[1:]:
+            parent[root(dataset)] = root(together[0])
+    members: dict[int, list[int]] = {}
+    for dataset in parent:
+        members.setdefault(root(dataset), []).append(dataset)
+    return {dataset: members[root(dataset)] for dataset in parent}

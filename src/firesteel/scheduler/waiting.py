@@ -1,0 +1,94 @@
+"""What a job waits for, in sentences: a job must never hang without saying so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+
+_MOST_NAMED = 5
+S = ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What the graph does not tell."""
+
+    pending_restarts: int
+    has_slots: bool
+    committing: bool
+
+
+def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
+    """``now``: seconds on the job's clock. Empty once the job has ended."""
+    if job.status.is_terminal:
+        return []
+    if waits.committing:
+        return ["The job waits for its sinks to be published."]
+    lines: list[str] = []
+    if waits.pending_restarts:
+        lines.append(f"{waits.pending_restarts} subtasks wait for the delay of a restart.")
+    for vertex in graph.vertices:
+        lines += _vertex(graph, vertex, waits.has_slots, now)
+    return lines or ["The job waits for its start."]
+
+
+def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool, now: float) -> list[str]:
+    name = f"Vertex {vertex.id} '{vertex.job.name}'"
+    if not vertex.is_initialized:
+        return _inputs(graph, vertex, f"{name} is not decided yet: it waits for", now)
+    if vertex.is_finished:
+        return []
+    lines: list[str] = []
+    states = vertex.states
+    queued = np.flatnonzero(states == S.SCHEDULED)
+    running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
+    canceling = np.flatnonzero(states == S.CANCELING)
+    if len(queued):
+        where = "a task slot in Spark" if has_slots else "an executor: Spark has told of none"
+        lines.append(f"{name} has {_subtasks(queued)} waiting for {where}.")
+    if len(running):
+        lines.append(f"{name} has {_running(graph, vertex, running, now)}.")
+    if len(canceling):
+        lines.append(f"{name} has {_subtasks(canceling)} being cancelled.")
+    if (states == S.CREATED).any():
+        lines += _inputs(graph, vertex, f"{name} has {_subtasks(np.flatnonzero(states == S.CREATED))} waiting for", now)
+    return lines
+
+
+def _inputs(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str, now: float) -> list[str]:
+    lines: list[str] = []
+    for edge in vertex.job.inputs:
+        dataset = graph.job_graph.datasets[edge.dataset]
+        producer = graph.vertices[dataset.producer]
+        result = graph.results[edge.dataset]
+        if result is None:
+            lines.append(f"{start} vertex {producer.id} '{producer.job.name}', which has not started.")
+        elif not result.is_available:
+            missing = np.flatnonzero(~result.available)
+            active = missing[IS_DEPLOYED[producer.states[missing]]]
+            how = f": {_running(graph, producer, active, now)}" if len(active) else ""
+            count = f"{len(missing)} of {result.num_partitions} producers of result {dataset.id}"
+            lines.append(f"{start} {count} (vertex {producer.id} '{producer.job.name}'){how}.")
+    return lines
+
+
+def _running(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints, now: float) -> str:
+    stamps = graph.executions.stamps[S.SCHEDULED, vertex.newest[subtasks]]
+    oldest = int(subtasks[int(np.argmin(stamps))])
+    execution = vertex[oldest].current_execution
+    since = max(0.0, now - float(stamps.min()))
+    longest = "" if len(subtasks) == 1 else f", the longest is subtask {oldest}"
+    node = f" on host {execution.node}" if execution.node else ""
+    return f"{_subtasks(subtasks)} under way for {since:.0f} s{longest}{node}"
+
+
+def _subtasks(subtasks: Ints) -> str:
+    named = ", ".join(map(str, subtasks[:_MOST_NAMED].tolist()))
+    more = f" and {len(subtasks) - _MOST_NAMED} more" if len(subtasks) > _MOST_NAMED else ""
+    return f"subtask{'s' if len(subtasks) > 1 else ''} {named}{more}"

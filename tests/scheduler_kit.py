@@ -1,0 +1,474 @@
+"""A tiny deterministic data plane: carries out the scheduler's commands with made-up sizes, and checks each of them.
+
+It is a test driver, not a model of Spark: it knows only commands and events, and keeps its own books of which object
+was written, admitted, released and lost.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
+from firesteel.options import Options
+from firesteel.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler import commands as c
+from firesteel.scheduler import events as e
+from firesteel.scheduler import records as r
+
+Key = tuple[int, int, int]
+"""(vertex, subtask, attempt)."""
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+# --- job graphs ----------------------------------------------------------------------------------------------
+
+
+class GraphBuilder:
+    """``source`` and ``step`` return vertex ids; a step's inputs are (producer, ship) pairs."""
+
+    def __init__(self, name: str = "test") -> None:
+        self.graph = JobGraph(name, [], [])
+        self._outputs: dict[tuple[int, ShipStrategy], int] = {}
+
+    def source(self, splits: Sequence[int] = (100,), **fields) -> int:
+        return self._add([], source=SourceInfo(np.array(splits, np.int64)), **fields)
+
+    def step(self, *inputs: tuple[int, ShipStrategy], **fields) -> int:
+        edges = []
+        for index, (producer, ship) in enumerate(inputs):
+            edges.append(JobEdge(self.dataset(producer, ship), index, co_partitioned=ship is ShipStrategy.HASH))
+        return self._add(edges, **fields)
+
+    def dataset(self, producer: int, ship: ShipStrategy, persistent: bool = False) -> int:
+        if (producer, ship) not in self._outputs:
+            number = len(self.graph.datasets)
+            keys = ("k",) if ship is ShipStrategy.HASH else ()
+            self.graph.datasets.append(IntermediateDataSet(number, producer, ship, keys, persistent=persistent))
+            self.graph.vertices[producer].outputs.append(number)
+            self._outputs[producer, ship] = number
+        return self._outputs[producer, ship]
+
+    def _add(self, edges: list[JobEdge], **fields) -> int:
+        number = len(self.graph.vertices)
+        self.graph.vertices.append(JobVertex(number, f"step {number}", f"uid-{number}", inputs=edges, **fields))
+        return number
+
+
+# --- the data plane ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Task:
+    deploy: c.Deploy
+    subtask: int
+    attempt: int
+    inputs: list[tuple[int, int, int, int]]
+    """Objects it reads: (dataset, partition, attempt, token)."""
+    launched: bool = False
+    cancelled: bool = False
+
+
+@dataclass
+class Plane:
+    """Runs one job. ``sizes(vertex, subtask, dataset, n)`` makes up the bytes per subpartition."""
+
+    scheduler: Scheduler
+    sizes: Callable[[int, int, int, int], np.ndarray] = lambda _v, _s, _d, n: np.full(n, 10, np.int64)
+    check: bool = True
+    now: float = 0.0
+    tasks: dict[Key, Task] = field(default_factory=dict)
+    timers: dict[str, float] = field(default_factory=dict)
+    written: set[tuple[int, int, int, int]] = field(default_factory=set)
+    released: set[tuple[int, int, int, int]] = field(default_factory=set)
+    lost: set[tuple[int, int, int, int]] = field(default_factory=set)
+    discarded: set[tuple[int, int, int, int]] = field(default_factory=set)
+    admitted: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """(vertex, subtask) -> (attempt, token) of the winner."""
+    deploys: list[c.Deploy] = field(default_factory=list)
+    commands: list[c.Command] = field(default_factory=list)
+    records: list[r.JournalRecord] = field(default_factory=list)
+    sent: list[e.Event] = field(default_factory=list)
+    commit: c.CommitSinks | None = None
+    fail_commit: bool = False
+    ended: c.JobStatusChanged | None = None
+    _tokens: int = 0
+
+    def start(self) -> Plane:
+        self.send(e.JobStarted(at=self.now))
+        return self
+
+    def send(self, event: e.Event) -> list[c.Command]:
+        assert self.ended is None or not (out := self.scheduler.handle(event)), out
+        if self.ended is not None:
+            return []
+        self.sent.append(event)
+        commands = self.scheduler.handle(event)
+        if self.check:
+            self.scheduler.validate()
+        for command in commands:
+            assert self.ended is None, "a command after the end"
+            self.commands.append(command)
+            self._carry_out(command)
+        return commands
+
+    # --- what can happen ----------------------------------------------------------------------------------------
+
+    def launch(self, key: Key, running: bool = True) -> None:
+        self.tasks[key].launched = True
+        v, s, a = key
+        self.send(
+            e.ExecutionsDeploying(
+                at=self.tick(), vertex=v, subtasks=ints(s), attempts=ints(a), running=running, nodes=(f"node-{s % 3}",)
+            )
+        )
+
+    def finish(self, *keys: Key, keep: bool = False, token: int | None = None) -> list[c.Command]:
+        """These tasks (of one vertex) finish in one event. A task that reads a lost object fails instead."""
+        for key in keys:
+            bad = [o for o in self.tasks[key].inputs if o in self.lost]
+            if bad:
+                return self.fail(key, kind=e.FailureKind.PARTITION, bad=bad[0])
+        vertex = keys[0][0]
+        reports = [self._report(self.tasks[key], token) for key in keys]
+        event = e.ExecutionsFinished(
+            at=self.tick(),
+            vertex=vertex,
+            subtasks=ints(*(k[1] for k in keys)),
+            attempts=ints(*(k[2] for k in keys)),
+            reports=reports,
+        )
+        for key in keys:
+            if not keep:
+                self.tasks.pop(key)
+        for key, report in zip(keys, reports, strict=True):
+            self.written |= {(p.dataset, key[1], key[2], report.token) for p in report.partitions}
+            # Admitted unless the answer discards it.
+            self.admitted.setdefault(key[:2], (key[2], report.token))
+        return self.send(event)
+
+    def fail(
+        self,
+        *keys: Key,
+        kind: e.FailureKind = e.FailureKind.USER,
+        bad: tuple[int, int, int, int] | None = None,
+        culpable: bool = True,
+    ) -> list[c.Command]:
+        for key in keys:
+            self.tasks.pop(key)
+        cause = e.FailureCause(kind, f"{kind.name} failure", None, *(bad or (-1, -1, -1, -1)))
+        vertex = keys[0][0]
+        subtasks, attempts = ints(*(k[1] for k in keys)), ints(*(k[2] for k in keys))
+        return self.send(
+            e.ExecutionsFailed(
+                at=self.tick(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause, culpable=culpable
+            )
+        )
+
+    def confirm_cancel(self, key: Key) -> None:
+        self.tasks.pop(key)
+        self.send(e.ExecutionsCancelled(at=self.tick(), vertex=key[0], subtasks=ints(key[1]), attempts=ints(key[2])))
+
+    def fire(self, timer: str) -> None:
+        self.now = max(self.now, self.timers.pop(timer))
+        self.send(e.TimerFired(at=self.now, timer=timer))
+
+    def run(self, vertex: int | None = None) -> Plane:
+        """Everything goes well until nothing is left (of ``vertex``, if given)."""
+        while True:
+            keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
+            if keys:
+                self.finish(*[k for k in keys if k[0] == keys[0][0]])
+            elif any(task.cancelled for task in self.tasks.values()):
+                self.confirm_cancel(next(k for k, task in self.tasks.items() if task.cancelled))
+            elif self.timers and vertex is None:
+                self.fire(min(self.timers, key=self.timers.__getitem__))
+            else:
+                return self
+
+    def tick(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def keys(self, vertex: int) -> list[Key]:
+        return sorted(k for k in self.tasks if k[0] == vertex)
+
+    def parallelism(self, vertex: int) -> int:
+        return self.scheduler.graph.vertices[vertex].parallelism
+
+    def decisions(self, what: str, vertex: int | None = None) -> list[r.Decision]:
+        return [d for d in self.records if isinstance(d, r.Decision) and d.what == what and vertex in (None, d.vertex)]
+
+    @property
+    def status(self) -> str:
+        return self.scheduler.status.value
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, command: c.Command) -> None:
+        match command:
+            case c.Record(record):
+                self.records.append(record)
+                assert record.event == self.scheduler.recorder.event
+            case c.Deploy():
+                self._deploy(command)
+            case c.Cancel():
+                for key in zip(
+                    [command.vertex] * len(command.subtasks),
+                    command.subtasks.tolist(),
+                    command.attempts.tolist(),
+                    strict=True,
+                ):
+                    self.tasks[key].cancelled = True
+            case c.ReleasePartitions():
+                self._release(command)
+            case c.DiscardExecution():
+                self._discard(command)
+            case c.SetTimer(timer, at):
+                assert at >= self.now
+                self.timers[timer] = at
+            case c.CommitSinks():
+                self._commit(command)
+            case c.JobStatusChanged():
+                if command.status.is_terminal:
+                    self._end(command)
+
+    def _deploy(self, deploy: c.Deploy) -> None:
+        self.deploys.append(deploy)
+        vertex = self.scheduler.job_graph.vertices[deploy.vertex]
+        assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
+        assert set(deploy.subpartitions) == set(vertex.outputs)
+        for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
+            assert ranges.parallelism == deploy.parallelism
+            if len(gate.attempts) * gate.num_subpartitions < 10_000:
+                _check_coverage(gate, ranges)
+        for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True):
+            key = (deploy.vertex, subtask, attempt)
+            assert key not in self.tasks, "deployed twice"
+            assert key[:2] not in self.admitted, "deployed although it has a winner"
+            inputs = self._inputs(deploy, subtask) if self.check else []
+            self.tasks[key] = Task(deploy, subtask, attempt, inputs)
+
+    def _inputs(self, deploy: c.Deploy, subtask: int) -> list[tuple[int, int, int, int]]:
+        inputs = []
+        for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
+            producer = self.scheduler.job_graph.datasets[gate.dataset].producer
+            for first, end, _, _ in ranges.of(subtask).tolist():
+                for p in range(first, end):
+                    named = (int(gate.attempts[p]), int(gate.tokens[p]))
+                    assert self.admitted.get((producer, p)) == named, "deployed before its inputs, or told of a loser"
+                    assert (gate.dataset, p, *named) not in self.released, "told to read what was released"
+                    inputs.append((gate.dataset, p, *named))
+        return inputs
+
+    def _release(self, command: c.ReleasePartitions) -> None:
+        graph = self.scheduler.job_graph
+        assert not graph.datasets[command.dataset].persistent
+        for vertex in graph.consumers(command.dataset):
+            n = self.parallelism(vertex)
+            assert n > 0 and all((vertex, s) in self.admitted for s in range(n)), (
+                "released before its last consumer finished"
+            )
+        for p, a, t in zip(
+            command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist(), strict=True
+        ):
+            name = (command.dataset, p, a, t)
+            assert name in self.written and name not in self.released, "released twice, or never written"
+            self.released.add(name)
+
+    def _discard(self, command: c.DiscardExecution) -> None:
+        name = (command.vertex, command.subtask, command.attempt, command.token)
+        assert name not in self.discarded, "discarded twice"
+        self.discarded.add(name)
+        if self.admitted.get(name[:2]) == name[2:]:
+            del self.admitted[name[:2]]
+        for dataset in self.scheduler.job_graph.vertices[command.vertex].outputs:
+            self.released.add((dataset, command.subtask, command.attempt, command.token))
+
+    def _commit(self, command: c.CommitSinks) -> None:
+        assert self.commit is None
+        self.commit = command
+        for vertex, winners in command.winners.items():
+            assert len(winners) == self.parallelism(vertex)
+            for subtask, (attempt, commits) in enumerate(winners):
+                assert self.admitted[vertex, subtask][0] == attempt
+                assert commits == (f"{vertex}/{subtask}/{attempt}".encode(),)
+
+    def _end(self, command: c.JobStatusChanged) -> None:
+        self.ended = command
+        if command.status is c.JobStatus.FINISHED:
+            for vertex in self.scheduler.graph.vertices:
+                assert all((vertex.id, s) in self.admitted for s in range(vertex.parallelism)), (
+                    "finished without all winners"
+                )
+            left = self.written - self.released
+            for dataset, p, a, t in left:
+                assert self.scheduler.job_graph.datasets[dataset].persistent, f"object {(dataset, p, a, t)} was left"
+            for gate in command.persistent:
+                producer = self.scheduler.job_graph.datasets[gate.dataset].producer
+                for p, named in enumerate(zip(gate.attempts.tolist(), gate.tokens.tolist(), strict=True)):
+                    assert self.admitted[producer, p] == named
+        elif command.status is c.JobStatus.FAILED:
+            assert command.cause is not None
+
+    def _report(self, task: Task, token: int | None) -> e.ExecutionReport:
+        self._tokens += 1
+        vertex = self.scheduler.job_graph.vertices[task.deploy.vertex]
+        partitions = tuple(
+            e.PartitionReport(d, self.sizes(vertex.id, task.subtask, d, n), 7, 5)
+            for d, n in task.deploy.subpartitions.items()
+        )
+        commits = (f"{vertex.id}/{task.subtask}/{task.attempt}".encode(),) if vertex.has_sink else ()
+        return e.ExecutionReport(
+            token or self._tokens,
+            f"node-{task.subtask % 3}",
+            partitions=partitions,
+            rows_in=3,
+            bytes_in=4,
+            rows_out=7,
+            commits=commits,
+        )
+
+    def answer_commit(self) -> None:
+        assert self.commit is not None
+        if self.fail_commit:
+            self.send(e.SinksFailed(at=self.tick(), cause=e.FailureCause(e.FailureKind.STORAGE, "disk full")))
+        else:
+            self.send(e.SinksCommitted(at=self.tick()))
+
+
+def _check_coverage(gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
+    """Every cell is read by exactly one subtask; a broadcast by all of them."""
+    read = np.zeros((len(gate.attempts), gate.num_subpartitions), np.int64)
+    for p0, p1, s0, s1 in ranges.rects.tolist():
+        read[p0:p1, s0:s1] += 1
+    assert (read == (ranges.parallelism if gate.is_broadcast else 1)).all(), "a cell is read twice or not at all"
+
+
+def plane(graph: JobGraph, check: bool = True, sizes=None, **options) -> Plane:
+    """A plane for a job that has not started; options by short name, dashes as underscores."""
+    values = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    scheduler = create_scheduler(graph, Options(values))
+    return Plane(scheduler, check=check) if sizes is None else Plane(scheduler, sizes, check=check)
+
+
+# --- chaos ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """Chances per step of what can go wrong."""
+
+    user: float = 0.0
+    innocent: float = 0.0
+    worker: float = 0.0
+    lose: float = 0.0
+    double: float = 0.0
+    other_token: float = 0.0
+    fatal: float = 0.0
+    cancel: float = 0.0
+    race: float = 0.3
+    """A cancelled task that finishes before it is gone."""
+
+
+def drive(plane: Plane, rng: random.Random, chaos: Chaos, steps: int = 4000) -> Plane:
+    """Random events until the job ends. Raises AssertionError with what it waits for if it does not."""
+    plane.start()
+    for _ in range(steps):
+        if plane.ended is not None:
+            return plane
+        if plane.commit is not None:
+            plane.answer_commit()
+            continue
+        _step(plane, rng, chaos)
+    raise AssertionError("\n".join(["the job does not end", *plane.scheduler.waiting_for()]))
+
+
+def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
+    def happens(chance: float) -> bool:
+        return rng.random() < chance
+
+    if happens(chaos.double) and plane.sent:
+        plane.send(rng.choice(plane.sent[-20:]))
+        return
+    if happens(chaos.lose):
+        alive = sorted(plane.written - plane.released - plane.lost)
+        alive = [o for o in alive if plane.scheduler.graph.consumers[o[0]]]
+        plane.lost |= {rng.choice(alive)} if alive else set()
+    if happens(chaos.cancel):
+        plane.send(e.CancelRequested(at=plane.tick()))
+        return
+    if plane.timers and (not plane.tasks or happens(0.2)):
+        plane.fire(rng.choice(sorted(plane.timers)))
+        return
+    if not plane.tasks:
+        raise AssertionError("\n".join(["nothing runs, and the job has not ended", *plane.scheduler.waiting_for()]))
+    key = rng.choice(sorted(plane.tasks))
+    task = plane.tasks[key]
+    if task.cancelled and not happens(chaos.race):
+        plane.confirm_cancel(key)
+    elif not task.launched and happens(0.5):
+        plane.launch(key, running=happens(0.5))
+    elif happens(chaos.user):
+        plane.fail(key)
+    elif happens(chaos.fatal):
+        plane.fail(key, kind=e.FailureKind.FATAL)
+    elif happens(chaos.worker):
+        plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER)
+    elif happens(chaos.innocent):
+        plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER, culpable=False)
+    elif happens(chaos.other_token):
+        if plane.finish(key, keep=True) is not None and key in plane.tasks:
+            plane.finish(key)
+    else:
+        keys = [key]
+        if happens(0.5):
+            keys = [k for k in _siblings(plane, key) if not any(o in plane.lost for o in plane.tasks[k].inputs)] or keys
+        plane.finish(*keys)
+
+
+def _siblings(plane: Plane, key: Key) -> list[Key]:
+    return [k for k in plane.tasks if k[0] == key[0] and plane.tasks[k].cancelled == plane.tasks[key].cancelled]
+
+
+def random_graph(rng: random.Random) -> JobGraph:
+    """Up to six vertices with any ship strategies; some parallelisms, maxima and persistent results set."""
+    builder = GraphBuilder("random")
+    ships = list(ShipStrategy)
+    for number in range(rng.randint(1, 6)):
+        fields = {"has_sink": rng.random() < 0.2}
+        if rng.random() < 0.2:
+            fields["parallelism"] = rng.randint(1, 5)
+        elif rng.random() < 0.2:
+            fields["max_parallelism"] = rng.randint(1, 6)
+        if number == 0 or rng.random() < 0.2:
+            builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields)
+            continue
+        inputs = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
+        builder.step(*sorted(inputs, key=lambda i: (i[0], i[1].value)), **fields)
+    for vertex in list(builder.graph.vertices):
+        if not vertex.outputs and rng.random() < 0.3:
+            builder.dataset(vertex.id, ShipStrategy.GLOBAL, persistent=True)
+    return builder.graph
+
+
+def random_sizes(rng: random.Random) -> Callable[[int, int, int, int], np.ndarray]:
+    seed = rng.randrange(1 << 30)
+
+    def sizes(vertex: int, subtask: int, dataset: int, n: int) -> np.ndarray:
+        return np.random.default_rng((seed, vertex, subtask, dataset)).integers(0, 200, n)
+
+    return sizes
+
+
+def attempts_of(deploys: Iterable[c.Deploy], vertex: int) -> list[tuple[int, int]]:
+    """(subtask, attempt) of every deployment of a vertex, in order."""
+    return [
+        k for d in deploys if d.vertex == vertex for k in zip(d.subtasks.tolist(), d.attempts.tolist(), strict=True)
+    ]
