@@ -21,7 +21,7 @@ def planned(at: float = 100.0) -> JobPlanned:
         job_name="word count",
         vertices=[
             {"id": 0, "name": "text src/**/*.py -> tokenize", "inputs": []},
-            {"id": 1, "name": "aggregate by word -> parquet out", "inputs": [{"dataset": 0}]},
+            {"id": 1, "name": "aggregate by word -> parquet out", "inputs": [0]},
         ],
         datasets=[{"id": 0, "producer": 0, "ship": "hash"}],
         options={"firesteel.results.codec": "zstd"},

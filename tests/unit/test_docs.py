@@ -39,6 +39,10 @@ def test_python_examples_are_python(page):
         ast.parse(code)
 
 
+def test_the_readmes_example_is_the_one_in_examples():
+    assert (ROOT / "examples" / "word_count.py").read_text() in (ROOT / "README.md").read_text()
+
+
 def test_the_tasks_that_pages_name_exist():
     for page in PAGES:
         for name in re.findall(r"\./dev ([a-z]+)", page.read_text()):

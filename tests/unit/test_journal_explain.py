@@ -25,7 +25,7 @@ word count (job 3f2a91c0): FINISHED after 4.2 s.
     failed       subtask 1, attempt 1: worker lost
                  exit code 137.
 
-[1] aggregate by word -> parquet out: 1 subtask
+[1] aggregate by word -> parquet out: 1 subtask, after [0]
     parallelism  1 subtask: 3 MiB over 64 MiB each, bounded by the minimum of 1.
     read         5,000 rows, 3 MiB.
     produced     200 rows, 0 B.

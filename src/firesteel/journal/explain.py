@@ -72,7 +72,10 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
 
 def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
     decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
-    yield f"[{vertex.id}] {vertex.name}: {decided}"
+    after = (
+        f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
+    )
+    yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
     yield from _decision_lines(vertex.decisions)
     if vertex.rows_in or vertex.bytes_in:
         yield _labelled("read", f"{plural(vertex.rows_in, 'row')}, {format_bytes(vertex.bytes_in)}.")

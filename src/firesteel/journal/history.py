@@ -37,7 +37,8 @@ class VertexHistory:
 
     id: int
     name: str
-    inputs: list[dict[str, Any]] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    """The vertices it reads from."""
     parallelism: int | None = None
     """None: still open."""
     decisions: list[Decision] = field(default_factory=list)
@@ -120,7 +121,7 @@ class JobHistory:
         for number, described in enumerate(record.vertices):
             vertex = self.vertex(int(described.get("id", number)))
             vertex.name = str(described.get("name") or vertex.name)
-            vertex.inputs = list(described.get("inputs") or [])
+            vertex.inputs = [int(producer) for producer in described.get("inputs") or []]
 
     def _decided(self, record: Decision) -> None:
         if record.vertex is None:
