@@ -1,0 +1,64 @@
+"""Firesteel: PySpark pipelines whose every step's parallelism is decided from the bytes its inputs really produced.
+
+The public names are loaded when first used, so that an executor that imports ``firesteel.operators.task`` loads nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firesteel import errors as errors
+    from firesteel.api.data_stream import BroadcastStream, DataStream
+    from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.api.keyed_stream import KeyedStream
+    from firesteel.connectors.base import Sink, SinkWriter, Source, Split
+    from firesteel.expressions import col, lit
+
+_HOMES = {
+    "BroadcastStream": "firesteel.api.data_stream",
+    "DataStream": "firesteel.api.data_stream",
+    "ExecutionEnvironment": "firesteel.api.environment",
+    "JobClient": "firesteel.api.job_client",
+    "JobResult": "firesteel.api.job_client",
+    "KeyedStream": "firesteel.api.keyed_stream",
+    "Sink": "firesteel.connectors.base",
+    "SinkWriter": "firesteel.connectors.base",
+    "Source": "firesteel.connectors.base",
+    "Split": "firesteel.connectors.base",
+    "col": "firesteel.expressions",
+    "lit": "firesteel.expressions",
+}
+
+__all__ = [
+    "BroadcastStream",
+    "DataStream",
+    "ExecutionEnvironment",
+    "JobClient",
+    "JobResult",
+    "KeyedStream",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "Split",
+    "col",
+    "errors",
+    "lit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return importlib.import_module("firesteel.errors")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'firesteel' has no attribute '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -75,8 +75,12 @@ def _accepts(node: FromOperator, nbytes: list[int], limit: int) -> bool:
 def _run(node: FromOperator, gates: list[UnitInput], ctx: TaskContext) -> Batches:
     """What the node yields from this unit. What inner operators yield is spooled: beyond a unit's size to disk."""
     with ExitStack() as stack:
-        inputs = [_input(feeds, schema, gates, ctx, stack) for feeds, schema in zip(node.inputs, node.schemas, strict=True)]
-        batches = node.operator.apply_unit(inputs, ctx) if node.reads_gates_only else run_unit(node.operator, inputs, ctx)
+        inputs = [
+            _input(feeds, schema, gates, ctx, stack) for feeds, schema in zip(node.inputs, node.schemas, strict=True)
+        ]
+        batches = (
+            node.operator.apply_unit(inputs, ctx) if node.reads_gates_only else run_unit(node.operator, inputs, ctx)
+        )
         for operator in node.behind:
             batches = operator.apply(batches, ctx)
         stack.callback(closing, batches)

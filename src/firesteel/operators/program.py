@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +47,9 @@ class TaskContext:
 class Operator(Protocol):
     """A step in the chain: an iterator of batches in, an iterator of batches out. Picklable, stateless itself."""
 
-    name: str
-    unitwise: bool
+    @property
+    def name(self) -> str: ...
+    unitwise: ClassVar[bool]
     """True: may be applied unit by unit behind a keyed head (it has no state across batches)."""
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches: ...
@@ -68,9 +69,12 @@ class UnitInput(Protocol):
 class KeyedOperator(Protocol):
     """Works on all rows of a run of subpartitions at once: all rows of a key are in one unit."""
 
-    name: str
-    keys: tuple[tuple[str, ...], ...]
-    """Key columns, per input."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """Key columns, per input."""
+        ...
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches: ...
 

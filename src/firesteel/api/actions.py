@@ -1,0 +1,143 @@
+"""Actions: what runs a stream at once and brings its rows, or something about them, to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.api.place import caller_place
+from firesteel.errors import JobExecutionError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.stream_graph import CollectStep, StreamNode
+from firesteel.humanize import format_bytes
+from firesteel.operators.aggregate import Aggregation
+from firesteel.operators.pandas_conversion import to_dataframe as pandas_frame
+from firesteel.options import MAX_COLLECT_BYTES
+
+if TYPE_CHECKING:
+    from firesteel.api.data_stream import DataStream
+
+_HANDLE = 0
+
+
+def collected(stream: DataStream, name: str = "collect") -> StreamNode:
+    """The end of a pipeline whose rows are kept for the driver."""
+    stream._refuse_sides(name)  # pyright: ignore[reportPrivateUsage]
+    edge = stream._edge()  # pyright: ignore[reportPrivateUsage]
+    return StreamNode(name, CollectStep(_HANDLE), stream.schema, (edge,), place=caller_place())
+
+
+def to_arrow(stream: DataStream, name: str) -> pa.Table:
+    """Runs the stream and reads its rows. Raises JobExecutionError when they are more than ``max-collect-bytes``."""
+    compiled, outcome = _run(stream, name)
+    try:
+        return pa.Table.from_batches(
+            _rows(stream, name, compiled, outcome), compiled.schemas[compiled.collects[_HANDLE]]
+        )
+    finally:
+        outcome.close()
+
+
+def to_pandas(table: pa.Table) -> Any:
+    return pandas_frame(table, per_column=True)
+
+
+def count(stream: DataStream) -> int:
+    from firesteel.api.keyed_stream import aggregate
+
+    stream._refuse_sides("count")  # pyright: ignore[reportPrivateUsage]
+    rows = aggregate(stream, (), (Aggregation(None, "count", "count"),), caller_place())
+    return int(to_arrow(rows, "count").column(0)[0].as_py())
+
+
+def to_dataframe(stream: DataStream) -> Any:
+    """The result is kept until the process ends: a Spark DataFrame reads it each time it is evaluated."""
+    from firesteel.spark.dataframes import to_dataframe as spark_dataframe
+
+    compiled, outcome = _run(stream, "to_dataframe")
+    dataset = compiled.collects[_HANDLE]
+    env = stream._env  # pyright: ignore[reportPrivateUsage]
+    frame = spark_dataframe(env.spark, outcome.store, outcome.persistent[dataset], compiled.schemas[dataset])
+    outcome.keep()
+    return frame
+
+
+def _run(stream: DataStream, name: str) -> tuple[CompiledJob, Any]:
+    """The finished job. Raises what the job failed with."""
+    env = stream._env  # pyright: ignore[reportPrivateUsage]
+    compiled, run = env._submit([collected(stream, name)], name)  # pyright: ignore[reportPrivateUsage]
+    outcome = run.result()
+    if outcome.error is not None:
+        raise outcome.error
+    return compiled, outcome
+
+
+def _rows(stream: DataStream, name: str, compiled: CompiledJob, outcome: Any) -> Iterator[Any]:
+    from firesteel.results.reader import GateReader
+
+    dataset = compiled.collects[_HANDLE]
+    gate = outcome.persistent[dataset]
+    whole = np.array([[0, len(gate.attempts), 0, gate.num_subpartitions]], dtype=np.int32)
+    schema = compiled.schemas[dataset]
+    reader = GateReader(outcome.store, dataset, schema, gate.num_subpartitions, gate.attempts, gate.tokens, whole)
+    total = int(reader.bytes_per_subpartition()[1].sum())
+    limit: int = stream._env.options[MAX_COLLECT_BYTES]  # pyright: ignore[reportPrivateUsage]
+    if total > limit:
+        raise JobExecutionError(
+            f"{name}() would bring {format_bytes(total)} to the driver, above {MAX_COLLECT_BYTES.key} = {format_bytes(limit)}.",
+            hint=f"Write them with write_parquet, or raise it: options={{'{MAX_COLLECT_BYTES.key}': '{_next_limit(total)}'}}.",
+        )
+    return reader.read()
+
+
+def _next_limit(total: int) -> str:
+    """The next whole number of GiB (MiB below one) that suffices."""
+    unit, name = (1 << 30, "GiB") if total >= 1 << 30 else (1 << 20, "MiB")
+    return f"{-(-total // unit)} {name}"
+
+
+# --- show ---------------------------------------------------------------------------------------------------------
+
+
+def show(stream: DataStream, n: int, truncate: int) -> None:
+    table = to_arrow(stream.limit(n + 1), "show")
+    print(as_text(table.slice(0, n), truncate, more=table.num_rows > n))  # noqa: T201 - what show() is for
+
+
+def as_text(table: pa.Table, truncate: int = 20, *, more: bool = False) -> str:
+    """The rows as a table in plain text; numbers to the right. ``truncate``: characters per value, 0 for all."""
+    names = [_cut(name, truncate) for name in table.column_names]
+    columns = [[_cut(_shown(value), truncate) for value in column.to_pylist()] for column in table.columns]
+    widths = [max([len(name), 1, *map(len, column)]) for name, column in zip(names, columns, strict=True)]
+    right = [_is_number(field.type) for field in table.schema]
+
+    def line(cells: list[str]) -> str:
+        parts = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
+        return "| " + " | ".join(parts) + " |"
+
+    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
+    rows = [line([column[i] for column in columns]) for i in range(table.num_rows)]
+    last = [f"only the first {table.num_rows} rows are shown"] if more else []
+    return "\n".join([rule, line(names), rule, *rows, rule, *last])
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        return value.hex(" ")
+    return str(value).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _cut(text: str, truncate: int) -> str:
+    if truncate <= 0 or len(text) <= truncate:
+        return text
+    return text[:truncate] if truncate < 4 else text[: truncate - 3] + "..."
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)

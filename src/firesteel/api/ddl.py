@@ -1,0 +1,244 @@
+"""Schemas as users write them: a DDL string, a ``pyarrow.Schema`` or a PySpark ``StructType``, all to Arrow.
+
+The DDL is Spark's (``"word string, n bigint NOT NULL"``); it is parsed here, so that building a pipeline needs no JVM.
+Types are those that ``mapInArrow`` would give: timestamps in microseconds, ``timestamp`` zoned in UTC.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.errors import UsageError
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.UNICODE)
+
+_PRIMITIVES: dict[str, Callable[[], Any]] = {
+    **dict.fromkeys(("tinyint", "byte"), pa.int8),
+    **dict.fromkeys(("smallint", "short"), pa.int16),
+    **dict.fromkeys(("int", "integer"), pa.int32),
+    **dict.fromkeys(("bigint", "long"), pa.int64),
+    **dict.fromkeys(("float", "real"), pa.float32),
+    "double": pa.float64,
+    "string": pa.string,
+    "binary": pa.binary,
+    "boolean": pa.bool_,
+    "date": pa.date32,
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), partial(pa.timestamp, "us", tz="UTC")),
+    "timestamp_ntz": partial(pa.timestamp, "us"),
+    "void": pa.null,
+}
+_DECIMALS = ("decimal", "dec", "numeric")
+_TYPES = [*_PRIMITIVES, *_DECIMALS, "varchar", "char", "array", "map", "struct", "interval", "time"]
+_INTERVAL_UNITS = ("day", "hour", "minute", "second")
+
+
+def to_schema(schema: Any) -> pa.Schema:
+    """The Arrow schema of a DDL string, a ``pyarrow.Schema`` or a PySpark ``StructType``. Raises UsageError."""
+    if isinstance(schema, pa.Schema):
+        parsed = schema
+    elif isinstance(schema, str):
+        parsed = parse_ddl(schema)
+    elif type(schema).__module__.partition(".")[0] == "pyspark" and type(schema).__name__ == "StructType":
+        parsed = _from_struct_type(schema)
+    else:
+        raise UsageError(
+            f"A schema is a DDL string, a pyarrow.Schema or a PySpark StructType, not {type(schema).__name__}.",
+            hint='Write, for example, "word string, n bigint".',
+        )
+    _check_names(parsed)
+    return parsed
+
+
+def parse_ddl(text: str) -> pa.Schema:
+    """The Arrow schema of Spark's DDL, e.g. ``"a int, b array<struct<x: double>> NOT NULL COMMENT 'y'"``."""
+    return _Parser(text).schema()
+
+
+def dataframe_schema(dataframe: Any) -> pa.Schema:
+    """The Arrow schema of a Spark DataFrame's rows, as Spark hands them over. Raises UsageError."""
+    kind = type(dataframe)
+    if kind.__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "This is a DataFrame of Spark Connect, which has no access to Spark's scheduler.",
+            hint="Use a classic session: SparkSession.builder.master(...).getOrCreate().",
+        )
+    if kind.__module__.partition(".")[0] != "pyspark" or not hasattr(dataframe, "sparkSession"):
+        raise UsageError(
+            f"from_dataframe wants a Spark DataFrame, not {kind.__name__}.", hint="See from_pandas and from_arrow."
+        )
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
+    try:
+        schema = to_arrow_schema(dataframe.schema, timezone=zone)
+    except Exception as error:
+        raise UsageError(f"The DataFrame has a column that Arrow cannot carry: {error}") from None
+    _check_names(schema)
+    return schema
+
+
+def _check_names(schema: pa.Schema) -> None:
+    twice = sorted({n for n in schema.names if schema.names.count(n) > 1})
+    if twice:
+        raise UsageError(f"A schema names the column '{twice[0]}' twice.", hint="Give each column its own name.")
+    if not schema.names:
+        raise UsageError("A schema needs at least one column.")
+
+
+def _from_struct_type(schema: Any) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[str] = []
+        at = 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self.error(f"cannot read {text[at:].strip()[:20]!r}")
+            self.tokens.append(match.group(0).strip())
+            at = match.end()
+        self.at = 0
+
+    def error(self, what: str) -> UsageError:
+        return UsageError(f"In the schema {self.text!r}: {what}.", hint='Write, for example, "word string, n bigint".')
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def next(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def take(self, *words: str) -> bool:
+        """Steps over these words if they come next (letters of any case)."""
+        if [t.lower() for t in self.tokens[self.at : self.at + len(words)]] != list(words):
+            return False
+        self.at += len(words)
+        return True
+
+    def expect(self, word: str) -> None:
+        if not self.take(word):
+            raise self.error(f"expected '{word}' but found {self._found()}")
+
+    def _found(self) -> str:
+        return f"'{self.peek()}'" if self.peek() else "the end"
+
+    def schema(self) -> pa.Schema:
+        if not self.tokens:
+            raise self.error("there is no column")
+        whole = [t.lower() for t in self.tokens[:2]] == ["struct", "<"]
+        fields = list(self.type()) if whole else self.fields(end="")
+        if self.peek():
+            raise self.error(f"expected ',' but found {self._found()}")
+        return pa.schema(fields)
+
+    def fields(self, end: str) -> list[pa.Field]:
+        fields: list[pa.Field] = []
+        while self.peek() != end:
+            if fields:
+                self.expect(",")
+            fields.append(self.field())
+        return fields
+
+    def field(self) -> pa.Field:
+        name = self.next()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        elif not re.fullmatch(r"\w+", name):
+            raise self.error(f"expected a column name but found {f'{name!r}' if name else 'the end'}")
+        self.take(":")
+        if self.peek() in ("", ",", ">"):
+            raise self.error(f"column '{name}' has no type")
+        kind = self.type()
+        nullable = not self.take("not", "null")
+        if self.take("comment"):
+            if not self.next().startswith(("'", '"')):
+                raise self.error("COMMENT wants a text in quotes")
+            while self.peek().startswith(("'", '"')):  # 'it''s': SQL's quote in a quote
+                self.next()
+        return pa.field(name, kind, nullable=nullable)
+
+    def type(self) -> pa.DataType:
+        word = self.next()
+        name = word.lower()
+        if name in _PRIMITIVES:
+            return _PRIMITIVES[name]()
+        if name in _DECIMALS:
+            return self._decimal()
+        special = {
+            "varchar": self._text, "char": self._text, "character": self._text, "array": self._array, "map": self._map,
+            "struct": self._struct, "interval": self._interval, "time": self._time,
+        }.get(name)  # fmt: skip
+        if special is None:
+            close = difflib.get_close_matches(name, _TYPES, n=1)
+            guess = f"did you mean '{close[0]}'?" if close else f"There are {', '.join(_TYPES)}."
+            raise UsageError(
+                f"In the schema {self.text!r}: there is no type '{word}'.", hint=guess[0].upper() + guess[1:]
+            )
+        return special()
+
+    def _numbers(self) -> list[int]:
+        if not self.take("("):
+            return []
+        numbers: list[int] = []
+        while True:
+            token = self.next()
+            if not token.isdigit():
+                raise self.error(f"expected a number but found '{token}'")
+            numbers.append(int(token))
+            if self.take(")"):
+                return numbers
+            self.expect(",")
+
+    def _decimal(self) -> pa.DataType:
+        precision, scale = (*self._numbers(), 10, 0)[:2] if self.peek() != "(" else (*self._numbers(), 0)[:2]
+        if not 1 <= precision <= 38 or scale > precision:
+            raise self.error(f"decimal({precision},{scale}) needs 1 to 38 digits and no more behind the point")
+        return pa.decimal128(precision, scale)
+
+    def _text(self) -> pa.DataType:
+        self._numbers()
+        return pa.string()
+
+    def _array(self) -> pa.DataType:
+        self.expect("<")
+        element = self.type()
+        self.expect(">")
+        return pa.list_(pa.field("element", element))
+
+    def _map(self) -> pa.DataType:
+        self.expect("<")
+        key = self.type()
+        self.expect(",")
+        value = self.type()
+        self.expect(">")
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value))
+
+    def _struct(self) -> pa.DataType:
+        self.expect("<")
+        fields = self.fields(end=">")
+        self.expect(">")
+        return pa.struct(fields)
+
+    def _interval(self) -> pa.DataType:
+        first = self.next().lower()
+        last = self.next().lower() if self.take("to") else first
+        if first not in _INTERVAL_UNITS or last not in _INTERVAL_UNITS:
+            raise self.error("only INTERVAL DAY TO SECOND (and parts of it) has an Arrow type that Spark reads")
+        return pa.duration("us")
+
+    def _time(self) -> pa.DataType:
+        self._numbers()
+        return pa.time64("ns")

@@ -1,0 +1,239 @@
+"""ExecutionEnvironment: where pipelines begin, and what runs them.
+
+Making an environment and building and checking pipelines needs no Spark: a session is made when the first job starts, unless
+one was given. A given session is used, never stopped or reconfigured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from firesteel.api.data_stream import DataStream
+from firesteel.api.ddl import dataframe_schema, to_schema
+from firesteel.api.steps import step_at
+from firesteel.connectors.base import Source
+from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
+from firesteel.connectors.parquet import ParquetSource
+from firesteel.connectors.text import TextSource
+from firesteel.errors import UsageError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.compiler import compile_job
+from firesteel.graph.describe import describe
+from firesteel.graph.stream_graph import DataFrameStep, SourceStep, StreamNode
+from firesteel.options import Options
+
+if TYPE_CHECKING:
+    from firesteel.api.job_client import JobClient, JobResult
+
+_SOURCE_METHODS = ("list_splits", "read")
+
+
+@dataclass(slots=True)
+class _Defaults:
+    """What environments take where the program says nothing; set by ``firesteel run``."""
+
+    master: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+_defaults = _Defaults()
+
+
+def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+    """For every environment made from now on that leaves the master, or one of these options, open."""
+    _defaults.master = master
+    _defaults.options = dict(options or {})
+
+
+class ExecutionEnvironment:
+    """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
+
+    ``options``: values by key (``docs/options.md``). Options are fixed for the life of the environment.
+    As a context manager it stops, at the end, the session that it has made; a given or found one it leaves alone.
+    """
+
+    def __init__(
+        self,
+        spark: Any = None,
+        options: Mapping[str, Any] | None = None,
+        *,
+        master: str | None = None,
+        app_name: str = "firesteel",
+    ) -> None:
+        if spark is not None and master is not None:
+            raise UsageError("A session and a master were given.", hint="Leave out the master: the session has one.")
+        if isinstance(spark, str) or isinstance(options, str):
+            raise UsageError(
+                "ExecutionEnvironment takes a SparkSession.",
+                hint="For a master write ExecutionEnvironment(master=...).",
+            )
+        self.options = Options(_defaults.options).with_values(options or {})
+        self._master = master or _defaults.master
+        self._app_name = app_name
+        self._session: Any = None
+        self._stop: Any = None
+        self._sinks: list[StreamNode] = []
+        if spark is not None:
+            self._use(spark)
+
+    @classmethod
+    def get_or_create(
+        cls, master: str | None = None, options: Mapping[str, Any] | None = None, app_name: str = "firesteel"
+    ) -> ExecutionEnvironment:
+        """An environment on the Spark session of this process, or on one that is made when the first job starts."""
+        return cls(options=options, master=master, app_name=app_name)
+
+    # --- the session ---
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session; made now if there is none yet."""
+        if self._session is None:
+            from pyspark import SparkContext
+
+            from firesteel.spark.session import check_session, create_session
+
+            found = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+            session = create_session(self._master, self.options, self._app_name)
+            check_session(session)
+            self._session = session
+            if found is None:
+                self._stop = session.stop
+        return self._session
+
+    def _use(self, session: Any) -> None:
+        from firesteel.spark.session import check_session
+
+        check_session(session)
+        self._session = session
+
+    def close(self) -> None:
+        """Stops the session if this environment made it. Sinks that were not executed are forgotten."""
+        self._sinks = []
+        stop, self._stop, self._session = self._stop, None, None
+        if stop is not None:
+            stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- sources ---
+
+    def read_text(
+        self, paths: Any, *, path_column: str | None = None, errors: str = "replace", filesystem: Any = None
+    ) -> DataStream:
+        """Lines of text files, as column ``value``. ``paths``: a path, glob, directory, URL, or a list of these.
+
+        ``path_column``: a second column with the file each line is from. ``errors``: what to do with bytes that are not
+        UTF-8 (replace, ignore, strict).
+        """
+        with step_at("read_text") as place:
+            source = TextSource(paths, path_column=path_column, errors=errors, filesystem=filesystem)
+            return self._source(source.name, source, place)
+
+    def read_parquet(self, paths: Any, *, filesystem: Any = None) -> DataStream:
+        """Rows of Parquet files of one schema. ``paths`` as in :meth:`read_text`. Only what later steps need is read."""
+        with step_at("read_parquet") as place:
+            source = ParquetSource(paths, filesystem=filesystem)
+            return self._source(source.name, source, place)
+
+    def from_collection(self, rows: Iterable[Any], schema: Any = None) -> DataStream:
+        """Python values: dicts, tuples (named by ``schema``), or scalars (column ``value``).
+
+        ``schema``: DDL, a ``pyarrow.Schema``, or a list of names only; without types they are inferred.
+        """
+        with step_at("from_collection") as place:
+            names_only = isinstance(schema, list | tuple) and all(isinstance(name, str) for name in schema)
+            typed = schema if schema is None or names_only else to_schema(schema)
+            return self._source(
+                "from_collection", TableSource(table_from_collection(rows, typed), "from_collection"), place
+            )
+
+    def from_arrow(self, table: Any) -> DataStream:
+        """A ``pyarrow`` Table, RecordBatch or RecordBatchReader, or a list of RecordBatches."""
+        with step_at("from_arrow") as place:
+            return self._source("from_arrow", TableSource(as_table(table), "from_arrow"), place)
+
+    def from_pandas(self, frame: Any, schema: Any = None) -> DataStream:
+        """The columns of a pandas DataFrame, without its index."""
+        with step_at("from_pandas") as place:
+            table = table_from_pandas(frame, None if schema is None else to_schema(schema))
+            return self._source("from_pandas", TableSource(table, "from_pandas"), place)
+
+    def from_source(self, source: Source) -> DataStream:
+        """A source of your own (protocol ``firesteel.Source``)."""
+        with step_at("from_source") as place:
+            missing = [m for m in _SOURCE_METHODS if not callable(getattr(source, m, None))]
+            if missing or not isinstance(getattr(source, "schema", None), pa.Schema):
+                what = f"it has no method {', '.join(missing)}" if missing else "its schema is no pyarrow.Schema"
+                raise UsageError(f"{type(source).__name__} is no source: {what}.")
+            return self._source(f"from_source({getattr(source, 'name', type(source).__name__)})", source, place)
+
+    def from_dataframe(self, dataframe: Any) -> DataStream:
+        """A Spark DataFrame: Spark reads it, one subtask per partition, and hands its rows over as Arrow.
+
+        Its steps behind the last exchange run inside our tasks. The environment uses the DataFrame's session.
+        """
+        with step_at("from_dataframe") as place:
+            from firesteel.spark.dataframes import dataframe_source
+
+            schema = dataframe_schema(dataframe)
+            session = dataframe.sparkSession
+            if self._session is None:
+                self._use(session)
+            elif self._session.sparkContext is not session.sparkContext:
+                raise UsageError(
+                    "The DataFrame belongs to another Spark than this environment.",
+                    hint="Give the environment its session.",
+                )
+            work = DataFrameStep(lambda: dataframe_source(dataframe))
+            return DataStream(self, StreamNode("from_dataframe", work, schema, place=place))
+
+    def _source(self, kind: str, source: Any, place: str) -> DataStream:
+        return DataStream(self, StreamNode(kind, SourceStep(source), source.schema, place=place))
+
+    # --- running ---
+
+    def execute(self, name: str = "firesteel job") -> JobResult:
+        """Runs all sinks written since the last call, as one job, and forgets them, whatever comes of it.
+
+        Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, JobCancelledError on
+        Ctrl-C.
+        """
+        return self.execute_async(name).wait()
+
+    def execute_async(self, name: str = "firesteel job") -> JobClient:
+        """As :meth:`execute`, but returns once the job has been checked and started."""
+        from firesteel.api.job_client import JobClient
+
+        sinks, self._sinks = self._sinks, []
+        return JobClient(self._submit(sinks, name)[1])
+
+    def compile(self, name: str = "firesteel job") -> CompiledJob:
+        """The job of the sinks written so far, checked but not run. They stay."""
+        return compile_job(self._sinks, self.options, name)
+
+    def explain(self) -> str:
+        """The job of the sinks written so far: its tasks and how data travels between them. They stay."""
+        return describe(self.compile())
+
+    def _register(self, sink: StreamNode) -> None:
+        self._sinks.append(sink)
+
+    def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, Any]:
+        """Compiles and starts a job. Returns it and its ``spark.runtime.JobRun``."""
+        compiled = compile_job(ends, self.options, name)
+        session = self.spark
+        from firesteel.spark.launch import launch
+
+        return compiled, launch(compiled, session, self.options)
+
+
+__all__ = ["ExecutionEnvironment", "set_defaults"]

@@ -1,0 +1,199 @@
+"""Keyed streams: steps on groups of equal keys, joins and cogroups. Null keys are one group; in joins they match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.api.data_stream import DataStream
+from firesteel.api.ddl import to_schema
+from firesteel.api.steps import aggregations, require_function, step_at
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.push_down import narrowest
+from firesteel.graph.stream_graph import KeyedStep, StreamEdge, StreamNode
+from firesteel.operators.aggregate import (
+    Aggregation,
+    Distinct,
+    DistinctCombiner,
+    FinalAggregate,
+    FullAggregate,
+    PartialAggregate,
+    aggregate_schema,
+    partial_schema,
+)
+from firesteel.operators.join import HashJoin, join_kind, join_schema
+from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
+from firesteel.operators.narrow import NarrowCombiner
+
+
+class KeyedStream:
+    """A stream by key. Made by :meth:`DataStream.key_by`."""
+
+    def __init__(self, stream: DataStream, keys: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self._keys
+
+    def __repr__(self) -> str:
+        return f"KeyedStream[{', '.join(self._keys)}] of {self._stream!r}"
+
+    def with_broadcast(self, **streams: DataStream) -> KeyedStream:
+        """Side inputs for the function that follows, as :meth:`DataStream.with_broadcast`."""
+        return KeyedStream(self._stream.with_broadcast(**streams), self._keys)
+
+    def aggregate(self, aggregations_by_output: Mapping[str, Any] | None = None, /, **named: Any) -> DataStream:
+        """One row per key: the keys, then the aggregates.
+
+        ``{"n": "sum"}`` makes n the sum of n; ``{"total": ("n", "sum")}`` or ``total=("n", "sum")`` names the result;
+        ``{"n": ["min", "max"]}`` gives n_min and n_max. Functions: sum, min, max, count, mean, count_distinct;
+        ``("*", "count")`` counts rows.
+        """
+        with step_at("aggregate") as place:
+            self._refuse_sides("aggregate")
+            return aggregate(
+                self._stream, self._keys, aggregations(aggregations_by_output or {}, named, "aggregate"), place
+            )
+
+    def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
+        """PySpark's ``applyInArrow``: ``func(table)`` or ``func(key, table)`` for every key, giving a table of ``schema``."""
+        return self._apply("apply_in_arrow", ApplyInArrow, func, schema)
+
+    def apply_in_pandas(self, func: Callable[..., Any], schema: Any) -> DataStream:
+        """PySpark's ``applyInPandas``: ``func(frame)`` or ``func(key, frame)`` for every key."""
+        return self._apply("apply_in_pandas", ApplyInPandas, func, schema)
+
+    applyInArrow = apply_in_arrow  # noqa: N815
+    applyInPandas = apply_in_pandas  # noqa: N815
+
+    def _apply(self, step: str, operator: type[ApplyInArrow | ApplyInPandas], func: Any, schema: Any) -> DataStream:
+        with step_at(step) as place:
+            kind = f"{step}({require_function(func, step)})"
+            out = to_schema(schema)
+            names = tuple(name for name, _ in self._sides)
+            takes_key(kind, func, 1, names)
+            made = operator(kind, func, self._keys, out, names)
+            work = KeyedStep(made, made, (self._keys,))
+            return _keyed(self._stream, kind, work, out, (self._edge(),), place, self._sides)
+
+    def join(self, other: KeyedStream, how: str = "inner", *, suffix: str = "_right") -> DataStream:
+        """Rows of both sides with equal keys. ``how``: inner, left, right, full, semi, anti (Spark's spellings too).
+
+        All left columns, then the right ones without the right keys; one that clashes gets ``suffix``.
+        """
+        with step_at("join") as place:
+            self._check_other("join", other)
+            kind = join_kind(how)
+            left, right = self.schema, other.schema
+            schema = join_schema(left, right, self._keys, other._keys, kind, suffix)
+            joined = HashJoin(f"{kind} join", kind, self._keys, other._keys, left, right, schema)
+            work = KeyedStep(joined, joined, (self._keys, other._keys), self._keys)
+            return _keyed(self._stream, f"{kind} join", work, schema, (self._edge(), other._edge()), place)
+
+    def cogroup(self, other: KeyedStream) -> CoGroupedStreams:
+        """Both streams by key, for a function that gets both sides of a key as tables."""
+        with step_at("cogroup"):
+            self._check_other("cogroup", other)
+            join_schema(self.schema, other.schema, self._keys, other._keys, "semi")
+            return CoGroupedStreams(self, other)
+
+    def _check_other(self, step: str, other: KeyedStream) -> None:
+        if isinstance(other, DataStream):
+            raise UsageError(f"{step} wants a keyed stream.", hint=f"Write a.key_by(...).{step}(b.key_by(...)).")
+        if not isinstance(other, KeyedStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"{step} wants a keyed stream, not {type(other).__name__}.")
+        self._stream._same_env(other._stream)  # pyright: ignore[reportPrivateUsage]
+        if step == "join":
+            self._refuse_sides(step)
+        other._refuse_sides(step)
+
+    def _refuse_sides(self, step: str) -> None:
+        self._stream._refuse_sides(step)  # pyright: ignore[reportPrivateUsage]
+
+    @property
+    def _sides(self) -> tuple[tuple[str, StreamEdge], ...]:
+        return self._stream._sides  # pyright: ignore[reportPrivateUsage]
+
+    def _edge(self) -> StreamEdge:
+        return StreamEdge(self._stream._node, ShipStrategy.HASH, self._keys)  # pyright: ignore[reportPrivateUsage]
+
+
+class CoGroupedStreams:
+    """Two keyed streams side by side. Made by :meth:`KeyedStream.cogroup`."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        self._left = left
+        self._right = right
+
+    def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
+        """``func(left, right)`` or ``func(key, left, right)`` for every key of either side, giving a table of ``schema``."""
+        step = "cogroup.apply_in_arrow"
+        with step_at(step) as place:
+            kind = f"cogroup.apply_in_arrow({require_function(func, step)})"
+            out = to_schema(schema)
+            left, right = self._left, self._right
+            sides = left._sides  # pyright: ignore[reportPrivateUsage]
+            names = tuple(name for name, _ in sides)
+            takes_key(kind, func, 2, names)
+            made = CoGroupApplyInArrow(kind, func, left.keys, right.keys, out, names)
+            edges = (left._edge(), right._edge())  # pyright: ignore[reportPrivateUsage]
+            stream = left._stream  # pyright: ignore[reportPrivateUsage]
+            return _keyed(stream, kind, KeyedStep(made, made, (left.keys, right.keys)), out, edges, place, sides)
+
+    applyInArrow = apply_in_arrow  # noqa: N815
+
+
+def aggregate(stream: DataStream, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> DataStream:
+    """Partly before the exchange, finally behind it. Without keys: one row, in one subtask."""
+    out = aggregate_schema(stream.schema, keys, aggs)
+    reads = tuple(dict.fromkeys([*keys, *(a.column for a in aggs if a.column not in (None, "*"))]))
+    reads = reads or (narrowest(stream.schema),)  # rows without columns have no number
+    read_schema = pa.schema([stream.schema.field(name) for name in reads])
+    kind = f"aggregate({', '.join(a.output for a in aggs)})"
+    edge = StreamEdge(
+        stream._node,  # pyright: ignore[reportPrivateUsage]
+        ShipStrategy.HASH if keys else ShipStrategy.GLOBAL,
+        keys,
+        NarrowCombiner(reads, PartialAggregate(keys, aggs, read_schema)),
+        partial_schema(read_schema, keys, aggs),
+        reads=reads,
+    )
+    final = FinalAggregate(kind, keys, aggs, read_schema)
+    full = FullAggregate(kind, keys, aggs, read_schema)
+    return _keyed(stream, kind, KeyedStep(final, full, (keys,), keys), out, (edge,), place)
+
+
+def distinct(stream: DataStream, place: str) -> DataStream:
+    """Duplicates go in each task first, then among all rows that are equal."""
+    keys = tuple(stream.schema.names)
+    edge = StreamEdge(
+        stream._node,  # pyright: ignore[reportPrivateUsage]
+        ShipStrategy.HASH,
+        keys,
+        DistinctCombiner(keys, stream.schema),
+        stream.schema,
+    )
+    operator = Distinct("distinct", keys, stream.schema)
+    return _keyed(stream, "distinct", KeyedStep(operator, operator, (keys,), keys), stream.schema, (edge,), place)
+
+
+def _keyed(  # noqa: PLR0917 - the fields of a node
+    stream: DataStream,
+    kind: str,
+    work: KeyedStep,
+    schema: pa.Schema,
+    edges: tuple[StreamEdge, ...],
+    place: str,
+    sides: tuple[tuple[str, StreamEdge], ...] = (),
+) -> DataStream:
+    env = stream._env  # pyright: ignore[reportPrivateUsage]
+    return DataStream(env, StreamNode(kind, work, schema, edges, sides, place))

@@ -1,0 +1,26 @@
+"""Where a step was made: the user's file and line, found by a cheap walk up the frames."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+_SKIPPED = (str(Path(__file__).resolve().parent.parent), contextlib.__file__)
+
+
+def caller_place() -> str:
+    """``"wordcount.py:12"`` of the nearest frame outside this package; empty when there is none."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    name = frame.f_code.co_filename
+    return f"{name if name.startswith('<') else Path(name).name}:{frame.f_lineno}"
+
+
+def function_name(function: object) -> str:
+    """How a user's function is called in names and messages."""
+    name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
+    return str(name) if name else type(function).__name__

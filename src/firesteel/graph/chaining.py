@@ -1,0 +1,96 @@
+"""Which steps share a task. Every rule answers with the reason why not, in words; None means yes.
+
+Inside a chain records are handed over in one Python worker, batch by batch; between job vertices they travel through a
+blocking result. A chain is linear: a step that several others read ends its chain.
+"""
+
+from __future__ import annotations
+
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.plan import Feed, PlannedStep
+from firesteel.graph.stream_graph import ChainedStep, Chaining, KeyedStep
+
+
+def chain_obstacle(step: PlannedStep) -> str | None:
+    """Why ``step`` (an operator or a sink) cannot run in the task of the step before it."""
+    if len(step.feeds) != 1:
+        return "it reads several streams"
+    feed = step.feeds[0]
+    if feed.ship not in (None, ShipStrategy.FORWARD):
+        return f"{feed.ship.value} was asked for"
+    return _settings_obstacle(step, feed) or _reads_obstacle(step, feed)
+
+
+def output_obstacle(step: PlannedStep) -> str | None:
+    """Why a sink or a collect cannot be one more output of the step before it. Other readers do not matter."""
+    if len(step.feeds) != 1:
+        return "it reads several streams"
+    feed = step.feeds[0]
+    if feed.ship not in (None, ShipStrategy.FORWARD):
+        return f"{feed.ship.value} was asked for"
+    return _settings_obstacle(step, feed)
+
+
+def fusion_obstacle(step: PlannedStep, feed: Feed, wanted: tuple[str, ...], ordered: bool) -> str | None:
+    """Why a keyed step cannot take this feed as it lies, without an exchange.
+
+    ``wanted``: the key columns, of the feed's step. ``ordered``: the hash must be over just this order (several inputs
+    that are walked together); else any order will do: equal keys are together either way.
+    """
+    obstacle = _settings_obstacle(step, feed) or _reads_obstacle(step, feed)
+    if obstacle is not None:
+        return obstacle
+    present = partitioned_by(feed.source)
+    if present is None:
+        return "its input is not hash partitioned"
+    if present != wanted and (ordered or sorted(present) != sorted(wanted)):
+        return f"its input is hash partitioned by {', '.join(present)}"
+    return None
+
+
+def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
+    """The columns by whose hash the rows of ``step`` lie in subpartitions, as they leave its chain; None: by none.
+
+    Follows the chain back to its keyed head through stateless operators that hand the key columns through.
+    """
+    renames: list[ChainedStep] = []
+    while isinstance(step.work, ChainedStep):
+        if chain_obstacle(step) is not None or step.work.passed is None or not step.work.operator.unitwise:
+            return None
+        renames.append(step.work)
+        step = step.feeds[0].source
+    if not isinstance(step.work, KeyedStep) or step.work.kept is None or not step.work.kept:
+        return None
+    keys: list[str] = list(step.work.kept)
+    for work in reversed(renames):
+        assert work.passed is not None
+        outputs = {source: name for name, source in reversed(work.passed.items())}
+        if not all(key in outputs for key in keys):
+            return None
+        keys = [outputs[key] for key in keys]
+    return tuple(keys)
+
+
+def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:
+    mine, other = step.node.config, feed.source.node.config
+    if mine.chaining is not Chaining.ALWAYS:
+        return "its chaining is disabled" if mine.chaining is Chaining.NEVER else "it starts a new chain"
+    if other.chaining is Chaining.NEVER:
+        return "the chaining of the step before it is disabled"
+    if mine.parallelism != other.parallelism and not _may_differ(step, feed):
+        return f"its parallelism is {_said(mine.parallelism)}, that of the step before it {_said(other.parallelism)}"
+    return None
+
+
+def _may_differ(step: PlannedStep, feed: Feed) -> bool:
+    """A forward() asks for the same parallelism, so one that is not set follows the other."""
+    mine, other = step.node.config.parallelism, feed.source.node.config.parallelism
+    return feed.ship is ShipStrategy.FORWARD and (mine is None or other is None)
+
+
+def _reads_obstacle(step: PlannedStep, feed: Feed) -> str | None:
+    return "the step before it is read by several" if feed.source.reads > 1 else None
+
+
+def _said(parallelism: int | None) -> str:
+    return "not set" if parallelism is None else str(parallelism)

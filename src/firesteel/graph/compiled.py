@@ -1,0 +1,29 @@
+"""What the compiler hands over: the job graph for the scheduler, and beside it what only the runtime looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.graph.job_graph import JobGraph
+
+
+@dataclass(slots=True)
+class CompiledJob:
+    """``Sink.check`` has been called for every sink, and ``Source.list_splits`` for every source."""
+
+    job_graph: JobGraph
+    splits: dict[int, list[Any]] = field(default_factory=dict)
+    """Source vertex to its ``connectors.Split``s; ``JobVertex.source.split_bytes`` runs parallel."""
+    sinks: dict[int, list[Any]] = field(default_factory=dict)
+    """Vertex to its ``connectors.Sink``s, in the order of its ``SinkOutput``s."""
+    dataframes: dict[int, Any] = field(default_factory=dict)
+    """Vertex with a ``SparkHead`` to its Spark DataFrame."""
+    schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    """Data set to its schema."""
+    collects: dict[int, int] = field(default_factory=dict)
+    """Number of a collect to its data set (persistent, one subpartition)."""
+    places: dict[int, str] = field(default_factory=dict)
+    """Vertex to the user's lines that made its steps, in words, for messages."""

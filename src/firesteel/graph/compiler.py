@@ -1,0 +1,219 @@
+"""Stream graph to job graph: checked, fused, its sources' splits listed, every program built. No Spark job runs here.
+
+steps -> push_down -> plan (unions dissolved) -> fuse (chains) -> data sets -> job graph -> checks
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.connectors.base import infer_parallelism
+from firesteel.errors import UsageError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.job_graph import (
+    PARALLELISM_DEFAULT,
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ShipStrategy,
+    SourceInfo,
+)
+from firesteel.graph.plan import Feed, PlannedStep, plan
+from firesteel.graph.push_down import push_down
+from firesteel.graph.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
+from firesteel.graph.validate import check_job_graph, check_options, check_uids
+from firesteel.graph.vertices import Vertex, fuse, settings
+from firesteel.operators.program import Combiner, ResultOutput, SinkOutput, VertexProgram
+from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
+
+
+def compile_job(ends: Sequence[StreamNode], options: Options, name: str) -> CompiledJob:
+    """The job that fills these sinks and collects. Raises UsageError for whatever is wrong, naming the step and its place."""
+    check_options(options)
+    if not ends:
+        raise UsageError(
+            "There is nothing to execute: the pipeline has no sink.",
+            hint="Add write_parquet, write_text or write_to, or run collect, show, count or to_pandas on a stream.",
+        )
+    nodes = reachable(ends)
+    check_uids(nodes)
+    steps = plan(ends, push_down(nodes))
+    vertices, vertex_of = fuse(steps)
+    return _Builder(vertices, vertex_of, options).build(name)
+
+
+@dataclass(slots=True, eq=False)
+class _Result:
+    """A data set in the making. Readers with the same partitioning share it."""
+
+    id: int
+    producer: int
+    ship: ShipStrategy
+    keys: tuple[str, ...]
+    combiner: Combiner | None
+    schema: pa.Schema
+    persistent: bool = False
+
+
+@dataclass(slots=True)
+class _Builder:
+    vertices: list[Vertex]
+    vertex_of: dict[PlannedStep, Vertex]
+    options: Options
+    results: list[_Result] = field(default_factory=list)
+
+    def build(self, name: str) -> CompiledJob:
+        ids = {vertex: number for number, vertex in enumerate(self.vertices)}
+        job = CompiledJob(JobGraph(name, [], []))
+        inputs = {vertex: self._inputs(vertex, ids) for vertex in self.vertices}
+        for vertex in self.vertices:
+            for end in vertex.ends:
+                if isinstance(end.work, CollectStep):
+                    result = self._result(end.feeds[0], ShipStrategy.BROADCAST, ids)
+                    result.persistent = True
+                    job.collects[end.work.handle] = result.id
+        for vertex in self.vertices:
+            job.job_graph.vertices.append(self._job_vertex(vertex, ids[vertex], inputs[vertex], job))
+        for r in self.results:
+            job.job_graph.datasets.append(
+                IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent)
+            )
+            job.schemas[r.id] = r.schema
+        check_job_graph(job.job_graph)
+        return job
+
+    def _result(self, feed: Feed, ship: ShipStrategy, ids: dict[Vertex, int]) -> _Result:
+        producer = ids[self.vertex_of[feed.source]]
+        for known in self.results:
+            if (known.producer, known.ship, known.keys) == (
+                producer,
+                ship,
+                feed.keys,
+            ) and known.combiner is feed.combiner:
+                return known
+        result = _Result(len(self.results), producer, ship, feed.keys, feed.combiner, feed.schema)
+        self.results.append(result)
+        return result
+
+    def _inputs(self, vertex: Vertex, ids: dict[Vertex, int]) -> list[_Result]:
+        """The results it reads: its gates, then its side inputs."""
+        gates = [self._result(feed, feed.ship or ShipStrategy.RESCALE, ids) for feed in vertex.gates]
+        return gates + [self._result(feed, ShipStrategy.BROADCAST, ids) for feed in vertex.sides.values()]
+
+    def _job_vertex(self, vertex: Vertex, number: int, inputs: list[_Result], job: CompiledJob) -> JobVertex:
+        parallelism, max_parallelism = settings(vertex)
+        keyed = vertex.keyed is not None
+        edges = [JobEdge(r.id, i, keyed and i < len(vertex.gates)) for i, r in enumerate(inputs)]
+        sinks = [end for end in vertex.ends if isinstance(end.work, SinkStep)]
+        outputs = [r for r in self.results if r.producer == number]
+        job_vertex = JobVertex(
+            id=number,
+            name=vertex_name(vertex),
+            uid=_uid(vertex, number, [job.job_graph.vertices[r.producer].uid for r in inputs]),
+            inputs=edges,
+            outputs=[r.id for r in outputs],
+            parallelism=PARALLELISM_DEFAULT if parallelism is None else parallelism,
+            max_parallelism=PARALLELISM_DEFAULT if max_parallelism is None else max_parallelism,
+            has_sink=bool(sinks),
+        )
+        job_vertex.source = self._source(vertex, job_vertex, job)
+        job_vertex.supports_concurrent_attempts = _concurrent(vertex)
+        job_vertex.program = _program(vertex, inputs, outputs, sinks)
+        if sinks:
+            for step in sinks:
+                _at(step, _sink_of(step).check, step.schema)
+            job.sinks[number] = [_sink_of(step) for step in sinks]
+        job.places[number] = ", ".join(dict.fromkeys(s.node.place for s in vertex.steps if s.node.place))
+        return job_vertex
+
+    def _source(self, vertex: Vertex, job_vertex: JobVertex, job: CompiledJob) -> SourceInfo | None:
+        work = vertex.first.work
+        if isinstance(work, SourceStep):
+            volume = self.options[DATA_VOLUME_PER_TASK]
+            splits = list(_at(vertex.first, work.source.list_splits, volume))
+            job.splits[job_vertex.id] = splits
+            sizes = np.array([split.bytes for split in splits], dtype=np.int64)
+            upper = self.options[DEFAULT_SOURCE_PARALLELISM] or self.options[MAX_PARALLELISM]
+            if job_vertex.max_parallelism != PARALLELISM_DEFAULT:
+                upper = min(upper, job_vertex.max_parallelism)
+            wish = _at(vertex.first, infer_parallelism, work.source, upper, volume)
+            return SourceInfo(sizes, inferred_parallelism=wish)
+        if isinstance(work, DataFrameStep):
+            settled = _at(vertex.first, work.settle)
+            count: int = settled.num_partitions
+            if job_vertex.parallelism not in (PARALLELISM_DEFAULT, count):
+                raise UsageError(
+                    f"{vertex.first.node} has parallelism {job_vertex.parallelism}, but its DataFrame has {count} partitions.",
+                    hint="Use df.repartition(n) before from_dataframe, or set the parallelism behind rescale().",
+                )
+            job.dataframes[job_vertex.id] = settled.dataframe
+            return SourceInfo(np.zeros(count, dtype=np.int64), fixed_parallelism=count)
+        return None
+
+
+def vertex_name(vertex: Vertex) -> str:
+    """``read_text -> map_in_arrow(tokenize) -> (write_parquet(a), write_parquet(b))``, as Flink names chains."""
+    chain = [step.node.name for step in vertex.steps if step not in vertex.ends]
+    ends = [end.node.name for end in vertex.ends]
+    if ends:
+        chain.append(ends[0] if len(ends) == 1 else f"({', '.join(ends)})")
+    return " -> ".join(chain)
+
+
+def _uid(vertex: Vertex, number: int, upstream: list[str]) -> str:
+    """The user's, else one that the same pipeline has again in its next run."""
+    for step in (*vertex.steps, *vertex.ends):
+        if step.node.config.uid is not None:
+            return step.node.config.uid
+    kinds = [step.node.kind for step in (*vertex.steps, *vertex.ends)]
+    return hashlib.sha1("\n".join([str(number), *kinds, *upstream]).encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def _concurrent(vertex: Vertex) -> bool:
+    """A source may be read twice at a time unless it says no; a sink written only if it says yes (FLIP-168)."""
+    work = vertex.first.work
+    source = not isinstance(work, SourceStep) or getattr(work.source, "supports_concurrent_execution_attempts", True)
+    sinks = [_sink_of(end) for end in vertex.ends if isinstance(end.work, SinkStep)]
+    return source and all(getattr(sink, "supports_concurrent_execution_attempts", False) for sink in sinks)
+
+
+def _sink_of(step: PlannedStep) -> Any:
+    assert isinstance(step.work, SinkStep)
+    return step.work.sink
+
+
+def _program(
+    vertex: Vertex, inputs: list[_Result], outputs: list[_Result], sinks: Iterable[PlannedStep]
+) -> VertexProgram:
+    results = [ResultOutput(r.id, r.schema, r.keys, r.combiner) for r in outputs]
+    first_side = len(vertex.gates)
+    return VertexProgram(
+        head=vertex.head(),
+        operators=tuple(vertex.operators),
+        outputs=(*results, *(SinkOutput(_sink_of(step)) for step in sinks)),
+        gate_schemas=tuple(r.schema for r in inputs),
+        side_inputs=tuple((name, first_side + i) for i, name in enumerate(vertex.sides)),
+    )
+
+
+def _at(step: PlannedStep, call: Any, *args: Any) -> Any:
+    """Calls a connector; a UsageError of its gets the step and the user's line."""
+    try:
+        return call(*args)
+    except UsageError as error:
+        raise located(error, step.node) from None
+
+
+def located(error: UsageError, node: StreamNode) -> UsageError:
+    """The error with the step it concerns, unless it names it already."""
+    text = str(node)
+    if text in error.message:
+        return error
+    return UsageError(f"{error.message.rstrip('.')} ({text}).", hint=error.hint)

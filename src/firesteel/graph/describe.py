@@ -1,0 +1,40 @@
+"""The job graph in words: what ``explain()`` prints before a job runs."""
+
+from __future__ import annotations
+
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobVertex
+from firesteel.humanize import format_bytes, plural
+
+
+def describe(job: CompiledJob) -> str:
+    """Every vertex with its inputs, in topological order; ids as in the journal."""
+    return "\n".join(line for vertex in job.job_graph.vertices for line in _vertex(job, vertex))
+
+
+def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
+    graph = job.job_graph
+    lines = [f"[{vertex.id}] {vertex.name}: {_parallelism(vertex)}"]
+    sides = {gate: name for name, gate in vertex.program.side_inputs}
+    for edge in vertex.inputs:
+        dataset = graph.datasets[edge.dataset]
+        keys = f" by {', '.join(dataset.keys)}" if dataset.keys else ""
+        side = f", as side input '{sides[edge.index]}'" if edge.index in sides else ""
+        lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}")
+    if vertex.id in job.splits:
+        splits = job.splits[vertex.id]
+        total = sum(split.bytes for split in splits)
+        lines.append(f"    reads {plural(len(splits), 'split')}, {format_bytes(total)}")
+    kept = [number for number in vertex.outputs if graph.datasets[number].persistent]
+    if kept:
+        lines.append("    its rows are kept for the driver")
+    return lines
+
+
+def _parallelism(vertex: JobVertex) -> str:
+    bound = "" if vertex.max_parallelism == PARALLELISM_DEFAULT else f", at most {vertex.max_parallelism}"
+    if vertex.parallelism != PARALLELISM_DEFAULT:
+        return plural(vertex.parallelism, "subtask")
+    if vertex.source is not None and vertex.source.fixed_parallelism is not None:
+        return f"{plural(vertex.source.fixed_parallelism, 'subtask')}, one per partition of the DataFrame"
+    return f"parallelism decided when it runs{bound}"

@@ -1,0 +1,110 @@
+"""The stream graph made ready for fusing: unions dissolved into their consumers, reads per step counted.
+
+As in Flink a union is no operator: whoever reads it reads its inputs, each by the partitioning asked for on the union.
+Only what must be *one* result (a side input, a collect) makes it a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.stream_graph import CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
+from firesteel.operators.program import Combiner
+
+
+@dataclass(slots=True, eq=False)
+class Feed:
+    """One edge between planned steps. ``ship`` None: nobody asked for a partitioning."""
+
+    source: PlannedStep
+    ship: ShipStrategy | None
+    keys: tuple[str, ...]
+    combiner: Combiner | None
+    schema: pa.Schema
+
+
+@dataclass(slots=True, eq=False)
+class PlannedStep:
+    node: StreamNode
+    work: Work
+    schema: pa.Schema
+    inputs: list[list[Feed]] = field(default_factory=list)
+    """Per input its feeds; several: they were united."""
+    sides: list[tuple[str, Feed]] = field(default_factory=list)
+    reads: int = 0
+    """How many feeds read it."""
+
+    @property
+    def feeds(self) -> list[Feed]:
+        return [feed for feeds in self.inputs for feed in feeds]
+
+    @property
+    def is_global(self) -> bool:
+        """Behind a global partitioning: parallelism 1, whatever anybody set."""
+        return any(feed.ship is ShipStrategy.GLOBAL for feed in self.feeds)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What the optimiser made of a step: other work and schema, or (``work`` None) nothing: its input takes its place."""
+
+    work: Work | None
+    schema: pa.Schema
+
+
+def plan(ends: Iterable[StreamNode], rewrites: Mapping[StreamNode, Rewrite]) -> list[PlannedStep]:
+    """All steps that the ``ends`` need, every step behind its inputs."""
+    return _Planner(rewrites).plan(reachable(ends))
+
+
+class _Planner:
+    def __init__(self, rewrites: Mapping[StreamNode, Rewrite]) -> None:
+        self._rewrites = rewrites
+        self._steps: dict[StreamNode, PlannedStep] = {}
+        self._order: list[PlannedStep] = []
+
+    def plan(self, nodes: list[StreamNode]) -> list[PlannedStep]:
+        for node in nodes:
+            rewrite = self._rewrites.get(node)
+            if rewrite is not None and rewrite.work is None:
+                self._steps[node] = self._steps[node.inputs[0].source]
+            elif not isinstance(node.work, UnionStep):
+                whole = isinstance(node.work, CollectStep)
+                inputs = [[self._whole(e)] if whole else self._parts(e) for e in node.inputs]
+                self._add(node, inputs, rewrite)
+        return self._order
+
+    def _add(self, node: StreamNode, inputs: list[list[Feed]], rewrite: Rewrite | None = None) -> PlannedStep:
+        work, schema = (node.work, node.schema) if rewrite is None else (rewrite.work or node.work, rewrite.schema)
+        step = PlannedStep(node, work, schema, inputs, [(name, self._whole(edge)) for name, edge in node.sides])
+        for feed in [*step.feeds, *(feed for _, feed in step.sides)]:
+            feed.source.reads += 1
+        self._steps[node] = step
+        self._order.append(step)
+        return step
+
+    def _parts(self, edge: StreamEdge) -> list[Feed]:
+        """The feeds of an edge; those of a union's inputs, if it reads one."""
+        if not isinstance(edge.source.work, UnionStep):
+            return [self._feed(edge, self._steps[edge.source])]
+        parts: list[Feed] = []
+        for inner in edge.source.inputs:
+            ship = inner.ship if edge.ship is None else edge.ship
+            parts += self._parts(StreamEdge(inner.source, ship, edge.keys, edge.combiner, edge.combined))
+        return parts
+
+    def _whole(self, edge: StreamEdge) -> Feed:
+        """The one feed of an edge; a union is made a step."""
+        node = edge.source
+        if isinstance(node.work, UnionStep) and node not in self._steps:
+            self._add(node, [[f for e in node.inputs for f in self._parts(e)]])
+        return self._feed(edge, self._steps[node])
+
+    @staticmethod
+    def _feed(edge: StreamEdge, source: PlannedStep) -> Feed:
+        schema = source.schema if edge.combined is None else edge.combined
+        return Feed(source, edge.ship, edge.keys, edge.combiner, schema)

@@ -1,0 +1,63 @@
+"""Checks before any Spark job starts: of the options that concern the graph, and of the finished job graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firesteel.errors import UsageError
+from firesteel.graph.forward_group import forward_groups
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType
+from firesteel.graph.stream_graph import StreamNode
+from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options
+
+
+def check_options(options: Options) -> None:
+    """Refuses what a batch job cannot have, with the reason."""
+    if options[SCHEDULER] == "Adaptive":
+        raise UsageError(
+            "jobmanager.scheduler = Adaptive is the scheduler of streams: it rescales running steps after checkpoints, "
+            "which a batch job does not have.",
+            hint="Use AdaptiveBatch (the default) or Default.",
+        )
+    if options[BATCH_SHUFFLE_MODE] != "ALL_EXCHANGES_BLOCKING":
+        raise UsageError(
+            f"{BATCH_SHUFFLE_MODE.key} = {options[BATCH_SHUFFLE_MODE]} asks for exchanges that are read while they are "
+            "written. A step's parallelism is decided from the finished results it reads, so every exchange is blocking.",
+            hint="Leave it at ALL_EXCHANGES_BLOCKING.",
+        )
+
+
+def check_job_graph(graph: JobGraph) -> None:
+    """Raises UsageError for what a user can do wrong, AssertionError for what only we can."""
+    for vertex in graph.vertices:
+        for what, value in (("parallelism", vertex.parallelism), ("max parallelism", vertex.max_parallelism)):
+            if value != PARALLELISM_DEFAULT and value < 1:
+                raise UsageError(f"'{vertex.name}' has {what} {value}; it must be at least 1.")
+    forward_groups(graph)
+    _check_shape(graph)
+
+
+def check_uids(nodes: Iterable[StreamNode]) -> None:
+    """Raises UsageError when two steps have the same uid."""
+    seen: dict[str, StreamNode] = {}
+    for node in nodes:
+        uid = node.config.uid
+        if uid is None:
+            continue
+        if uid in seen:
+            raise UsageError(f"The {seen[uid]} and the {node} have the same uid '{uid}'.", hint="Give each its own.")
+        seen[uid] = node
+
+
+def _check_shape(graph: JobGraph) -> None:
+    for index, dataset in enumerate(graph.datasets):
+        assert dataset.id == index, dataset
+        assert dataset.id in graph.vertices[dataset.producer].outputs, dataset
+        assert dataset.type is ResultPartitionType.BLOCKING, dataset
+        assert dataset.persistent or graph.consumers(index), f"nobody reads {dataset}"
+    for index, vertex in enumerate(graph.vertices):
+        assert vertex.id == index, vertex.name
+        assert bool(vertex.inputs) != (vertex.source is not None), f"{vertex.name}: inputs or a source"
+        for number, edge in enumerate(vertex.inputs):
+            assert edge.index == number, vertex.name
+            assert graph.datasets[edge.dataset].producer < index, f"{vertex.name} comes before its input"
