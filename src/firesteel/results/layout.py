@@ -1,7 +1,7 @@
 """How one attempt's rows lie in its object. All numbers are little-endian unsigned 64-bit, so that a reader can
 fetch just the rows of the index it needs.
 
-    header    magic, version                                                                              16 bytes
+    header    magic (its last character is the version), zeros                                            16 bytes
     messages  Arrow IPC record-batch messages (no schema), region after region, rows ordered by subpartition
     indexes   per region: (E + 1) subpartition entries, then (M + 1) message entries                      32 bytes each
     regions   per region: index offset, E, M, rows                                                        32 bytes each
@@ -29,7 +29,6 @@ from firesteel.results.hashing import mix_in_place
 
 U64 = np.dtype("<u8")
 MAGIC = int.from_bytes(b"FIRESTL1", "little")
-VERSION = 1
 HEADER_BYTES = 16
 TRAILER_BYTES = 64
 ENTRY_BYTES = 32
@@ -45,7 +44,7 @@ class Damaged(Exception):
 
 
 def header() -> bytes:
-    return np.array([MAGIC, VERSION], U64).tobytes()
+    return np.array([MAGIC, 0], U64).tobytes()
 
 
 def schema_print(schema: pa.Schema) -> int:
@@ -194,6 +193,8 @@ def read_trailer(tail: Tail, identity: Identity) -> Trailer:
         raise Damaged(f"has only {tail.size} bytes: it was never finished, or was cut")
     words = tail.words(tail.size - TRAILER_BYTES, TRAILER_BYTES // 8)
     at, regions, found, rows, found_schema, found_name, check, magic = (int(word) for word in words)
+    if magic != MAGIC and magic % (1 << 56) == MAGIC % (1 << 56):
+        raise Damaged("was written by another version of Firesteel")
     if magic != MAGIC:
         raise Damaged("has no trailer: it was never finished, or was cut or overwritten")
     end = tail.size - TRAILER_BYTES

@@ -32,7 +32,7 @@ INDEX_CACHE_BYTES = 16 << 20
 GATHER_ROWS = 4096
 GATHER_BYTES = 4 << 20
 """Small slices of many producers are joined until they have so many rows, or hold so many bytes in memory."""
-_LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.ENXIO, errno.EBADMSG}
+_LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
 
 @dataclass(slots=True)
