@@ -306,3 +306,16 @@ def test_schemas_that_parquet_cannot_hold(tmp_path, schema, message):
 def test_unknown_compression(tmp_path):
     with pytest.raises(UsageError, match="compression='zip'"):
         ParquetSink(tmp_path / "out", compression="zip")
+
+
+def test_views_are_read_as_plain_values(tmp_path):
+    plain = pa.table({"s": [f"name {i:04}" for i in range(100)], "b": [b"x"] * 100, "n": range(100)})
+    views = plain.cast(pa.schema([("s", pa.string_view()), ("b", pa.binary_view()), ("n", pa.int64())]))
+    pq.write_table(views, tmp_path / "a.parquet", row_group_size=10)
+    assert pq.read_schema(tmp_path / "a.parquet").field("s").type == pa.string_view()
+    source = ParquetSource(tmp_path)
+    assert source.schema.equals(plain.schema)
+    assert read_all(source).equals(plain)
+    some = source.push_down(["n", "s"], pc.field("s") >= "name 0075")
+    assert read_all(some).equals(plain.slice(75).select(["n", "s"]))
+    assert len(source.push_down(["s"], pc.field("n") >= 75).list_splits(1)) == 3

@@ -58,7 +58,7 @@ class ParquetSource:
     """Rows of Parquet files of one schema.
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
-    files, without metadata, every column nullable. Files may have their columns in another order, nothing else.
+    files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, nothing else.
     ``columns`` and ``filter`` as in :meth:`push_down`.
 
     Footers are read now; raises UsageError for missing paths, empty globs, files that are damaged or no Parquet,
@@ -211,8 +211,9 @@ class ParquetSource:
             return
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
         wanted = self._columns_to_read()
+        read_schema = pa.schema([self._file_schema.field(name) for name in wanted])
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
-            for kept in _filter(batch, self._conjuncts):
+            for kept in _filter(_fit(batch, read_schema), self._conjuncts):
                 yield _fit(kept, self.schema)
 
     def _columns_to_read(self) -> list[str]:
@@ -227,7 +228,9 @@ def _rows_without_columns(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the schema's columns, in its order; types differ at most in what may be null inside them."""
+    """The batch with the schema's columns, in its order; types differ at most as :func:`_plain_type` makes them."""
+    if batch.schema.equals(schema):
+        return batch
     if not len(schema):
         return next(_rows_without_columns(batch.num_rows))
     columns = [batch.column(name) for name in schema.names]
@@ -399,8 +402,14 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return pa.field(field.name, _plain_type(field.type))
 
 
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
 def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Without metadata, everything nullable, at every depth (a map's keys stay as they must be)."""
+    """Without metadata, everything nullable, at every depth (a map's keys stay as they must be); no views.
+
+    Views are how a writer held values in memory, noted in the file by the way. pyarrow cannot filter, take or join them.
+    """
     types = pa.types
     if types.is_struct(data_type):
         return pa.struct([_plain_field(data_type.field(i)) for i in range(data_type.num_fields)])
@@ -412,7 +421,7 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
         return pa.large_list(_plain_field(data_type.value_field))
     if types.is_list(data_type):
         return pa.list_(_plain_field(data_type.value_field))
-    return data_type
+    return _PLAIN.get(data_type, data_type)
 
 
 # --- sink ----------------------------------------------------------------------------------------------------
