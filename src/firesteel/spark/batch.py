@@ -58,6 +58,17 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchCode:
+    """What a batch's tasks need beside their deployment. ``splits``: all of the vertex; ``dataframe``: for a SparkHead."""
+
+    job: Blob
+    vertex: Blob
+    splits: Sequence[Any]
+    accumulator: Any
+    dataframe: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class BatchEnded:
     """``results``: all messages once more; ``error``: what the submitting call raised."""
 
@@ -73,16 +84,14 @@ class BatchRunner:
         self._context = context
         self._report = report
 
-    def start(
-        self, batch: Batch, job: Blob, vertex: Blob, splits: Sequence[Any], accumulator: Any, dataframe: Any
-    ) -> None:
+    def start(self, batch: Batch, code: BatchCode) -> None:
         from pyspark import InheritableThread
 
         def body() -> None:
             results: Sequence[bytes] = ()
             error: BaseException | None = None
             try:
-                results = self._run(batch, job, vertex, splits, accumulator, dataframe)
+                results = self._run(batch, code)
             except BaseException as raised:
                 error = raised
             finally:
@@ -107,17 +116,15 @@ class BatchRunner:
                 return
             batch.ended.wait(CANCEL_REPEAT_SECONDS)
 
-    def _run(
-        self, batch: Batch, job: Blob, vertex: Blob, splits: Sequence[Any], accumulator: Any, dataframe: Any
-    ) -> Sequence[bytes]:
-        function = BatchFunction(batch.id, job, vertex, Blob.of(_gates(batch.deploy)), accumulator)
+    def _run(self, batch: Batch, code: BatchCode) -> Sequence[bytes]:
+        function = BatchFunction(batch.id, code.job, code.vertex, Blob.of(_gates(batch.deploy)), code.accumulator)
         self._name_job(batch)
         if batch.cancelled:
             return ()
-        descriptors = descriptors_of(batch.deploy, splits)
-        if dataframe is not None:
+        descriptors = descriptors_of(batch.deploy, code.splits)
+        if code.dataframe is not None:
             by_subtask = dict(zip(batch.deploy.subtasks.tolist(), descriptors, strict=True))
-            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), dataframe)
+            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe)
         rdd = self._context.parallelize(descriptors, len(descriptors))
         return self._context.runJob(rdd, function, java_range(self._context, len(descriptors)))
 
@@ -146,7 +153,7 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     pickled: list[bytes] = []
     for i, (subtask, attempt) in enumerate(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)):
         rects = tuple(np.ascontiguousarray(r.of(subtask), dtype=np.int32).tobytes() for r in deploy.ranges)
-        own = () if deploy.splits is None else tuple(splits[k] for k in deploy.splits[i].tolist())
+        own = () if deploy.splits is None or not splits else tuple(splits[k] for k in deploy.splits[i].tolist())
         pickled.append(pickle.dumps(ExecutionDescriptor(subtask, attempt, rects, own), protocol=5))
     return pickled
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from firesteel.errors import UsageError
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore
 from firesteel.scheduler.commands import GateDescriptor
+from firesteel.spark.giveup import read_error
+from firesteel.spark.session import own_interrupts
 
 
 @dataclass(frozen=True)
@@ -28,44 +32,62 @@ class DataFrameSource:
     num_partitions: int
 
 
-def dataframe_source(dataframe: Any) -> DataFrameSource:
-    """Plans the DataFrame and counts its partitions; with adaptive execution on, Spark runs its exchanges here.
+def dataframe_schema(dataframe: Any) -> pa.Schema:
+    """The schema in which Spark hands the DataFrame's rows over. Runs nothing.
 
-    The steps after the last exchange run inside our own tasks. Raises UsageError for Spark Connect, streaming
-    DataFrames, and columns that have no Arrow type.
+    Raises UsageError for Spark Connect, streaming DataFrames, and columns that have no Arrow type.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(dataframe, DataFrame) or type(dataframe).__module__.startswith("pyspark.sql.connect"):
-        raise UsageError(f"from_dataframe needs a classic Spark DataFrame, not {type(dataframe).__module__}.")
+        kind = f"{type(dataframe).__module__}.{type(dataframe).__qualname__}"
+        raise UsageError(f"from_dataframe needs a classic Spark DataFrame, not a {kind}.")
     if dataframe.isStreaming:
         raise UsageError("from_dataframe takes a batch DataFrame; this one is streaming.")
-    session = dataframe.sparkSession
+    zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
-        zone = str(session.conf.get("spark.sql.session.timeZone"))
-        schema = to_arrow_schema(dataframe.schema, timezone=zone)
+        return to_arrow_schema(dataframe.schema, timezone=zone)
     except Exception as error:
         raise UsageError(f"This DataFrame has a column that Arrow cannot carry: {error}") from error
-    settled = _settled(dataframe, session)
-    partitions = int(settled._jdf.queryExecution().toRdd().getNumPartitions())
+
+
+def dataframe_source(dataframe: Any) -> DataFrameSource:
+    """Plans the DataFrame and counts its partitions; with adaptive execution on, Spark runs its exchanges here.
+
+    The steps after the last exchange run inside our own tasks. Raises UsageError as :func:`dataframe_schema`, and when
+    Spark cannot plan or run it; Ctrl-C cancels what Spark runs for it, and nothing else.
+    """
+    schema = dataframe_schema(dataframe)
+    session = dataframe.sparkSession
+    context = session.sparkContext
+    tag = f"firesteel-dataframe-{uuid.uuid4().hex[:12]}"
+    context.addJobTag(tag)
+    try:
+        with own_interrupts():
+            settled = _settled(dataframe, session)
+            partitions = int(settled._jdf.queryExecution().toRdd().getNumPartitions())
+    except KeyboardInterrupt:
+        context.cancelJobsWithTag(tag)
+        raise
+    except Exception as error:
+        raise UsageError(f"Spark cannot run this DataFrame: {read_error(error).sentence}") from error
+    finally:
+        context.removeJobTag(tag)
     if partitions == 0:  # Spark knows that it is empty; a vertex has at least one subtask
-        nothing = session.sparkContext.parallelize([], 1)
+        nothing = context.parallelize([], 1)
         return DataFrameSource(session.createDataFrame(nothing, dataframe.schema), schema, 1)
     return DataFrameSource(settled, schema, partitions)
 
 
 def _settled(dataframe: Any, session: Any) -> Any:
     """The DataFrame over the RDD of its own physical plan (what ``localCheckpoint`` does, without writing anything)."""
-    from pyspark.errors import PySparkException
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    try:
-        rows = dataframe._jdf.queryExecution().toRdd()
-        settled = session._jsparkSession.internalCreateDataFrame(rows, dataframe._jdf.schema(), False)
-    except PySparkException as error:
-        raise UsageError(f"Spark cannot run this DataFrame: {str(error).strip().splitlines()[0]}") from error
-    return ClassicDataFrame(settled, session)
+    rows = dataframe._jdf.queryExecution().toRdd()
+    return ClassicDataFrame(
+        session._jsparkSession.internalCreateDataFrame(rows, dataframe._jdf.schema(), False), session
+    )
 
 
 class RangeReader:
@@ -106,10 +128,7 @@ def shares_of(gate: GateDescriptor, most: int) -> list[np.ndarray[Any, Any]]:
     producers = len(gate.attempts)
     n = max(1, min(most, producers))
     edges = [k * producers // n for k in range(n + 1)]
-    return [
-        np.array([[low, high, 0, gate.num_subpartitions]], dtype=np.int32)
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
-    ]
+    return [np.array([[low, high, 0, gate.num_subpartitions]], dtype=np.int32) for low, high in pairwise(edges)]
 
 
 def to_dataframe(session: Any, store: ResultStore, gate: GateDescriptor, schema: pa.Schema) -> Any:

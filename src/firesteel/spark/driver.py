@@ -37,7 +37,7 @@ from firesteel.scheduler.commands import (
 )
 from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
-from firesteel.spark.batch import Batch, BatchEnded, BatchRunner
+from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.giveup import partition_of, read_error
@@ -355,9 +355,14 @@ class JobDriver:
         )
         batch = Batch.of(len(self._batches), deploy, given.job_id, description, pools.borrow())
         self._batches[batch.id] = self._active[batch.id] = batch
-        splits = given.compiled.splits.get(deploy.vertex, ())
-        dataframe = given.compiled.dataframes.get(deploy.vertex)
-        self._runner.start(batch, given.job, self._vertex_blob(deploy), splits, self._channel.accumulator, dataframe)
+        code = BatchCode(
+            job=given.job,
+            vertex=self._vertex_blob(deploy),
+            splits=given.compiled.splits.get(deploy.vertex, ()),
+            accumulator=self._channel.accumulator,
+            dataframe=given.compiled.dataframes.get(deploy.vertex),
+        )
+        self._runner.start(batch, code)
 
     def _vertex_blob(self, deploy: Deploy) -> Blob:
         """Serialised once per vertex; again only when its shape was decided anew."""

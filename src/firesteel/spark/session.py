@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from firesteel.errors import UsageError
+from firesteel.options import Options
 from firesteel.spark.java import find_java_home
 
 SUPPORTED_SPARK = (4, 3)

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
+from firesteel.operators.user_code import UserFunctionError
 from firesteel.results.store import StorageError
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode, pack_sizes
 
 CACHED_OBJECTS = 64
 """Vertex informations and gate lists that a worker process remembers."""
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,46 +235,64 @@ class _Execution:
         )
 
     def _failed(self, error: BaseException) -> FailedMessage:
-        kind, message, hint, trace = describe_failure(error)
+        what = describe_failure(error)
+        message = what.message
         place = "" if self.context is None else self.context.place
         if place and place not in message:
             message = f"{message.rstrip('.')} (while reading {place})."
         bad = (-1, -1, -1, -1)
         if isinstance(error, PartitionException):
             bad = (error.dataset, error.partition, error.attempt, error.token)
-        return FailedMessage(self._where(), kind, message, hint, trace, bad)
+        return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
 
 
-def describe_failure(error: BaseException) -> tuple[str, str, str | None, str | None]:
-    """(name of the FailureKind, sentence, hint, the user's frames) of whatever an execution raised."""
-    trace: str | None = getattr(error, "trace", None)
-    cause = error.__cause__ if trace is not None and error.__cause__ is not None else error
-    if isinstance(error, PartitionException):
-        return "PARTITION", str(error), None, None
-    if isinstance(cause, MemoryError):
-        return (
-            "USER",
-            f"The task on {node_name()} ran out of memory: {_words(cause)}.",
-            "Give tasks less to do (data-volume-per-task) or executors more memory.",
-            trace,
-        )
-    if isinstance(cause, StorageError):
-        return "STORAGE", cause.message, cause.hint, None
-    if isinstance(cause, OSError) and cause.errno in _NO_SPACE:
-        where = f" at {cause.filename}" if cause.filename else ""
-        return (
-            "STORAGE",
-            f"The disk of {node_name()} is full{where}: {_words(cause)}.",
-            "Free some space, or set firesteel.storage.directory to a larger disk.",
-            None,
-        )
-    if isinstance(error, UsageError | ModuleNotFoundError):
-        return "FATAL", str(error) if isinstance(error, UsageError) else _missing(error), _hint(error), trace
-    if isinstance(error, FiresteelError):
-        return "USER", error.message, error.hint, trace
-    if isinstance(error, OSError):
-        return "STORAGE", f"{_words(error)} (on {node_name()}).", None, _frames(error)
-    return "USER", f"{_words(error)}.", None, _frames(error)
+@dataclass(frozen=True, slots=True)
+class Described:
+    """``kind``: name of the FailureKind; ``message``: a sentence; ``trace``: the user's frames."""
+
+    kind: str
+    message: str
+    hint: str | None = None
+    trace: str | None = None
+
+
+def describe_failure(error: BaseException) -> Described:
+    """Whatever an execution raised, as something to tell."""
+    trace: str | None = getattr(error, "trace", None) or None
+    cause = error.__cause__ if isinstance(error, UserFunctionError) and error.__cause__ is not None else error
+    match cause:
+        case PartitionException():
+            described = Described("PARTITION", str(cause))
+        case MemoryError():
+            described = Described(
+                "USER",
+                f"The task on {node_name()} ran out of memory: {_words(cause)}.",
+                "Give tasks less to do (data-volume-per-task) or executors more memory.",
+                trace,
+            )
+        case StorageError():
+            described = Described("STORAGE", cause.message, cause.hint)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            described = Described(
+                "STORAGE",
+                f"The disk of {node_name()} is full{f' at {cause.filename}' if cause.filename else ''}: {_words(cause)}.",
+                "Free some space, or set firesteel.storage.directory to a larger disk.",
+            )
+        case ModuleNotFoundError() if cause is error:
+            described = Described(
+                "FATAL",
+                f"{node_name()} cannot load the step's code: {_words(cause)}.",
+                f"Install '{cause.name}' on every executor, or ship it with spark.sparkContext.addPyFile(...).",
+            )
+        case _ if isinstance(error, FiresteelError):
+            described = Described(
+                "FATAL" if isinstance(error, UsageError) else "USER", error.message, error.hint, trace
+            )
+        case OSError():
+            described = Described("STORAGE", f"{_words(error)} (on {node_name()}).", None, _frames(error))
+        case _:
+            described = Described("USER", f"{_words(error)}.", None, _frames(error))
+    return described
 
 
 def node_name() -> str:
@@ -315,16 +333,6 @@ def _extend_module_path(paths: tuple[str, ...]) -> None:
 def _words(error: BaseException) -> str:
     text = str(error).strip().rstrip(".")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _missing(error: BaseException) -> str:
-    return f"{node_name()} cannot load the step's code: {_words(error)}."
-
-
-def _hint(error: BaseException) -> str | None:
-    if isinstance(error, ModuleNotFoundError):
-        return f"Install '{error.name}' on every executor, or ship it with spark.sparkContext.addPyFile(...)."
-    return getattr(error, "hint", None)
 
 
 def _frames(error: BaseException) -> str:

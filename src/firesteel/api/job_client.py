@@ -1,0 +1,76 @@
+"""A job that was submitted, and what it leaves: JobClient and JobResult."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firesteel.errors import FiresteelError
+from firesteel.journal.explain import explain
+from firesteel.journal.journal import read
+from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.records import AnyRecord, Decision
+
+if TYPE_CHECKING:
+    from firesteel.spark.outcome import JobOutcome
+    from firesteel.spark.runtime import JobRun
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """A job that has finished. ``duration``: seconds; ``journal``: its file, one JSON record a line."""
+
+    job_id: str
+    job_name: str
+    duration: float
+    decisions: list[Decision]
+    journal: Path | None
+
+    def explain(self, vertex: int | str | None = None) -> str:
+        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
+        records: list[AnyRecord] = read(self.journal) if self.journal is not None else list(self.decisions)
+        return explain(records, vertex)
+
+
+class JobClient:
+    """A running job. ``execute_async`` returns one."""
+
+    def __init__(self, run: JobRun) -> None:
+        self._run = run
+
+    @property
+    def job_id(self) -> str:
+        return self._run.job_id
+
+    def status(self) -> JobStatus:
+        return self._run.status()
+
+    def wait(self, timeout: float | None = None) -> JobResult:
+        """Waits for the job's end, at most ``timeout`` seconds.
+
+        Raises JobExecutionError if it failed, JobCancelledError if it was cancelled (Ctrl-C while waiting cancels it),
+        TimeoutError if it still runs when the time is over; it runs on then.
+        """
+        if not self._run.wait(timeout):
+            raise TimeoutError(f"The job '{self._run.job_name}' ({self.job_id}) still runs after {timeout} s.")
+        outcome = self._run.result()
+        if outcome.error is not None:
+            raise _for_this_caller(outcome.error)
+        return _result_of(outcome)
+
+    def cancel(self) -> None:
+        """Asks for cancellation and returns at once; a job that has ended is left as it is."""
+        self._run.cancel()
+
+    def __repr__(self) -> str:
+        return f"JobClient({self._run.job_name!r}, {self.job_id}, {self.status().value})"
+
+
+def _result_of(outcome: JobOutcome) -> JobResult:
+    return JobResult(outcome.job_id, outcome.job_name, outcome.duration, outcome.decisions, outcome.journal)
+
+
+def _for_this_caller(error: FiresteelError) -> FiresteelError:
+    """The same error each time ``wait`` is called, without the frames of the callers before."""
+    return error.with_traceback(None)

@@ -1,0 +1,26 @@
+"""Starts a compiled job with what an ordinary run has beside it: a journal, and progress on the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firesteel.graph.compiled import CompiledJob
+from firesteel.journal import progress
+from firesteel.journal.journal import Journal
+from firesteel.options import PROGRESS, Options
+from firesteel.spark.runtime import JobRun, submit
+from firesteel.spark.storage import new_job_id
+
+
+def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
+    """Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work."""
+    job_id = new_job_id()
+    journal = Journal.create(options, compiled.job_graph.name, job_id)
+    instruments = (journal, progress.create(options[PROGRESS]))
+    try:
+        return submit(compiled, session, options, instruments, job_id=job_id)
+    except BaseException:
+        for instrument in instruments:
+            instrument.close()
+        journal.path.unlink(missing_ok=True)  # nothing ran
+        raise
