@@ -13,12 +13,8 @@ from firesteel.graph.stream_graph import ChainedStep, Chaining, KeyedStep
 
 def chain_obstacle(step: PlannedStep) -> str | None:
     """Why ``step`` (an operator or a sink) cannot run in the task of the step before it."""
-    if len(step.feeds) != 1:
-        return "it reads several streams"
-    feed = step.feeds[0]
-    if feed.ship not in (None, ShipStrategy.FORWARD):
-        return f"{feed.ship.value} was asked for"
-    return _settings_obstacle(step, feed) or _reads_obstacle(step, feed)
+    obstacle = output_obstacle(step)
+    return obstacle if obstacle is not None else _reads_obstacle(step.feeds[0])
 
 
 def output_obstacle(step: PlannedStep) -> str | None:
@@ -26,7 +22,8 @@ def output_obstacle(step: PlannedStep) -> str | None:
     if len(step.feeds) != 1:
         return "it reads several streams"
     feed = step.feeds[0]
-    if feed.ship not in (None, ShipStrategy.FORWARD):
+    stays = feed.ship is ShipStrategy.GLOBAL and lies_together(feed.source)
+    if feed.ship not in (None, ShipStrategy.FORWARD) and not stays:
         return f"{feed.ship.value} was asked for"
     return _settings_obstacle(step, feed)
 
@@ -37,7 +34,7 @@ def fusion_obstacle(step: PlannedStep, feed: Feed, wanted: tuple[str, ...], orde
     ``wanted``: the key columns, of the feed's step. ``ordered``: the hash must be over just this order (several inputs
     that are walked together); else any order will do: equal keys are together either way.
     """
-    obstacle = _settings_obstacle(step, feed) or _reads_obstacle(step, feed)
+    obstacle = _settings_obstacle(step, feed) or _reads_obstacle(feed)
     if obstacle is not None:
         return obstacle
     present = partitioned_by(feed.source)
@@ -46,6 +43,15 @@ def fusion_obstacle(step: PlannedStep, feed: Feed, wanted: tuple[str, ...], orde
     if present != wanted and (ordered or sorted(present) != sorted(wanted)):
         return f"its input is hash partitioned by {', '.join(present)}"
     return None
+
+
+def lies_together(step: PlannedStep) -> bool:
+    """Whether one subtask holds all rows of ``step``: its chain begins behind a global partitioning."""
+    while not step.is_global:
+        if not isinstance(step.work, ChainedStep) or chain_obstacle(step) is not None:
+            return False
+        step = step.feeds[0].source
+    return True
 
 
 def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
@@ -88,7 +94,7 @@ def _may_differ(step: PlannedStep, feed: Feed) -> bool:
     return feed.ship is ShipStrategy.FORWARD and (mine is None or other is None)
 
 
-def _reads_obstacle(step: PlannedStep, feed: Feed) -> str | None:
+def _reads_obstacle(feed: Feed) -> str | None:
     return "the step before it is read by several" if feed.source.reads > 1 else None
 
 
