@@ -3,20 +3,21 @@ fetch just the rows of the index it needs.
 
     header    magic (its last character is the version), zeros                                            16 bytes
     messages  Arrow IPC record-batch messages (no schema), region after region, rows ordered by subpartition
-    indexes   per region: (E + 1) subpartition entries, then (M + 1) message entries                      32 bytes each
+    indexes   per region: a list of (E + 1) subpartition entries, then one of (M + 1) message entries     24 bytes each
     regions   per region: index offset, E, M, rows                                                        32 bytes each
     trailer   regions offset, regions, subpartitions, rows, schema print, name print, check, magic        64 bytes
 
-A *subpartition entry* is (first row, plain bytes before it, subpartition | message << 32, check); a *message entry* is
-(offset, first row, crc32 of its bytes, check). Each list ends with an entry that holds the totals. A region lists every
-subpartition (E = subpartitions: entry s is at a known place) unless few of them have rows; then only those. Small
-neighbours share a message, so the entry counts rows, and says which message holds its first one.
-The checks tie an entry to its content, place, region and object name; a half-written object has no trailer.
+A *subpartition entry* is (first row, plain bytes before it, subpartition | message << 32); a *message entry* is (offset,
+first row, crc32 of its bytes). Each list ends with an entry that holds the totals, and is cut into blocks of 64 entries,
+each with a crc32 that ties it to its place, list and object name. A region lists every subpartition (E = subpartitions:
+entry s is at a known place) unless few of them have rows; then only those. Small neighbours share a message, so the
+entry counts rows, and says which message holds its first one. A half-written object has no trailer.
 """
 
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -25,14 +26,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.results.hashing import mix_in_place
-
 U64 = np.dtype("<u8")
 MAGIC = int.from_bytes(b"FIRESTL1", "little")
 HEADER_BYTES = 16
 TRAILER_BYTES = 64
-ENTRY_BYTES = 32
+ENTRY_BYTES = 24
+BLOCK_ENTRIES = 64
+"""A reader of a few subpartitions fetches and checks one or two blocks of the index."""
 REGION_BYTES = 32
+_BLOCK_BYTES = BLOCK_ENTRIES * ENTRY_BYTES + 8
+_TRAILER = struct.Struct("<8Q")
+_REGION = struct.Struct("<4Q")
 SPARSE_SHARE = 4
 """A region lists only its non-empty subpartitions when they are fewer than one in this many."""
 
@@ -57,14 +61,21 @@ def name_print(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def seal(entries: Words, name: int, region: int, first: int = 0) -> Words:
-    """The check of each entry (n, 4): ``first`` is the list position of the first."""
-    check = np.arange(first, first + len(entries), dtype=np.uint64)
-    check ^= np.uint64((name + region * 0x9E3779B97F4A7C15) % (1 << 64))
-    for column in range(3):
-        mix_in_place(check)
-        check ^= entries[:, column]
-    return mix_in_place(check)
+def _block_check(data: Any, name: int, number: int, block: int) -> int:
+    """``number``: of the list within the object. The start value makes a block valid in its own place only."""
+    return zlib.crc32(data, (name + 0x9E3779B1 * number + 0x85EBCA77 * block) & 0xFFFFFFFF)
+
+
+def _list_bytes(entries: int) -> int:
+    return entries * ENTRY_BYTES + 8 * -(-entries // BLOCK_ENTRIES)
+
+
+def _encode_list(entries: Words, name: int, number: int) -> bytes:
+    parts: list[bytes] = []
+    for block, first in enumerate(range(0, len(entries), BLOCK_ENTRIES)):
+        data = entries[first : first + BLOCK_ENTRIES].tobytes()
+        parts += [data, _block_check(data, name, number, block).to_bytes(8, "little")]
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +109,24 @@ class Region:
 def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Identity) -> bytes:
     """Indexes, region table and trailer of an object whose messages end at offset ``at``; ``crcs``: of all its messages."""
     parts: list[bytes] = []
-    done = 0
-    table = np.zeros((len(regions), 4), U64)
+    table: list[bytes] = []
+    done = rows = 0
     for number, region in enumerate(regions):
         entries = _subpartition_entries(region, identity.subpartitions)
-        messages = np.zeros((len(region.message_offsets), 4), U64)
+        messages = np.zeros((len(region.message_offsets), 3), U64)
         messages[:, 0] = region.message_offsets
         messages[:, 1] = region.message_rows
         messages[:-1, 2] = crcs[done : done + len(messages) - 1]
         done += len(messages) - 1
-        # two lists of a region differ in their check by the list's number
-        entries[:, 3] = seal(entries, identity.name, 2 * number)
-        messages[:, 3] = seal(messages, identity.name, 2 * number + 1)
-        table[number] = (at, len(entries) - 1, len(messages) - 1, region.rows[-1])
-        parts += [entries.tobytes(), messages.tobytes()]
-        at += ENTRY_BYTES * (len(entries) + len(messages))
-    rows = int(table[:, 3].sum())
-    fields = np.array([at, len(regions), identity.subpartitions, rows, identity.schema, identity.name], U64)
-    check = zlib.crc32(fields.tobytes(), zlib.crc32(table.tobytes()))
-    parts += [table.tobytes(), fields.tobytes(), np.array([check, MAGIC], U64).tobytes()]
-    return b"".join(parts)
+        rows += int(region.rows[-1])
+        table.append(_REGION.pack(at, len(entries) - 1, len(messages) - 1, int(region.rows[-1])))
+        parts.append(_encode_list(entries, identity.name, 2 * number))
+        parts.append(_encode_list(messages, identity.name, 2 * number + 1))
+        at += len(parts[-2]) + len(parts[-1])
+    fields = np.array([at, len(regions), identity.subpartitions, rows, identity.schema, identity.name], U64).tobytes()
+    packed = b"".join(table)
+    check = zlib.crc32(fields, zlib.crc32(packed))
+    return b"".join([*parts, packed, fields, np.array([check, MAGIC], U64).tobytes()])
 
 
 def _subpartition_entries(region: Region, subpartitions: int) -> Words:
@@ -125,21 +134,13 @@ def _subpartition_entries(region: Region, subpartitions: int) -> Words:
     if len(filled) * SPARSE_SHARE >= subpartitions:
         filled = np.arange(subpartitions)
     places = np.append(filled, subpartitions)
-    entries = np.zeros((len(places), 4), U64)
+    entries = np.zeros((len(places), 3), U64)
     entries[:, 0] = region.rows[places]
     entries[:, 1] = region.plain[places]
     # the message that holds the row; a row that begins a message belongs to that one
     message = np.searchsorted(np.asarray(region.message_rows), region.rows[places], side="right") - 1
     entries[:, 2] = places.astype(np.uint64) | (message.astype(np.uint64) << np.uint64(32))
     return entries
-
-
-@dataclass(slots=True)
-class Trailer:
-    """The checked end of an object. ``table`` (regions, 4): index offset, subpartition entries, message entries, rows."""
-
-    table: Words
-    rows: int
 
 
 @dataclass(slots=True)
@@ -169,81 +170,98 @@ class Tail:
         self._from = max(self.size - length, 0)
         self._bytes = self._fetch(self._from, self.size - self._from)
 
-    def _fetch(self, offset: int, length: int) -> pa.Buffer:
+    def _fetch(self, offset: int, length: int) -> memoryview:
         data = self._source.read_at(offset, length)
         if data.size != length:
             raise Damaged(f"ends at byte {offset + data.size} where {offset + length} were expected")
-        return data
+        return memoryview(data).cast("B")
 
-    def words(self, offset: int, count: int) -> Words:
-        """``count`` numbers at ``offset``."""
-        length = 8 * count
+    def read(self, offset: int, length: int) -> memoryview:
+        """``length`` bytes at ``offset``."""
         if offset < HEADER_BYTES or offset + length > self.size:
             raise Damaged(f"points outside itself (bytes {offset} to {offset + length} of {self.size})")
-        if length == 0:
-            return np.zeros(0, U64)
-        inside = offset >= self._from
-        data = self._bytes.slice(offset - self._from, length) if inside else self._fetch(offset, length)
-        return np.frombuffer(data, U64)
-
-
-def read_trailer(tail: Tail, identity: Identity) -> Trailer:
-    """Check the end of an object against what its reader expects. Raises Damaged."""
-    if tail.size < HEADER_BYTES + TRAILER_BYTES:
-        raise Damaged(f"has only {tail.size} bytes: it was never finished, or was cut")
-    words = tail.words(tail.size - TRAILER_BYTES, TRAILER_BYTES // 8)
-    at, regions, found, rows, found_schema, found_name, check, magic = (int(word) for word in words)
-    if magic != MAGIC and magic % (1 << 56) == MAGIC % (1 << 56):
-        raise Damaged("was written by another version of Firesteel")
-    if magic != MAGIC:
-        raise Damaged("has no trailer: it was never finished, or was cut or overwritten")
-    end = tail.size - TRAILER_BYTES
-    if at > end or regions != (end - at) // REGION_BYTES or (end - at) % REGION_BYTES:
-        raise Damaged("has a damaged trailer")
-    table = tail.words(at, regions * (REGION_BYTES // 8))
-    if zlib.crc32(words[:6].tobytes(), zlib.crc32(table.tobytes())) != check:
-        raise Damaged("has a damaged trailer (checksum differs)")
-    if found_name != identity.name:
-        raise Damaged("holds what another object should hold")
-    if found_schema != identity.schema:
-        raise Damaged("was written with another schema than its reader expects")
-    if found != identity.subpartitions:
-        raise Damaged(f"has {found} subpartitions where {identity.subpartitions} were expected")
-    return Trailer(table.reshape(-1, 4), rows)
+        if offset >= self._from:
+            return self._bytes[offset - self._from : offset - self._from + length]
+        return self._fetch(offset, length)
 
 
 def read_slices(tail: Tail, identity: Identity, low: int, high: int) -> list[Slice]:
     """Check the object's end, and read what its index says of subpartitions [low, high), region by region. Raises Damaged."""
-    table = read_trailer(tail, identity).table
-    return [_read_slice(tail, identity, table[region], region, (low, high)) for region in range(len(table))]
+    table = _read_table(tail, identity)
+    return [_read_slice(tail, identity, row, region, (low, high)) for region, row in enumerate(table)]
 
 
-def _read_slice(tail: Tail, identity: Identity, row: Words, region: int, bounds: tuple[int, int]) -> Slice:
+def _read_table(tail: Tail, identity: Identity) -> list[tuple[int, int, int, int]]:
+    if tail.size < HEADER_BYTES + TRAILER_BYTES:
+        raise Damaged(f"has only {tail.size} bytes: it was never finished, or was cut")
+    end = tail.size - TRAILER_BYTES
+    trailer = tail.read(end, TRAILER_BYTES)
+    at, regions, subpartitions, _, schema, name, check, magic = _TRAILER.unpack(trailer)
+    if magic != MAGIC and magic % (1 << 56) == MAGIC % (1 << 56):
+        raise Damaged("was written by another version of Firesteel")
+    if magic != MAGIC:
+        raise Damaged("has no trailer: it was never finished, or was cut or overwritten")
+    if at > end or regions * REGION_BYTES != end - at:
+        raise Damaged("has a damaged trailer")
+    table = tail.read(at, end - at)
+    if zlib.crc32(trailer[: TRAILER_BYTES - 16], zlib.crc32(table)) != check:
+        raise Damaged("has a damaged trailer (checksum differs)")
+    if name != identity.name:
+        raise Damaged("holds what another object should hold")
+    if schema != identity.schema:
+        raise Damaged("was written with another schema than its reader expects")
+    if subpartitions != identity.subpartitions:
+        raise Damaged(f"has {subpartitions} subpartitions where {identity.subpartitions} were expected")
+    return list(_REGION.iter_unpack(table))
+
+
+def _read_slice(
+    tail: Tail, identity: Identity, row: tuple[int, int, int, int], region: int, bounds: tuple[int, int]
+) -> Slice:
     low, high = bounds
-    at, entry_count, message_count, _ = (int(word) for word in row)
-    seal_of = (identity.name, 2 * region)
+    at, entry_count, message_count, _ = row
+    place = _List(tail, at, entry_count + 1, identity.name, 2 * region)
     if entry_count == identity.subpartitions:
-        entries = _entries(tail, at, (low, high + 1), seal_of)
+        entries = place.read(low, high + 1)
     else:
-        entries = _entries(tail, at, (0, entry_count + 1), seal_of)
+        entries = place.read(0, entry_count + 1)
         # the first listed subpartition at or after each asked one; the last entry stands for the end
         asked = np.arange(low, high + 1, dtype=np.uint64)
         entries = entries[np.searchsorted(entries[:, 2] & np.uint64(0xFFFFFFFF), asked)]
     rows = entries[:, 0].astype(np.int64)
-    first = int(entries[0, 2] >> np.uint64(32))
-    last = min(int(entries[-1, 2] >> np.uint64(32)) + 1, message_count)
+    first = int(entries[0, 2]) >> 32
+    last = min((int(entries[-1, 2]) >> 32) + 1, message_count)
     if rows[0] == rows[-1]:
         last = first
-    at += ENTRY_BYTES * (entry_count + 1)
-    messages = _entries(tail, at, (first, last + 1), (identity.name, 2 * region + 1)).astype(np.int64)
+    place = _List(tail, at + _list_bytes(entry_count + 1), message_count + 1, identity.name, 2 * region + 1)
+    messages = place.read(first, last + 1).astype(np.int64)
     if last - first > 1 and messages[-2, 1] >= rows[-1]:
         messages = messages[:-1]  # the range ends where its last message begins
     return Slice(rows, entries[:, 1].astype(np.int64), messages[:, 0], messages[:, 1], messages[:-1, 2])
 
 
-def _entries(tail: Tail, at: int, span: tuple[int, int], seal_of: tuple[int, int]) -> Words:
-    first, last = span
-    entries = tail.words(at + ENTRY_BYTES * first, 4 * (last - first)).reshape(-1, 4)
-    if not np.array_equal(seal(entries, *seal_of, first), entries[:, 3]):
-        raise Damaged("has a damaged index (checksum differs)")
-    return entries
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list of entries in an object."""
+
+    tail: Tail
+    at: int
+    length: int
+    name: int
+    number: int
+
+    def read(self, first: int, last: int) -> Words:
+        """Entries [first, last), read and checked by whole blocks: (n, 3)."""
+        block, end_block = first // BLOCK_ENTRIES, -(-last // BLOCK_ENTRIES)
+        begin = block * _BLOCK_BYTES
+        data = self.tail.read(self.at + begin, min(end_block * _BLOCK_BYTES, _list_bytes(self.length)) - begin)
+        parts: list[Words] = []
+        for number in range(block, end_block):
+            content = data[: _BLOCK_BYTES - 8] if len(data) >= _BLOCK_BYTES else data[:-8]
+            check = data[len(content) : len(content) + 8]
+            if _block_check(content, self.name, self.number, number).to_bytes(8, "little") != check:
+                raise Damaged("has a damaged index (checksum differs)")
+            parts.append(np.frombuffer(content, U64).reshape(-1, 3))
+            data = data[_BLOCK_BYTES:]
+        entries = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return entries[first - block * BLOCK_ENTRIES : last - block * BLOCK_ENTRIES]
