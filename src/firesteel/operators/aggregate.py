@@ -136,7 +136,7 @@ def fold(folding: Folding, tables: Iterator[pa.Table], ctx: TaskContext, level: 
         held += pieces[-1].nbytes
         if held > limit:
             merged = folding.merge(pa.concat_tables(pieces))
-            if merged.nbytes > limit // 2 and level < MAX_LEVEL:
+            if merged.nbytes > limit // 2 and merged.num_rows > 1 and level < MAX_LEVEL:
                 yield from _divide(folding, _rest(folding, merged, tables), ctx, level)
                 return
             pieces, held = [merged], merged.nbytes

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.operators.batches import nullable, one_chunk, take_rows
-from firesteel.operators.grouping import normalised, normalised_type
+from firesteel.operators.batches import filter_rows, nullable, one_chunk, take_rows
+from firesteel.operators.grouping import normalised
 from firesteel.operators.relational import check_columns
+from firesteel.results.keys import normal_type
 
 _types = pa.types
 
@@ -61,12 +62,16 @@ def check_aggregations(schema: pa.Schema, keys: Sequence[str], aggs: Sequence[Ag
     names = [*keys, *(agg.output for agg in aggs)]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"The output column '{name}' of an aggregation occurs twice.", hint="Give one of them another name.")
+            raise UsageError(
+                f"The output column '{name}' of an aggregation occurs twice.", hint="Give one of them another name."
+            )
     for agg in aggs:
         if agg.function not in AGGREGATES:
             close = difflib.get_close_matches(agg.function, AGGREGATES, n=1)
             guess = f"Did you mean '{close[0]}'? " if close else ""
-            raise UsageError(f"There is no aggregate function '{agg.function}'.", hint=f"{guess}There are {', '.join(AGGREGATES)}.")
+            raise UsageError(
+                f"There is no aggregate function '{agg.function}'.", hint=f"{guess}There are {', '.join(AGGREGATES)}."
+            )
         if agg.column in (None, ROWS):
             if agg.function != "count":
                 raise UsageError(f"Only count can be of all rows, not {agg.function}.", hint="Name a column.")
@@ -89,7 +94,10 @@ def output_type(agg: Aggregation, schema: pa.Schema) -> pa.DataType:
         return _sum_type(type_)
     if agg.function in ("min", "max") and not (_types.is_nested(type_) or _types.is_interval(type_)):
         return type_
-    raise UsageError(f"{agg.function} does not work on column '{agg.column}' of type {type_}.", hint="Cast the column, or choose another function.")
+    raise UsageError(
+        f"{agg.function} does not work on column '{agg.column}' of type {type_}.",
+        hint="Cast the column, or choose another function.",
+    )
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
@@ -142,7 +150,7 @@ class Plan:
         if agg.function == "count":
             return [self._part("count", column, pa.int64())]
         if agg.function == "count_distinct":
-            return [self._part("distinct", column, normalised_type(type_))]
+            return [self._part("distinct", column, normal_type(type_))]
         if agg.function == "sum":
             return [self._part("sum", column, pa.int64() if _types.is_duration(type_) else _sum_type(type_))]
         if agg.function == "mean":
@@ -171,7 +179,7 @@ class Plan:
         pieces = [self._grouped(table.drop_columns([d.name for d in self.distincts]), [])]
         for distinct in self.distincts:
             values = table.select([*self.keys, distinct.name])
-            values = values.filter(pc.is_valid(values.column(distinct.name)))
+            values = filter_rows(values, pc.is_valid(values.column(distinct.name)))
             pieces.append(_grouped(values, self.keys, [distinct.name], []))
         return pa.concat_tables([_padded(piece, self.partial_schema) for piece in pieces])
 
@@ -211,14 +219,16 @@ def _raw(part: _Part, table: pa.Table) -> Any:
             return pa.array(np.ones(table.num_rows, dtype=np.int64))
         return pc.is_valid(column).cast(pa.int64())
     if part.kind == "distinct":
-        return normalised([column])[0]
+        return normalised(column)
     if _types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column if column.type == part.type else column.cast(part.type)
 
 
 def _padded(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [table.column(f.name) if f.name in table.schema.names else pa.nulls(table.num_rows, f.type) for f in schema]
+    columns = [
+        table.column(f.name) if f.name in table.schema.names else pa.nulls(table.num_rows, f.type) for f in schema
+    ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -254,7 +264,7 @@ def _grouped(table: pa.Table, keys: Sequence[str], values: Sequence[str], measur
         aggs.append(("row", "min"))
     groups = _group_by(columns, by, aggs)
     if all(restored):
-        out = [_restore(groups.column(f"k{i}"), column.type) for i, column in enumerate(originals)]
+        out = [groups.column(f"k{i}").cast(column.type) for i, column in enumerate(originals)]
     else:
         out = list(take_rows(table.select(list(keys)), one_chunk(groups.column("row_min"))).columns)
     out += [measure.result(groups.column(f"m{i}_{measure.part.merge_by}")) for i, measure in enumerate(prepared)]
@@ -270,25 +280,23 @@ def _group_by(columns: dict[str, Any], by: list[str], aggs: list[tuple[str, str]
 
 
 def _normalised(columns: Sequence[Any]) -> list[Any]:
-    return [column if _is_canonical(column.type) else normalised([column])[0] for column in columns]
+    return [column if _is_canonical(column.type) else normalised(column) for column in columns]
 
 
 def _is_canonical(type_: pa.DataType) -> bool:
-    """Types that group rightly as they are: the hot path leaves their chunks alone."""
-    return _types.is_int64(type_) or _types.is_int32(type_) or _types.is_string(type_) or _types.is_date32(type_)
+    """Types whose equal values are equal bytes: they group rightly as they are, in as many chunks as they come."""
+    return any(is_(type_) for is_ in _CANONICAL)
+
+
+_CANONICAL = (
+    _types.is_integer, _types.is_boolean, _types.is_string, _types.is_large_string, _types.is_binary, _types.is_large_binary,
+    _types.is_date32, _types.is_time, _types.is_timestamp, _types.is_duration, _types.is_decimal128, _types.is_decimal256,
+)  # fmt: skip
 
 
 def _restorable(type_: pa.DataType, normal: pa.DataType) -> bool:
     """The normalised key says everything about the original; else the group's first row is taken."""
-    return type_ == normal or (_types.is_primitive(type_) and (_types.is_integer(type_) or _types.is_floating(type_)) and _is_number(normal))
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return _types.is_integer(type_) or _types.is_floating(type_)
-
-
-def _restore(column: Any, type_: pa.DataType) -> Any:
-    return column if column.type == type_ else column.cast(type_)
+    return type_ == normal or (_types.is_floating(type_) and _types.is_floating(normal))
 
 
 class _Measure:

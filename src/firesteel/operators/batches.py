@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from firesteel.operators.program import Batches
+from firesteel.results.plain import from_stored, to_stored
 
 COALESCE_ROWS = 10_000
 COALESCE_BYTES = 1 << 20
@@ -105,13 +107,31 @@ def stable_order(codes: Any) -> Any:
     return (packed & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
 
+def take(array: pa.Array, indices: pa.Array) -> pa.Array:
+    """``array.take`` for every type: what pyarrow cannot take (views, run ends) is taken in its plain form."""
+    try:
+        return array.take(indices)
+    except pa.ArrowNotImplementedError:
+        return from_stored(to_stored(array).take(indices), array.type)
+
+
 def take_rows(table: pa.Table, rows: Any) -> pa.Table:
-    """``table.take`` that serves every column type: one chunk per column, nulls in ``rows`` give null rows."""
+    """The table's rows of these numbers, every column in one chunk; null numbers give null rows."""
     indices = rows if isinstance(rows, pa.Array) else pa.array(rows)
-    columns = [one_chunk(column).take(indices) for column in table.columns]
+    columns = [take(one_chunk(column), indices) for column in table.columns]
     if not columns:
         return pa.table({"_": pa.nulls(len(indices))}).select([])
     return pa.Table.from_arrays(columns, schema=nullable(table.schema))
+
+
+def filter_rows(table: Any, mask: Any) -> Any:
+    """``table.filter(mask)`` of a table or batch with columns of any type."""
+    try:
+        return table.filter(mask)
+    except pa.ArrowNotImplementedError:
+        rows = pc.indices_nonzero(mask)
+        columns = [take(one_chunk(column), rows) for column in table.columns]
+        return type(table).from_arrays(columns, schema=table.schema)
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

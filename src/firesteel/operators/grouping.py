@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.operators.batches import one_chunk, stable_order, take_rows
-from firesteel.results.keys import normalise_key
+from firesteel.results.keys import common_key_type, normalise_key
 
 Codes = NDArray[np.int64]
 
@@ -19,17 +19,24 @@ _DENSE = 2
 """Integer keys whose span is below this many times the rows serve as codes themselves."""
 
 
-def normalised(columns: Sequence[Any]) -> list[pa.Array]:
-    """Key columns in canonical form, one chunk each."""
-    return [one_chunk(normalise_key(one_chunk(column))) for column in columns]
-
-
-def normalised_type(type_: pa.DataType) -> pa.DataType:
-    return normalise_key(pa.array([], type_)).type
+def normalised(column: Any, to: pa.DataType | None = None) -> pa.Array:
+    """A key column in canonical form (``to``: that of a pair of columns), in one chunk."""
+    return one_chunk(normalise_key(one_chunk(column), to))
 
 
 def key_columns(table: pa.Table, keys: Sequence[str]) -> list[pa.Array]:
-    return normalised([table.column(key) for key in keys])
+    return [normalised(table.column(key)) for key in keys]
+
+
+def paired_columns(
+    left: pa.Table, left_keys: Sequence[str], right: pa.Table, right_keys: Sequence[str]
+) -> list[pa.Array]:
+    """Per key pair the left column and behind it the right one, normalised to the same type."""
+    return [
+        pa.concat_arrays([normalised(a, to), normalised(b, to)])
+        for a, b in zip(map(left.column, left_keys), map(right.column, right_keys), strict=True)
+        for to in [common_key_type(a.type, b.type)]
+    ]
 
 
 def encode(columns: Sequence[pa.Array], *, nulls_match: bool) -> tuple[Codes, int]:

@@ -17,11 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
-from firesteel.operators.batches import chunked, one_chunk, stable_order, take_rows
-from firesteel.operators.grouping import encode, key_columns, normalised_type
+from firesteel.operators.batches import chunked, one_chunk, stable_order, take, take_rows
+from firesteel.operators.grouping import encode, paired_columns
 from firesteel.operators.program import Batches, TaskContext, UnitInput
 from firesteel.operators.relational import check_columns
 from firesteel.operators.units import unit_limit
+from firesteel.results.keys import KeyTypeError, common_key_type
 
 Rows = NDArray[np.int64]
 
@@ -42,8 +43,13 @@ def join_kind(how: str) -> str:
     return kind
 
 
-def join_schema(
-    left: pa.Schema, right: pa.Schema, left_keys: Sequence[str], right_keys: Sequence[str], how: str, suffix: str = "_right"
+def join_schema(  # noqa: PLR0917
+    left: pa.Schema,
+    right: pa.Schema,
+    left_keys: Sequence[str],
+    right_keys: Sequence[str],
+    how: str,
+    suffix: str = "_right",
 ) -> pa.Schema:
     """All left columns, then the right ones without the right keys, a clashing one with ``suffix``; semi, anti: the left ones.
 
@@ -68,7 +74,9 @@ def join_schema(
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"The join gives the column '{twice[0]}' twice.", hint="Rename it on one side, or choose another suffix.")
+        raise UsageError(
+            f"The join gives the column '{twice[0]}' twice.", hint="Rename it on one side, or choose another suffix."
+        )
     return pa.schema(fields)
 
 
@@ -78,22 +86,40 @@ def _payload(right: pa.Schema, right_keys: Sequence[str]) -> list[pa.Field]:
 
 def _check_keys(left: pa.Schema, right: pa.Schema, left_keys: Sequence[str], right_keys: Sequence[str]) -> None:
     if not left_keys or len(left_keys) != len(right_keys):
-        raise UsageError(f"A join needs as many keys on the left ({len(left_keys)}) as on the right ({len(right_keys)}), at least one.")
+        raise UsageError(
+            f"A join needs as many keys on the left ({len(left_keys)}) as on the right ({len(right_keys)}), at least one."
+        )
     check_columns(left, left_keys, "the left join keys")
     check_columns(right, right_keys, "the right join keys")
     for a, b in zip(left_keys, right_keys, strict=True):
-        one, other = left.field(a).type, right.field(b).type
-        if normalised_type(one) != normalised_type(other):
-            raise UsageError(
-                f"The join keys '{a}' ({one}) and '{b}' ({other}) cannot be compared.", hint="Cast one to the type of the other before."
-            )
+        try:
+            common_key_type(left.field(a).type, right.field(b).type)
+        except KeyTypeError as error:
+            raise UsageError(f"The join keys '{a}' and '{b}' do not fit. {error.message}", hint=error.hint) from None
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """A type that holds the keys of both sides."""
     if left == right:
         return left
-    common = normalised_type(left)
-    return common if not pa.types.is_nested(left) and not pa.types.is_dictionary(left) else left
+    left, right = _plain(left), _plain(right)
+    if left == right or pa.types.is_nested(left) or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if pa.types.is_timestamp(left):
+        return pa.timestamp(_finer(left.unit, right.unit), left.tz)
+    if pa.types.is_duration(left):
+        return pa.duration(_finer(left.unit, right.unit))
+    return common_key_type(left, right)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _finer(unit: str, other: str) -> str:
+    return max(unit, other, key=("s", "ms", "us", "ns").index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +201,21 @@ class HashJoin:
     def joined(self, left: pa.Table, left_rows: Rows, right: pa.Table, right_rows: Rows) -> pa.RecordBatch:
         """Output rows of these pairs of row numbers; -1 stands for no row."""
         left_index, right_index = _index(left_rows), _index(right_rows)
-        lefts = {name: one_chunk(left.column(name)).take(left_index) if left.num_rows else None for name in left.schema.names}
-        columns: list[Any] = []
         pairs = dict(zip(self.left_keys, self.right_keys, strict=True))
-        for field, (name, column) in zip(self.schema, lefts.items(), strict=False):
-            if column is None and name in pairs:
-                column = one_chunk(right.column(pairs[name])).take(right_index)
-            columns.append(pa.nulls(len(left_rows), field.type) if column is None else _cast(column, field.type))
-        payload = _payload(self.right_schema, self.right_keys)
-        for field, source in zip(list(self.schema)[len(columns) :], payload, strict=True):
-            empty = right.num_rows == 0
-            columns.append(pa.nulls(len(right_rows), field.type) if empty else one_chunk(right.column(source.name)).take(right_index))
+        sources: list[tuple[Any, Any]] = []
+        for name in self.left_schema.names:
+            if left.num_rows:
+                sources.append((left.column(name), left_index))
+            else:
+                sources.append((right.column(pairs[name]), right_index) if name in pairs else (None, None))
+        for field in _payload(self.right_schema, self.right_keys):
+            sources.append((right.column(field.name), right_index) if right.num_rows else (None, None))
+        columns = [
+            pa.nulls(len(left_rows), field.type)
+            if column is None
+            else _cast(take(one_chunk(column), index), field.type)
+            for field, (column, index) in zip(self.schema, sources, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -195,10 +225,7 @@ class _Match:
     def __init__(self, join: HashJoin, left: pa.Table, right: pa.Table) -> None:
         self._join = join
         self._left, self._right = _flat(left), _flat(right)
-        both = [
-            pa.concat_arrays([a, b])
-            for a, b in zip(key_columns(left, join.left_keys), key_columns(right, join.right_keys), strict=True)
-        ]
+        both = paired_columns(left, join.left_keys, right, join.right_keys)
         codes, self._n = encode(both, nulls_match=False)
         self._left_codes, self._right_codes = codes[: left.num_rows], codes[left.num_rows :]
         self._right_counts = np.bincount(self._right_codes[self._right_codes >= 0], minlength=self._n)
@@ -219,7 +246,11 @@ class _Match:
     def pairs(self, *, keep_left: bool) -> Batches:
         """Joined rows in the order of the left side. ``keep_left``: rows without a match too, with nulls."""
         at_once = min(_pairs_at_once(self._left), _pairs_at_once(self._right))
-        chunks = self._unique(keep_left, at_once) if self._right_counts.max(initial=0) <= 1 else self._many(keep_left, at_once)
+        chunks = (
+            self._unique(keep_left, at_once)
+            if self._right_counts.max(initial=0) <= 1
+            else self._many(keep_left, at_once)
+        )
         for left_rows, right_rows in chunks:
             yield self._join.joined(self._left, left_rows, self._right, right_rows)
 
@@ -246,11 +277,16 @@ class _Match:
             high = min(low + at_once, total)
             first, last = np.searchsorted(ends, [low, high - 1], side="right")
             within = np.arange(first, last + 1)
-            left_rows = np.repeat(within, np.minimum(ends[within], high) - np.maximum(ends[within] - produced[within], low))
+            left_rows = np.repeat(
+                within, np.minimum(ends[within], high) - np.maximum(ends[within] - produced[within], low)
+            )
             nth = np.arange(low, high) - (ends[left_rows] - produced[left_rows])
             matched = matches[left_rows] > 0
             position = np.where(matched, starts[self._left_codes[left_rows]] + nth, 0)
-            yield left_rows, np.where(matched, order[position], -1) if len(order) else np.full(high - low, -1, dtype=np.int64)
+            yield (
+                left_rows,
+                np.where(matched, order[position], -1) if len(order) else np.full(high - low, -1, dtype=np.int64),
+            )
 
 
 def _flat(table: pa.Table) -> pa.Table:

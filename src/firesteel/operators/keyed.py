@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.operators.batches import coalesce, table_batches
-from firesteel.operators.grouping import Groups, encode, key_columns
+from firesteel.operators.grouping import Groups, encode, key_columns, paired_columns
 from firesteel.operators.pandas_conversion import from_dataframe, to_dataframe
 from firesteel.operators.program import Batches, TaskContext, UnitInput
 from firesteel.operators.user_code import Conformer, call
@@ -39,7 +39,9 @@ def takes_key(name: str, fn: Callable[..., Any], groups: int, side_inputs: tuple
     if count == groups + 1:
         return True
     tables = "table" if groups == 1 else "left, right"
-    raise UsageError(f"The function of step '{name}' takes {count} arguments.", hint=f"It must take ({tables}) or (key, {tables}).")
+    raise UsageError(
+        f"The function of step '{name}' takes {count} arguments.", hint=f"It must take ({tables}) or (key, {tables})."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,7 @@ class CoGroupApplyInArrow:
 
     def _pairs(self, inputs: list[UnitInput]) -> Iterator[tuple[pa.Table, pa.Table]]:
         left, right = inputs[0].table(), inputs[1].table()
-        both = [
-            pa.concat_arrays([a, b])
-            for a, b in zip(key_columns(left, self.left_keys), key_columns(right, self.right_keys), strict=True)
-        ]
+        both = paired_columns(left, self.left_keys, right, self.right_keys)
         codes, n = encode(both, nulls_match=True)
         lefts, rights = Groups(left, codes[: left.num_rows], n), Groups(right, codes[left.num_rows :], n)
         for code in ((lefts.counts + rights.counts) > 0).nonzero()[0].tolist():

@@ -97,7 +97,9 @@ def _rebuilt(array: Any) -> Any:
         children = [_rebuilt(child) for child in array.flatten()]
         return pa.StructArray.from_arrays(children, fields=list(_without_zones(type_)), mask=mask)
     if _types.is_map(type_):
-        return pa.MapArray.from_arrays(_offsets(array), _rebuilt(array.keys), _rebuilt(array.items), type=_without_zones(type_))
+        return pa.MapArray.from_arrays(
+            _offsets(array), _rebuilt(array.keys), _rebuilt(array.items), type=_without_zones(type_)
+        )
     if _types.is_list(type_):
         return pa.ListArray.from_arrays(_offsets(array), _rebuilt(array.values), type=_without_zones(type_))
     return array
@@ -107,10 +109,14 @@ def _offsets(array: Any) -> Any:
     """Offsets into ``values`` that carry the nulls (a null offset means a null list)."""
     if not array.null_count:
         return array.offsets
-    return pc.if_else(pa.concat_arrays([array.is_null(), pa.array([False])]), pa.scalar(None, pa.int32()), array.offsets)
+    return pc.if_else(
+        pa.concat_arrays([array.is_null(), pa.array([False])]), pa.scalar(None, pa.int32()), array.offsets
+    )
 
 
-def from_dataframe(name: str, frame: Any, schema: pa.Schema, ctx: TaskContext, *, truncate: bool) -> pa.RecordBatch | None:
+def from_dataframe(
+    name: str, frame: Any, schema: pa.Schema, ctx: TaskContext, *, truncate: bool
+) -> pa.RecordBatch | None:
     """The declared schema's batch of what a pandas function gave back; None for a frame without rows and columns.
 
     ``truncate``: only the leading columns count, superfluous ones behind are dropped (mapInPandas). Columns are matched
@@ -123,14 +129,20 @@ def from_dataframe(name: str, frame: Any, schema: pa.Schema, ctx: TaskContext, *
     if len(frame.columns) == 0 and (len(frame) == 0 or len(schema) > 0):
         if len(frame) == 0:
             return None
-        raise complaint(name, f"gave back {len(frame)} rows without columns where {', '.join(schema.names)} are declared", ctx)
+        raise complaint(
+            name, f"gave back {len(frame)} rows without columns where {', '.join(schema.names)} are declared", ctx
+        )
     names = list(frame.columns)[: len(schema)] if truncate else list(frame.columns)
     if any(isinstance(n, str) for n in frame.columns):
         check_names(name, names, schema, ctx)
         columns = [frame.iloc[:, names.index(n)] for n in schema.names]
     else:
         if len(names) != len(schema):
-            raise complaint(name, f"gave back {len(names)} columns where {len(schema)} are declared ({', '.join(schema.names)})", ctx)
+            raise complaint(
+                name,
+                f"gave back {len(names)} columns where {len(schema)} are declared ({', '.join(schema.names)})",
+                ctx,
+            )
         columns = [frame.iloc[:, i] for i in range(len(schema))]
     arrays = [_to_array(name, column, field, ctx) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.acero as acero
 import pyarrow.compute as pc
+from pyarrow import acero
 
 from firesteel.errors import UsageError
-from firesteel.operators.batches import chunked, coalesce, one_chunk, table_batches
+from firesteel.operators.batches import chunked, coalesce, filter_rows, one_chunk, table_batches, take
 from firesteel.operators.program import Batches, TaskContext
+from firesteel.operators.user_code import complaint
 
 _EXPRESSION_ERRORS = (pa.ArrowException, KeyError, ValueError, TypeError)
 
@@ -66,7 +67,9 @@ def check_filter(schema: pa.Schema, expression: pc.Expression) -> None:
     except _EXPRESSION_ERRORS as error:
         raise _expression_error(schema, expression, error, "a filter") from None
     if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
-        raise UsageError(f"A filter must be true or false, but '{expression}' is {type_}.", hint="Compare it with something.")
+        raise UsageError(
+            f"A filter must be true or false, but '{expression}' is {type_}.", hint="Compare it with something."
+        )
 
 
 def check_columns(schema: pa.Schema, names: Sequence[str], what: str) -> None:
@@ -79,12 +82,18 @@ def check_columns(schema: pa.Schema, names: Sequence[str], what: str) -> None:
 def unknown_column(schema: pa.Schema, name: str, what: str) -> UsageError:
     close = difflib.get_close_matches(name, schema.names, n=1, cutoff=0.6)
     guess = f"Did you mean '{close[0]}'? " if close else ""
-    return UsageError(f"There is no column '{name}' for {what}.", hint=f"{guess}Available: {', '.join(schema.names) or '(none)'}.")
+    return UsageError(
+        f"There is no column '{name}' for {what}.", hint=f"{guess}Available: {', '.join(schema.names) or '(none)'}."
+    )
 
 
 def _field(schema: pa.Schema, name: str, expression: pc.Expression, found: pa.Field) -> pa.Field:
     """A plain column keeps its field's nullability and metadata under the new name."""
-    if str(expression) in schema.names and schema.field(str(expression)).type == found.type and expression.equals(pc.field(str(expression))):
+    if (
+        str(expression) in schema.names
+        and schema.field(str(expression)).type == found.type
+        and expression.equals(pc.field(str(expression)))
+    ):
         return schema.field(str(expression)).with_name(name)
     return found
 
@@ -94,7 +103,10 @@ def _expression_error(schema: pa.Schema, expression: pc.Expression, error: BaseE
     if missing is not None and "No match" in str(error):
         return unknown_column(schema, missing[1], what)
     first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return UsageError(f"The expression '{expression}' for {what} cannot be computed: {first_line}.", hint=f"The columns are {_typed(schema)}.")
+    return UsageError(
+        f"The expression '{expression}' for {what} cannot be computed: {first_line}.",
+        hint=f"The columns are {_typed(schema)}.",
+    )
 
 
 def _typed(schema: pa.Schema) -> str:
@@ -120,20 +132,22 @@ class Project:
         batches = coalesce(batches)
         plain = self._plain()
         if plain is not None:
-            return (pa.RecordBatch.from_arrays([batch.column(n) for n in plain], schema=self.schema) for batch in batches)
-        return self._computed(batches)
+            return (
+                pa.RecordBatch.from_arrays([batch.column(n) for n in plain], schema=self.schema) for batch in batches
+            )
+        return self._computed(batches, ctx)
 
     def _plain(self) -> list[str] | None:
         """The source columns when nothing has to be computed."""
         names = [str(expression) for _, expression in self.columns]
         return names if all(e.equals(pc.field(n)) for n, (_, e) in zip(names, self.columns, strict=True)) else None
 
-    def _computed(self, batches: Batches) -> Batches:
+    def _computed(self, batches: Batches, ctx: TaskContext) -> Batches:
         for batch in batches:
             try:
                 result = _project(pa.Table.from_batches([batch]), self.columns)
             except pa.ArrowException as error:
-                raise UsageError(f"Step '{self.name}' cannot compute its columns: {error}.") from None
+                raise complaint(self.name, f"cannot compute its columns: {error}", ctx) from None
             columns = [one_chunk(column) for column in result.columns]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -148,12 +162,18 @@ class Filter:
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         for batch in coalesce(batches):
-            try:
-                kept = batch.filter(self.expression)
-            except pa.ArrowException as error:
-                raise UsageError(f"Step '{self.name}' cannot evaluate '{self.expression}': {error}.") from None
+            kept = self._kept(batch, ctx)
             if kept.num_rows:
                 yield kept
+
+    def _kept(self, batch: pa.RecordBatch, ctx: TaskContext) -> pa.RecordBatch:
+        try:
+            return batch.filter(self.expression)
+        except pa.ArrowNotImplementedError:  # a column that pyarrow cannot filter (views, run ends)
+            mask = _project(pa.Table.from_batches([batch]), [("", self.expression)]).column(0)
+            return filter_rows(batch, one_chunk(mask))
+        except pa.ArrowException as error:
+            raise complaint(self.name, f"cannot evaluate '{self.expression}': {error}", ctx) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +227,7 @@ class TopK:
         order = [(str(i), "ascending" if ascending else "descending") for i, (_, ascending) in enumerate(self.keys)]
         keys = pa.table({str(i): column for i, column in enumerate(columns)})
         rows = pc.sort_indices(keys, sort_keys=order).slice(0, self.n)  # stable
-        return pa.Table.from_arrays([one_chunk(column).take(rows) for column in table.columns], schema=table.schema)
+        return pa.Table.from_arrays([take(one_chunk(column), rows) for column in table.columns], schema=table.schema)
 
 
 def _chain(first: pa.RecordBatch, rest: Any) -> Batches:

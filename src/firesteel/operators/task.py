@@ -39,7 +39,7 @@ from firesteel.results.writer import ResultWriter
 __all__ = ["UserFunctionError", "run_task"]
 
 
-def run_task(
+def run_task(  # noqa: PLR0917
     program: VertexProgram,
     ctx: TaskContext,
     gates: Sequence[Gate],
@@ -114,10 +114,15 @@ class _Run:
         if isinstance(head, GateHead):
             return (batch for gate in head.gates for batch in self._readers[gate].read())
         if isinstance(head, KeyedHead):
-            readers, schemas = [self._readers[gate] for gate in head.gates], [self._schemas[gate] for gate in head.gates]
+            readers, schemas = (
+                [self._readers[gate] for gate in head.gates],
+                [self._schemas[gate] for gate in head.gates],
+            )
             return run_keyed(head.operator, readers, schemas, self._ctx)
         if spark_batches is None:
-            raise FiresteelError(f"Step '{self._ctx.vertex_name}' reads from Spark, but was started without Spark's batches.")
+            raise FiresteelError(
+                f"Step '{self._ctx.vertex_name}' reads from Spark, but was started without Spark's batches."
+            )
         return self._counted(spark_batches)
 
     def _read_splits(self, head: SourceHead, splits: Sequence[Any]) -> Batches:
@@ -144,7 +149,9 @@ class _Run:
 class _Outputs:
     """The writing half: every output takes every batch; all finish, or all are aborted."""
 
-    def __init__(self, program: VertexProgram, ctx: TaskContext, store: ResultStore, subpartitions: Mapping[int, int], codec: str) -> None:
+    def __init__(
+        self, program: VertexProgram, ctx: TaskContext, store: ResultStore, subpartitions: Mapping[int, int], codec: str
+    ) -> None:
         self._program, self._ctx, self._store = program, ctx, store
         self._subpartitions, self._codec = subpartitions, codec
         self._writers: list[Any] = []
@@ -173,7 +180,14 @@ class _Outputs:
         ctx, count = self._ctx, self._subpartitions[output.dataset]
         name = object_name(output.dataset, ctx.subtask, ctx.attempt, ctx.token)
         return ResultWriter(
-            self._store, name, output.schema, count, output.keys, memory_budget=share, codec=self._codec, start=ctx.subtask % count
+            self._store,
+            name,
+            output.schema,
+            count,
+            output.keys,
+            memory_budget=share,
+            codec=self._codec,
+            start=ctx.subtask % count,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.operators.batches import chunked, closing, coalesce, stable_order, take_rows
-from firesteel.operators.program import Batches, KeyedOperator, Operator, TaskContext, UnitInput
+from firesteel.operators.batches import chunked, stable_order, take_rows
+from firesteel.operators.program import Batches, KeyedOperator, TaskContext, UnitInput
 from firesteel.results.hashing import hash_columns, subpartition_of
 
 MAX_LEVEL = 6
@@ -70,6 +70,7 @@ class SpoolInput:
         self._limit = limit
         self._held: list[pa.RecordBatch] = []
         self._path = scratch / f"spool-{next(_numbers)}.arrow"
+        self._on_disk = False
         self._file: Any = None
         self._writer: Any = None
 
@@ -79,14 +80,15 @@ class SpoolInput:
         if batch.schema != self.schema:  # nullability
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
         self.nbytes += batch.nbytes
-        if self._writer is None and self.nbytes <= self._limit:
+        if not self._on_disk and self.nbytes <= self._limit:
             self._held.append(batch)
             return
-        if self._writer is None:
+        if not self._on_disk:
             self._open()
         self._writer.write_batch(batch)
 
     def _open(self) -> None:
+        self._on_disk = True
         self._file = pa.OSFile(str(self._path), "wb")
         self._writer = pa.ipc.new_stream(self._file, self.schema)
         for batch in self._held:
@@ -97,10 +99,11 @@ class SpoolInput:
         if self._writer is not None:
             self._writer.close()
             self._file.close()
+            self._writer = None
         return self
 
     def batches(self) -> Batches:
-        if self._writer is None:
+        if not self._on_disk:
             yield from self._held
             return
         with pa.OSFile(str(self._path), "rb") as file, pa.ipc.open_stream(file) as reader:
@@ -110,9 +113,11 @@ class SpoolInput:
         return pa.Table.from_batches(list(self.batches()), self.schema)
 
     def close(self) -> None:
+        """Drops the rows, on disk too. May be called twice."""
         self._held = []
-        if self._writer is not None:
-            self.finish()
+        if self._file is not None:
+            self._writer = None
+            self._file.close()
             self._path.unlink(missing_ok=True)
 
 
@@ -131,11 +136,14 @@ def spool(batches: Iterable[pa.RecordBatch], schema: pa.Schema, ctx: TaskContext
 # --- walking ----------------------------------------------------------------------------------------------------
 
 
-def run_keyed(operator: KeyedOperator, readers: Sequence[Reader], schemas: Sequence[pa.Schema], ctx: TaskContext) -> Batches:
+def run_keyed(
+    operator: KeyedOperator, readers: Sequence[Reader], schemas: Sequence[pa.Schema], ctx: TaskContext
+) -> Batches:
     """The keyed head: what ``operator`` yields over all units of this subtask's range."""
     for low, high, sizes in units(readers, unit_limit(ctx)):
         inputs: list[UnitInput] = [
-            GateInput(reader, schema, low, high, nbytes) for reader, schema, nbytes in zip(readers, schemas, sizes, strict=True)
+            GateInput(reader, schema, low, high, nbytes)
+            for reader, schema, nbytes in zip(readers, schemas, sizes, strict=True)
         ]
         yield from run_unit(operator, inputs, ctx)
 
@@ -170,7 +178,9 @@ def run_unit(operator: KeyedOperator, inputs: list[UnitInput], ctx: TaskContext,
         yield from run_unit(operator, bucket, ctx, level + 1 if divided else MAX_LEVEL)
 
 
-def rehash(inputs: Sequence[UnitInput], keys: Sequence[Sequence[str]], level: int, ctx: TaskContext) -> Iterator[list[UnitInput]]:
+def rehash(
+    inputs: Sequence[UnitInput], keys: Sequence[Sequence[str]], level: int, ctx: TaskContext
+) -> Iterator[list[UnitInput]]:
     """The same rows in buckets by another hash of the keys, on local disk; rows of one key share a bucket."""
     total = sum(unit.nbytes for unit in inputs)
     n = min(max(math.ceil(1.5 * total / unit_limit(ctx)), 2), MAX_BUCKETS)
@@ -184,7 +194,9 @@ def rehash(inputs: Sequence[UnitInput], keys: Sequence[Sequence[str]], level: in
                     spooled.close()
 
 
-def _scatter(unit: UnitInput, keys: Sequence[str], n: int, level: int, ctx: TaskContext, stack: ExitStack) -> list[SpoolInput | None]:
+def _scatter(  # noqa: PLR0917
+    unit: UnitInput, keys: Sequence[str], n: int, level: int, ctx: TaskContext, stack: ExitStack
+) -> list[SpoolInput | None]:
     buckets: list[SpoolInput | None] = [None] * n
     for table in chunked(unit.batches(), unit.schema, max(unit_limit(ctx) // 4, 1), 1 << 20):
         hashes = hash_columns([table.column(key) for key in keys], seed=_SEED + level)
@@ -202,41 +214,3 @@ def _scatter(unit: UnitInput, keys: Sequence[str], n: int, level: int, ctx: Task
         if spooled is not None:
             spooled.finish()
     return buckets
-
-
-# --- composition ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ComposedKeyed:
-    """A keyed operator behind a keyed head with the same keys: no second exchange.
-
-    Within one unit of ``first`` all rows of a key are together, so what ``first`` and the unitwise steps ``between``
-    yield from it is a unit of ``second``. ``schema``: that of the rows between. ``second`` has one input.
-    """
-
-    name: str
-    first: KeyedOperator
-    between: tuple[Operator, ...]
-    second: KeyedOperator
-    schema: pa.Schema
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        return self.first.keys
-
-    def accepts(self, nbytes: list[int], limit: int) -> bool:
-        accepts = getattr(self.first, "accepts", None)
-        return accepts is not None and accepts(nbytes, limit)
-
-    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        batches = self.first.apply_unit(inputs, ctx)
-        for operator in self.between:
-            batches = operator.apply(batches, ctx)
-        spooled = spool(coalesce(batches), self.schema, ctx)
-        closing(batches)
-        try:
-            yield from run_unit(self.second, [spooled], ctx)
-        finally:
-            spooled.close()

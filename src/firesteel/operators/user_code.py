@@ -14,7 +14,14 @@ from firesteel.errors import FiresteelError
 from firesteel.operators.program import TaskContext
 
 _OURS = str(Path(__file__).resolve().parent.parent)
-_FOREIGN = (f"{_OURS}/", "/site-packages/pyspark/", "/dist-packages/pyspark/", "/pyspark.zip/", "/firesteel/operators/", "/firesteel/results/")
+_FOREIGN = (
+    f"{_OURS}/",
+    "/site-packages/pyspark/",
+    "/dist-packages/pyspark/",
+    "/pyspark.zip/",
+    "/firesteel/operators/",
+    "/firesteel/results/",
+)
 
 
 class UserFunctionError(FiresteelError):
@@ -55,12 +62,15 @@ def user_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctio
     text = str(error)
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     where = f" while working on {ctx.place}" if ctx.place else ""
-    return UserFunctionError(f"The function of step '{name}' raised {what}{where}.", trace=user_frames(error), place=ctx.place)
+    return UserFunctionError(
+        f"The function of step '{name}' raised {what}{where}.", trace=user_frames(error), place=ctx.place
+    )
 
 
 def complaint(name: str, text: str, ctx: TaskContext, hint: str | None = None) -> UserFunctionError:
-    """The error for a function that gave back something wrong; ``text`` starts with a verb ("returned ...")."""
-    return UserFunctionError(f"The function of step '{name}' {text}.", place=ctx.place, hint=hint)
+    """The error for a step that got or gave something wrong; ``text`` starts with a verb ("returned ...")."""
+    where = f" while working on {ctx.place}" if ctx.place else ""
+    return UserFunctionError(f"Step '{name}' {text}{where}.", place=ctx.place, hint=hint)
 
 
 def call(name: str, ctx: TaskContext, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +103,9 @@ class _Boundary:
             raise
 
 
-def call_on_batches(name: str, ctx: TaskContext, fn: Callable[..., Any], batches: Iterator[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
+def call_on_batches(
+    name: str, ctx: TaskContext, fn: Callable[..., Any], batches: Iterator[Any], kwargs: dict[str, Any]
+) -> Iterator[Any]:
     """What ``fn(batches, **kwargs)`` yields.
 
     An error from the input passes unchanged; one from the function is the user's. The function need not read its
@@ -121,12 +133,20 @@ def call_on_batches(name: str, ctx: TaskContext, fn: Callable[..., Any], batches
 
 def _as_iterator(name: str, result: Any, ctx: TaskContext) -> Iterator[Any]:
     if isinstance(result, pa.RecordBatch | pa.Table) or type(result).__name__ == "DataFrame":
-        raise complaint(name, f"returned one {type(result).__name__} instead of an iterator", ctx, "Write 'yield' instead of 'return'.")
+        raise complaint(
+            name,
+            f"returned one {type(result).__name__} instead of an iterator",
+            ctx,
+            "Write 'yield' instead of 'return'.",
+        )
     try:
         return iter(result)
     except TypeError:
         raise complaint(
-            name, f"returned {_described(result)} instead of an iterator", ctx, "It takes an iterator of batches and must yield batches."
+            name,
+            f"returned {_described(result)} instead of an iterator",
+            ctx,
+            "It takes an iterator of batches and must yield batches.",
         ) from None
 
 
@@ -180,7 +200,10 @@ class Conformer:
         ]
         if wrong:
             raise complaint(
-                self._name, f"returned the wrong types: {', '.join(wrong)}", ctx, "Cast them, or declare what it returns."
+                self._name,
+                f"returned the wrong types: {', '.join(wrong)}",
+                ctx,
+                "Cast them, or declare what it returns.",
             )
         return [self._converted(column, field, ctx) for column, field in zip(columns, self._schema, strict=True)]
 
@@ -188,7 +211,11 @@ class Conformer:
         try:
             column = _relabelled(column, field.type)
         except pa.ArrowException as error:
-            raise complaint(self._name, f"returned column '{field.name}' as {column.type}, which does not fit {field.type} ({error})", ctx) from None
+            raise complaint(
+                self._name,
+                f"returned column '{field.name}' as {column.type}, which does not fit {field.type} ({error})",
+                ctx,
+            ) from None
         if not field.nullable and column.null_count:
             raise complaint(self._name, f"returned nulls in column '{field.name}', which is declared as not null", ctx)
         return column
@@ -201,7 +228,9 @@ class Conformer:
         got, expected = list(item.schema.names), self._schema.names
         if len(got) < len(expected):
             raise complaint(
-                self._name, f"returned {len(got)} columns ({', '.join(got)}) where {len(expected)} are declared ({', '.join(expected)})", ctx
+                self._name,
+                f"returned {len(got)} columns ({', '.join(got)}) where {len(expected)} are declared ({', '.join(expected)})",
+                ctx,
             )
         if got != expected and sorted(got) == sorted(expected):
             raise complaint(
@@ -217,7 +246,9 @@ def check_names(name: str, got: list[Any], schema: pa.Schema, ctx: TaskContext) 
     """Raises when the names differ from the schema's as a set."""
     missing, extra = [n for n in schema.names if n not in got], [str(n) for n in got if n not in schema.names]
     if missing or extra or len(got) != len(schema.names):
-        parts = ([f"missing: {', '.join(missing)}"] if missing else []) + ([f"unexpected: {', '.join(extra)}"] if extra else [])
+        parts = ([f"missing: {', '.join(missing)}"] if missing else []) + (
+            [f"unexpected: {', '.join(extra)}"] if extra else []
+        )
         raise complaint(
             name,
             f"returned columns {', '.join(map(str, got)) or '(none)'} where {', '.join(schema.names)} are declared"
@@ -230,7 +261,7 @@ _STRINGS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_vie
 _BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 
 
-def _same_values(got: pa.DataType, declared: pa.DataType) -> bool:
+def _same_values(got: pa.DataType, declared: pa.DataType) -> bool:  # noqa: PLR0911 - one line per kind
     if got == declared or pa.types.is_null(got):
         return True
     for kind in (_STRINGS, _BINARIES):
@@ -244,7 +275,9 @@ def _same_values(got: pa.DataType, declared: pa.DataType) -> bool:
     if types.is_decimal(got) and types.is_decimal(declared):
         return got.scale == declared.scale
     if types.is_struct(got) and types.is_struct(declared):
-        return got.num_fields == declared.num_fields and all(_same_values(a.type, b.type) for a, b in zip(got, declared, strict=True))
+        return got.num_fields == declared.num_fields and all(
+            _same_values(a.type, b.type) for a, b in zip(got, declared, strict=True)
+        )
     if types.is_map(got) and types.is_map(declared):
         return _same_values(got.key_type, declared.key_type) and _same_values(got.item_type, declared.item_type)
     if _is_list(got) and _is_list(declared):
@@ -281,5 +314,6 @@ def _relabelled_list(column: Any, type_: pa.DataType) -> Any:
     lengths = np.asarray(column.value_lengths().fill_null(0))
     offsets = np.zeros(len(column) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_, mask=column.is_null() if column.null_count else None)
-
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), values, type=type_, mask=column.is_null() if column.null_count else None
+    )

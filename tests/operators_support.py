@@ -1,0 +1,82 @@
+"""What the tests of the operators share: a context, units from plain data, rows as comparable Python values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.operators.program import TaskContext
+from firesteel.operators.units import SpoolInput
+
+
+def context(scratch: Path, memory: int = 64 << 20, **kwargs) -> TaskContext:
+    values = {
+        "job_id": "job",
+        "vertex": 0,
+        "vertex_name": "vertex",
+        "subtask": 0,
+        "attempt": 0,
+        "parallelism": 1,
+        "token": 1,
+    }
+    return TaskContext(**(values | kwargs), memory_budget=memory, scratch=scratch)
+
+
+def unit(table: pa.Table, ctx: TaskContext, rows_per_batch: int | None = None) -> SpoolInput:
+    """The table as a unit's input, all in memory."""
+    spool = SpoolInput(table.schema, ctx.scratch, 1 << 62)
+    for batch in table.to_batches(max_chunksize=rows_per_batch):
+        spool.write(batch)
+    return spool.finish()
+
+
+def collect(batches, schema: pa.Schema | None = None) -> pa.Table:
+    batches = list(batches)
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, schema if schema is not None else batches[0].schema)
+
+
+def value(v):
+    """A value that compares as keys do: NaN equal to itself, -0.0 to 0.0, containers hashable."""
+    if isinstance(v, float) and math.isnan(v):
+        return "NaN"
+    if isinstance(v, bool):
+        return ("bool", v)
+    if isinstance(v, float) and v == 0:
+        return 0.0
+    if isinstance(v, Decimal):
+        return v.normalize() if v else Decimal(0)
+    if isinstance(v, dict):
+        return tuple((k, value(x)) for k, x in v.items())
+    if isinstance(v, list | tuple):
+        return ("list", *(value(x) for x in v))
+    return v
+
+
+def rows(table: pa.Table) -> Counter:
+    """The table's rows as a multiset."""
+    if table.num_columns == 0:
+        return Counter({(): table.num_rows}) if table.num_rows else Counter()
+    return Counter(zip(*([value(v) for v in column.to_pylist()] for column in table.columns), strict=True))
+
+
+class TableReader:
+    """A gate reader over tables in memory, one per subpartition."""
+
+    def __init__(self, tables: list[pa.Table], first: int = 0) -> None:
+        self._tables, self._first = tables, first
+
+    def bytes_per_subpartition(self):
+        return self._first, np.array([table.nbytes for table in self._tables], dtype=np.int64)
+
+    def read(self, subpartition_from=None, subpartition_to=None):
+        low = 0 if subpartition_from is None else subpartition_from - self._first
+        high = len(self._tables) if subpartition_to is None else subpartition_to - self._first
+        for table in self._tables[low:high]:
+            yield from table.to_batches()

@@ -1,0 +1,153 @@
+"""Every kind of equi-join and co-groups against a nested loop in plain Python, over key types, widths, nulls, NaN and budgets."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from decimal import Decimal
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firesteel.operators.join import HOWS, HashJoin, join_schema
+from firesteel.operators.keyed import ApplyInArrow, CoGroupApplyInArrow
+from firesteel.operators.units import run_unit
+from operators_support import collect, context, rows, unit, value
+
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+ints = st.sampled_from([None, 0, 1, 2, 3, 100])
+floats = st.sampled_from([None, -0.0, 0.0, 1.5, math.nan])
+strings = st.sampled_from([None, "", "a", "b"])
+PAIRS = {  # left type, right type, values
+    "ints": (pa.int32(), pa.int64(), ints),
+    "signs": (pa.uint64(), pa.int8(), ints),
+    "floats": (pa.float32(), pa.float64(), floats),
+    "strings": (pa.string(), pa.dictionary(pa.int8(), pa.large_string()), strings),
+    "decimals": (pa.decimal128(9, 2), pa.decimal128(20, 4), st.sampled_from([None, Decimal("0.00"), Decimal("1.25")])),
+    "stamps": (pa.timestamp("s"), pa.timestamp("us"), st.sampled_from([None, 0, 10])),
+    "structs": (
+        pa.struct({"x": pa.int64()}),
+        pa.struct({"x": pa.int64()}),
+        st.sampled_from([None, {"x": None}, {"x": 1}]),
+    ),
+    "nulls": (pa.null(), pa.int64(), st.none()),
+}
+UNITS = {"stamps": (1, 1_000_000)}
+
+
+@st.composite
+def sides(draw):
+    kinds = [draw(st.sampled_from(sorted(PAIRS))) for _ in range(draw(st.integers(1, 2)))]
+    tables = []
+    for side in (0, 1):
+        n = draw(st.integers(0, 25))
+        columns = {}
+        for i, kind in enumerate(kinds):
+            values = draw(st.lists(PAIRS[kind][2], min_size=n, max_size=n))
+            factor = UNITS.get(kind, (1, 1))[side]
+            values = values if factor == 1 else [v if v is None else v * factor for v in values]
+            columns[f"{'lr'[side]}{i}"] = pa.array(values, PAIRS[kind][side])
+        columns["row"] = pa.array(range(n), pa.int64())
+        columns["nested"] = pa.array([[i] for i in range(n)], pa.list_(pa.int64()))
+        tables.append(pa.table(columns))
+    return (*tables, tuple(f"l{i}" for i in range(len(kinds))), tuple(f"r{i}" for i in range(len(kinds))))
+
+
+def keys_of(table: pa.Table, keys) -> list[tuple]:
+    return (
+        list(zip(*([value(v) for v in table.column(k).to_pylist()] for k in keys), strict=True))
+        if table.num_rows
+        else []
+    )
+
+
+def expected(left, right, left_keys, right_keys, how) -> Counter:
+    """(left row number or None, right row number or None)"""
+    lefts, rights = keys_of(left, left_keys), keys_of(right, right_keys)
+    pairs = [(i, j) for i, a in enumerate(lefts) for j, b in enumerate(rights) if a == b and None not in a]
+    matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
+    if how == "semi":
+        return Counter((i, None) for i in matched_left)
+    if how == "anti":
+        return Counter((i, None) for i in range(len(lefts)) if i not in matched_left)
+    found = Counter(pairs)
+    if how in ("left", "full"):
+        found.update((i, None) for i in range(len(lefts)) if i not in matched_left)
+    if how in ("right", "full"):
+        found.update((None, j) for j in range(len(rights)) if j not in matched_right)
+    return found
+
+
+@QUICK
+@given(
+    sides=sides(),
+    how=st.sampled_from(HOWS),
+    budget=st.sampled_from([1 << 10, 1 << 24]),
+    batch=st.integers(1, 30),
+    rehash=st.booleans(),
+)
+def test_join(tmp_path, sides, how, budget, batch, rehash):
+    left, right, left_keys, right_keys = sides
+    schema = join_schema(left.schema, right.schema, left_keys, right_keys, how)
+    join = HashJoin("join", how, left_keys, right_keys, left.schema, right.schema, schema)
+    ctx = context(tmp_path, budget)
+    inputs = [unit(left, ctx, batch), unit(right, ctx, batch)]
+    result = collect(run_unit(join, inputs, ctx) if rehash else join.apply_unit(inputs, ctx), schema)
+    one_sided = how in ("semi", "anti")
+    got = Counter(
+        zip(
+            result["row"].to_pylist(),
+            [None] * len(result) if one_sided else result["row_right"].to_pylist(),
+            strict=True,
+        )
+    )
+    assert got == expected(left, right, left_keys, right_keys, how)
+    left_of, right_of = keys_of(left, left_keys), keys_of(right, right_keys)
+    for row, key in zip(result.to_pylist(), keys_of(result, left_keys), strict=True):
+        assert row["nested"] == (None if row["row"] is None else [row["row"]])
+        assert key == (left_of[row["row"]] if row["row"] is not None else right_of[row["row_right"]])
+        assert one_sided or row["nested_right"] == (None if row["row_right"] is None else [row["row_right"]])
+    assert not list(tmp_path.iterdir())
+
+
+@QUICK
+@given(sides=sides(), budget=st.sampled_from([1 << 10, 1 << 24]), batch=st.integers(1, 30))
+def test_cogroup_sees_every_key_of_either_side_once(tmp_path, sides, budget, batch):
+    left, right, left_keys, right_keys = sides
+    seen = []
+
+    def fn(key, lefts, rights):
+        assert lefts.schema == left.schema and rights.schema == right.schema
+        seen.append((tuple(value(k.as_py()) for k in key), lefts["row"].to_pylist(), rights["row"].to_pylist()))
+        return pa.table({"n": [lefts.num_rows + rights.num_rows]})
+
+    operator = CoGroupApplyInArrow("co", fn, left_keys, right_keys, pa.schema({"n": pa.int64()}))
+    ctx = context(tmp_path, budget)
+    result = collect(run_unit(operator, [unit(left, ctx, batch), unit(right, ctx, batch)], ctx), operator.schema)
+    lefts, rights = keys_of(left, left_keys), keys_of(right, right_keys)
+    want = {
+        k: ([i for i, x in enumerate(lefts) if x == k], [i for i, x in enumerate(rights) if x == k])
+        for k in {*lefts, *rights}
+    }
+    assert len(seen) == len(want)
+    assert {k: (a, b) for k, a, b in seen} == want
+    assert sum(result["n"].to_pylist()) == left.num_rows + right.num_rows
+
+
+@QUICK
+@given(sides=sides(), budget=st.sampled_from([1 << 10, 1 << 24]), batch=st.integers(1, 30))
+def test_apply_in_arrow_sees_every_group_once(tmp_path, sides, budget, batch):
+    table, keys = sides[0], sides[2]
+    operator = ApplyInArrow(
+        "apply",
+        lambda group: group.slice(0, 1).append_column("n", pa.array([group.num_rows])),
+        keys,
+        table.schema.append(pa.field("n", pa.int64())),
+    )
+    ctx = context(tmp_path, budget)
+    result = collect(run_unit(operator, [unit(table, ctx, batch)], ctx), operator.schema)
+    want = Counter(keys_of(table, keys))
+    assert dict(zip(keys_of(result, keys), result["n"].to_pylist(), strict=True)) == want
+    assert rows(result.select(table.schema.names)).keys() <= rows(table).keys()
