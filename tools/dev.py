@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -227,7 +228,7 @@ def environment() -> dict[str, str]:
     java_home = stamp().get("java_home")
     if java_home:
         variables["JAVA_HOME"] = java_home
-    variables["FIRESTEEL_COMMAND"] = "./dev firesteel"
+    variables["FIRESTEEL_DEV"] = "./dev" if Path.cwd() == ROOT else shlex.quote(str(ROOT / "dev"))
     variables.setdefault("PYRIGHT_PYTHON_IGNORE_WARNINGS", "1")
     return variables
 

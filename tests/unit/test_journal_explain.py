@@ -28,7 +28,7 @@ word count (job 3f2a91c0): FINISHED after 4.2 s.
 [1] aggregate by word -> parquet out: 1 subtask, after [0]
     parallelism  1 subtask: 3 MiB over 64 MiB each, bounded by the minimum of 1.
     read         5,000 rows, 3 MiB.
-    produced     200 rows, 0 B.
+    produced     200 rows.
     took         800 ms, 1 subtask finished."""
 
 

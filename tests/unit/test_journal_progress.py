@@ -35,7 +35,7 @@ def test_plain_lines():
         "[0] text src/**/*.py -> tokenize: restart: subtask 1 again after 1 s, restart 1 of 3",
         "[0] text src/**/*.py -> tokenize: finished in 2.3 s, 5,000 rows, 3 MiB",
         "[1] aggregate by word -> parquet out: 1 subtask: 3 MiB over 64 MiB each, bounded by the minimum of 1",
-        "[1] aggregate by word -> parquet out: finished in 800 ms, 200 rows, 0 B",
+        "[1] aggregate by word -> parquet out: finished in 800 ms, 200 rows",
         "word count: finished after 4.2 s",
     ]
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.humanize import format_bytes, format_count, format_seconds
+from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.options import PROGRESS
 
 PARTS = ("identifiers", "modules")
 
@@ -26,13 +27,14 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Writes ``out/identifiers`` and ``out/modules`` (over those of an earlier run) and prints what was found and decided."""
     env = ExecutionEnvironment(master=master, options=options)
     roots = source_roots()
-    print(f"Reading the Python sources under {' and '.join(map(str, roots))}.")
+    print(f"Reading the Python sources under {' and '.join(map(str, roots))}; comments and docstrings count too.")
     pipeline(env, roots, out)
     result = env.execute("identifiers of all Python sources")
     print(f"\nDone in {format_seconds(result.duration)}. The identifiers used most:\n")
-    env.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
+    quiet = ExecutionEnvironment(master=master, options={**options, PROGRESS.key: False})
+    quiet.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
     print(f"\nWhat was decided, and why:\n\n{result.explain()}")
-    print(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out)}")
+    print(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out, result.job_id)}")
 
 
 def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
@@ -41,10 +43,13 @@ def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
     uses = lines.map_in_arrow(_tokenizer(), "identifier string, module string").name("tokenize")
     counts = uses.key_by("identifier", "module").aggregate({"n": ("module", "count")}).name("count")
 
-    totals = counts.key_by("identifier").aggregate(
-        {"total": ("n", "sum"), "modules": ("module", "count"), "most": ("n", "max")}
+    totals = (
+        counts.key_by("identifier")
+        .aggregate({"total": ("n", "sum"), "modules": ("module", "count"), "most": ("n", "max")})
+        .name("totals")
     )
     at_most = counts.key_by("identifier").join(totals.key_by("identifier")).filter(col("n") == col("most"))
+    # several modules may use an identifier equally often: the first by name
     identifiers = at_most.key_by("identifier").aggregate(
         {
             "total": ("total", "max"),
@@ -55,7 +60,11 @@ def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
     )
     identifiers.write_parquet(str(out / "identifiers"), mode="overwrite")
 
-    modules = counts.key_by("module").aggregate({"identifiers": ("identifier", "count"), "uses": ("n", "sum")})
+    modules = (
+        counts.key_by("module")
+        .aggregate({"identifiers": ("identifier", "count"), "uses": ("n", "sum")})
+        .name("modules")
+    )
     modules.write_parquet(str(out / "modules"), mode="overwrite")
 
 
@@ -94,22 +103,24 @@ def _where_things_lie(out: Path, journal: Path | None) -> str:
     for part in PARTS:
         files = sorted((out / part).glob("*.parquet"))
         size = format_bytes(sum(file.stat().st_size for file in files))
-        lines.append(f"  {out / part}  ({format_count(len(files))} Parquet files, {size})")
+        lines.append(f"  {out / part}  ({plural(len(files), 'Parquet file')}, {size})")
     if journal is not None:
         lines.append(f"  {journal}  (the journal: every decision and change of state)")
     return "\n".join(lines)
 
 
-def _what_next(out: Path) -> str:
-    command = os.environ.get("FIRESTEEL_COMMAND", "firesteel")
-    python = "./dev python" if command != "firesteel" else Path(sys.executable).name
+def _what_next(out: Path, job_id: str) -> str:
+    dev = os.environ.get("FIRESTEEL_DEV")
+    command, python = (f"{dev} firesteel", f"{dev} python") if dev else ("firesteel", Path(sys.executable).name)
+    printed = f"import pandas; print(pandas.read_parquet('{out / 'modules'}').nlargest(5, 'uses'))"
+    tries = {
+        f"{command} demo -O data-volume-per-task=4m": "smaller shares, more subtasks",
+        f"{command} demo -O cut=by-count": "FLIP-187's own formula",
+        f"{command} explain {job_id} tokenize": "the story of one step",
+        f"{command} options": "everything that can be set",
+        f'{python} -c "{printed}"': "",
+    }
+    width = max(len(command) for command, why in tries.items() if why)
     return "\n".join(
-        [
-            "What to try next:",
-            f"  {command} demo -O data-volume-per-task=4m     smaller shares, more subtasks",
-            f"  {command} demo -O cut=by-count                FLIP-187's own formula",
-            f"  {command} explain last tokenize               the story of one step",
-            f"  {command} options                             everything that can be set",
-            f"  {python} -c \"import pandas; print(pandas.read_parquet('{out / 'modules'}').nlargest(5, 'uses'))\"",
-        ]
+        ["What to try next:", *(f"  {command:<{width}}  {why}".rstrip() for command, why in tries.items())]
     )

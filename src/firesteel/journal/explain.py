@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.history import Failure, JobHistory, VertexHistory, subtask_numbers, vertex_count
+from firesteel.journal.history import Failure, JobHistory, VertexHistory, produced, subtask_numbers, vertex_count
 from firesteel.scheduler.records import Decision, JournalRecord
 
 _LABEL_WIDTH = 13
@@ -81,7 +81,7 @@ def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
         yield _labelled("read", f"{plural(vertex.rows_in, 'row')}, {format_bytes(vertex.bytes_in)}.")
     if vertex.rows_out or vertex.bytes_out:
         stored = f" ({format_bytes(vertex.stored_bytes)} stored)" if vertex.stored_bytes else ""
-        yield _labelled("produced", f"{plural(vertex.rows_out, 'row')}, {format_bytes(vertex.bytes_out)}{stored}.")
+        yield _labelled("produced", f"{produced(vertex)}{stored}.")
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firesteel.humanize import format_count
+from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.scheduler.records import (
     Decision,
     JobPlanned,
@@ -164,6 +164,12 @@ def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Se
     for subtask, attempt in zip(subtasks, attempts, strict=False):
         if attempt > 0:
             vertex.attempts[subtask] = max(vertex.attempts.get(subtask, 0), attempt + 1)
+
+
+def produced(vertex: VertexHistory) -> str:
+    """``200 rows, 3 MiB``; what goes to a sink has rows only."""
+    size = f", {format_bytes(vertex.bytes_out)}" if vertex.bytes_out else ""
+    return f"{plural(vertex.rows_out, 'row')}{size}"
 
 
 def vertex_count(count: int) -> str:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.history import JobHistory, VertexHistory, is_parallelism, subtask_numbers, vertex_count
+from firesteel.journal.history import JobHistory, VertexHistory, is_parallelism, produced, subtask_numbers, vertex_count
 from firesteel.journal.journal import Instrument
 from firesteel.scheduler.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 
@@ -229,10 +229,6 @@ def visible(vertices: list[VertexHistory], limit: int = MAX_ROWS) -> list[Vertex
 
 def decided(vertex: VertexHistory) -> str:
     return "open" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
-
-
-def produced(vertex: VertexHistory) -> str:
-    return f"{plural(vertex.rows_out, 'row')}, {format_bytes(vertex.bytes_out)}"
 
 
 def closing_line(history: JobHistory) -> str:

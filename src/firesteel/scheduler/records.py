@@ -16,7 +16,7 @@ class JournalRecord(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_de
     """Id of the event that caused it."""
 
 
-class Decision(JournalRecord):
+class Decision(JournalRecord, frozen=True):
     what: str
     """"parallelism", "ranges", "source parallelism", "split assignment", "subpartitions", "failover", "restart", ..."""
     vertex: int | None = None
@@ -30,7 +30,7 @@ class Decision(JournalRecord):
     """One sentence with numbers, for people."""
 
 
-class StateChange(JournalRecord):
+class StateChange(JournalRecord, frozen=True):
     """``subtasks`` of ``vertex`` went to ``state`` (ExecutionState name), attempts beside."""
 
     vertex: int
@@ -40,7 +40,7 @@ class StateChange(JournalRecord):
     cause: str = ""
 
 
-class VertexProgress(JournalRecord):
+class VertexProgress(JournalRecord, frozen=True):
     """Totals of a finished subtask batch, for progress and history."""
 
     vertex: int
@@ -53,12 +53,12 @@ class VertexProgress(JournalRecord):
     stored_bytes: int = 0
 
 
-class JobStatusRecord(JournalRecord):
+class JobStatusRecord(JournalRecord, frozen=True):
     status: str
     cause: str = ""
 
 
-class JobPlanned(JournalRecord):
+class JobPlanned(JournalRecord, frozen=True):
     """First line of a journal: the job graph as data, and the options that are not defaults."""
 
     job_id: str
