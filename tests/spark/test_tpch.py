@@ -1,0 +1,91 @@
+"""TPC-H as pipelines on real Spark, compared with DuckDB, whatever the parallelism, the cut and the codec."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from firesteel import ExecutionEnvironment
+from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
+
+pytestmark = pytest.mark.spark
+
+ORDERED = {"q3", "q18"}
+QUANTITY = 220
+"""At this small scale no order has 300 pieces."""
+
+
+def _example():
+    path = Path(__file__).resolve().parents[2] / "examples" / "tpch.py"
+    spec = importlib.util.spec_from_file_location("tpch_example", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+example = _example()
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tpch(0.01)
+
+
+@pytest.fixture(scope="module")
+def answers(data):
+    return {name: duckdb_answer(sql.format(quantity=QUANTITY), data) for name, sql in TPCH_SQL.items()}
+
+
+def run(spark, tmp_path, data, query, options):
+    base = {
+        "firesteel.storage.directory": str(tmp_path / "storage"),
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+    }
+    env = ExecutionEnvironment(spark=spark, options={**base, "firesteel.progress": "false", **options})
+    tables = example.Tables(env, data)
+    stream = example.q18(tables, QUANTITY) if query == "q18" else example.QUERIES[query](tables)
+    table = stream.to_arrow()
+    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
+    return table
+
+
+SMALL = {"data-volume-per-task": "64 kb", "jobmanager.adaptive-batch-scheduler.max-parallelism": "4"}
+
+
+@pytest.mark.parametrize("query", TPCH_SQL)
+def test_answers_with_every_default(spark, tmp_path, data, answers, query):
+    assert answers[query].num_rows > 1
+    assert_same_rows(run(spark, tmp_path, data, query, {}), answers[query], in_order=query in ORDERED)
+
+
+@pytest.mark.parametrize("query", ["q1", "q3", "q18"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**SMALL, "firesteel.decider.cut": "by-bytes"},
+        {**SMALL, "firesteel.decider.cut": "by-count", "firesteel.results.codec": "zstd"},
+        {**SMALL, "firesteel.results.codec": "none", "firesteel.memory.per-task": "1 MiB"},
+        {"jobmanager.scheduler": "Default", "parallelism.default": "3"},
+        {"jobmanager.scheduler": "Default", "parallelism.default": "1"},
+    ],
+    ids=["by-bytes", "by-count-zstd", "uncompressed-1MiB", "static-3", "static-1"],
+)
+def test_answers_do_not_depend_on_how_it_runs(spark, tmp_path, data, answers, query, options):
+    assert_same_rows(run(spark, tmp_path, data, query, options), answers[query], in_order=query in ORDERED)
+
+
+def test_written_files_hold_the_answer(spark, tmp_path, data, answers):
+    import pyarrow.parquet as pq
+
+    options = {**SMALL, "firesteel.journal.directory": str(tmp_path / "journal"), "firesteel.progress": "false"}
+    env = ExecutionEnvironment(spark=spark, options=options)
+    example.q1(example.Tables(env, data)).write_parquet(tmp_path / "q1")
+    result = env.execute("q1")
+    assert (tmp_path / "q1" / "_SUCCESS").exists()
+    assert_same_rows(pq.read_table(tmp_path / "q1"), answers["q1"])
+    assert {decision.what for decision in result.decisions}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "q1"]
