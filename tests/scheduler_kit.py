@@ -251,9 +251,17 @@ class Plane:
         for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True):
             key = (deploy.vertex, subtask, attempt)
             assert key not in self.tasks, "deployed twice"
-            assert key[:2] not in self.admitted, "deployed although it has a winner"
+            self._forget_winner(key)
             inputs = self._inputs(deploy, subtask) if self.check else []
             self.tasks[key] = Task(deploy, subtask, attempt, inputs)
+
+    def _forget_winner(self, key: Key) -> None:
+        """A winner runs again only if it was discarded, or all it produced has been released."""
+        winner = self.admitted.pop(key[:2], None)
+        if winner is not None:
+            vertex = self.scheduler.job_graph.vertices[key[0]]
+            gone = all((dataset, key[1], *winner) in self.released for dataset in vertex.outputs)
+            assert gone and not vertex.has_sink and key[2] > winner[0], "deployed although it has a winner"
 
     def _inputs(self, deploy: c.Deploy, subtask: int) -> list[tuple[int, int, int, int]]:
         inputs = []

@@ -47,7 +47,7 @@ class DefaultScheduler(Scheduler):
     def _known_parallelism(self, vertex: JobVertex) -> int:
         known = self.parallelisms.known(vertex.id)
         if known is None:
-            known = self._decide_beforehand(vertex)
+            known = self._decide_beforehand(self.job_graph.vertices[self.parallelisms.leader(vertex.id)])
             self.parallelisms.decide(vertex.id, known)
         return known
 

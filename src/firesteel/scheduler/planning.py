@@ -30,12 +30,17 @@ class Parallelisms:
         """Raises UsageError when two members set different parallelisms."""
         self.options = options
         groups = forward_groups(job_graph)
+        self._leaders = [group.vertices[0] for group in groups]
         self._of = {vertex: number for number, group in enumerate(groups) for vertex in group.vertices}
         self._maximum = {n: g.max_parallelism for n, g in enumerate(groups) if g.max_parallelism != PARALLELISM_DEFAULT}
         self._decided = {n: g.parallelism for n, g in enumerate(groups) if g.parallelism != PARALLELISM_DEFAULT}
 
     def known(self, vertex: int) -> int | None:
         return self._decided.get(self._of[vertex])
+
+    def leader(self, vertex: int) -> int:
+        """The first member of the vertex' forward group, in topological order."""
+        return self._leaders[self._of[vertex]]
 
     def maximum(self, vertex: int) -> int | None:
         """The smallest maximum that a member set."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.job import Job
@@ -28,6 +29,8 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
     """``now``: seconds on the job's clock. Empty once the job has ended."""
     if job.status.is_terminal:
         return []
+    if job.status is JobStatus.CREATED:
+        return ["The job waits for its start."]
     if waits.committing:
         return ["The job waits for its sinks to be published."]
     lines: list[str] = []
@@ -35,7 +38,7 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
         lines.append(f"{waits.pending_restarts} subtasks wait for the delay of a restart.")
     for vertex in graph.vertices:
         lines += _vertex(graph, vertex, waits.has_slots, now)
-    return lines or ["The job waits for its start."]
+    return lines
 
 
 def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool, now: float) -> list[str]:

@@ -1,0 +1,175 @@
+"""Random jobs with random failures: the driver in ``scheduler_kit`` checks every command, ``validate`` every event."""
+
+import itertools
+import random
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.scheduler import commands as c
+from firesteel.scheduler import events as e
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.records import StateChange
+
+CHAOS = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.05, double=0.1, other_token=0.05)
+ENDING = Chaos(user=0.05, lose=0.02, double=0.05, fatal=0.02, cancel=0.02)
+
+
+def valid_job(rng, **options):
+    """None if the random job asks for what cannot be."""
+    chosen = {
+        "data_volume_per_task": rng.choice([50, 500, 5000]),
+        "max_parallelism": rng.choice([1, 4, 8]),
+        "cut": rng.choice(["by-bytes", "by-count"]),
+        "jobmanager__scheduler": rng.choice(["AdaptiveBatch", "Default"]),
+        "restart_strategy__fixed_delay__delay": rng.choice(["0 s", "1 s"]),
+    }
+    try:
+        return plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})
+    except UsageError:
+        return None
+
+
+def job(rng, **options):
+    made = valid_job(rng, **options)
+    assume(made is not None)
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_every_undisturbed_job_finishes_without_a_restart(seed):
+    rng = random.Random(seed)
+    p = drive(job(rng), rng, Chaos(race=0.0))
+    assert p.status == "FINISHED"
+    assert not p.decisions("failover") and not p.discarded
+    assert all(d.attempts.max(initial=0) == 0 for d in p.deploys)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
+    """One admitted winner per subtask, consumers told of winners only, each object released once: see the driver."""
+    rng = random.Random(seed)
+    p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, CHAOS)
+    assert p.status == "FINISHED", p.ended
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_every_job_ends_whatever_happens(seed):
+    rng = random.Random(seed)
+    p = drive(job(rng), rng, ENDING)
+    assert p.status in ("FINISHED", "FAILED", "CANCELED")
+    assert p.commands[-1] is p.ended and p.scheduler.waiting_for() == []
+    last_event = p.sent[-1]
+    assert p.scheduler.handle(last_event) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_the_same_seed_tells_the_same_story(seed):
+    def run():
+        rng = random.Random(seed)
+        p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, CHAOS)
+        return [str(r) for r in p.records], [p.scheduler.story(v.id) for v in p.scheduler.graph.vertices]
+
+    assert run() == run()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_records_alone_tell_every_state(seed):
+    """Replaying the StateChange records gives the state of every execution."""
+    rng = random.Random(seed)
+    p = drive(job(rng), rng, ENDING)
+    told = {}
+    for record in p.records:
+        if isinstance(record, StateChange):
+            told.update(
+                ((record.vertex, s, a), record.state) for s, a in zip(record.subtasks, record.attempts, strict=True)
+            )
+    table = p.scheduler.executions
+    for vertex in p.scheduler.graph.vertices:
+        for subtask in range(vertex.parallelism):
+            execution = vertex[subtask].current_execution
+            assert told.get((vertex.id, subtask, execution.attempt), "CREATED") == execution.state.name
+    assert table.size == table.counts.sum()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 1 << 32))
+def test_groups_count_like_edges_do(producers, consumers, seed):
+    """Against a naive set of (producer, consumer) edges, over random availability."""
+    rng = random.Random(seed)
+    cuts = sorted(rng.randint(0, 2 * producers) for _ in range(consumers - 1))
+    bounds = [0, *cuts, 2 * producers]  # in half producers: neighbours may share one
+    spans = [(a // 2, (b + 1) // 2) if b > a else (0, 0) for a, b in itertools.pairwise(bounds)]
+    rects = np.array([(a, b, 0, 1) for a, b in spans if b > a], np.int32).reshape(-1, 4)
+    offsets = np.concatenate(([0], np.cumsum([b > a for a, b in spans]))).astype(np.int32)
+    available = np.array([rng.random() < 0.3 for _ in range(producers)])
+    edge = EdgeGroups.pointwise(0, 1, InputRanges(offsets, rects), available)
+    for _ in range(10):
+        off = np.flatnonzero(~available)
+        on = np.flatnonzero(available)
+        some = np.array(sorted(rng.sample(range(producers), rng.randint(0, producers))), np.int64)
+        if rng.random() < 0.6:
+            new = np.intersect1d(some, off)
+            before = [available[a:b].all() for a, b in spans]
+            available[new] = True
+            complete = edge.became_available(new)
+            now = {k for k, (a, b) in enumerate(spans) if available[a:b].all() and not before[k]}
+            assert now <= set(edge.consumers(complete).tolist()) if len(complete) else not now
+        else:
+            gone = np.intersect1d(some, on)
+            available[gone] = False
+            edge.became_unavailable(gone)
+        everyone = np.arange(consumers)
+        assert edge.ready(everyone).tolist() == [bool(available[a:b].all()) for a, b in spans]
+        for p in range(producers):
+            readers = set(edge.consumers(edge.groups_of_partitions(np.array([p]))).tolist())
+            assert readers == {k for k, (a, b) in enumerate(spans) if a <= p < b}
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from([100, 400]), st.sampled_from([ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.BROADCAST]))
+def test_nothing_grows_with_producers_times_consumers(n, ship):
+    """Counts the numbers that a job of n x n subtasks leaves behind, in the scheduler and in its commands."""
+    builder = GraphBuilder()
+    builder.source([1] * n, parallelism=n)
+    builder.step((0, ship), max_parallelism=8, parallelism=-1)
+    builder.step((0, ship), parallelism=n)
+    fixed = 40
+    p = plane(builder.graph, check=False, sizes=lambda _v, _s, _d, k: np.ones(k, np.int64), max_parallelism=n).start()
+    p.run(0)
+    groups = [edge for result in p.scheduler.graph.results if result is not None for edge in result.consumers]
+    assert sum(edge.elements for edge in groups) <= fixed * n
+    assert p.scheduler.executions.size <= 3 * n
+    for deploy in p.deploys:
+        held = sum(len(g.attempts) + len(g.tokens) for g in deploy.gates) + sum(r.rects.size for r in deploy.ranges)
+        assert held <= fixed * n
+    assert p.run().status == "FINISHED"
+    for result in p.scheduler.graph.results:
+        assert result is not None and result.info.kept_row_bytes == 0
+
+
+def test_the_driver_really_disturbs():
+    """Guards the tests above against a driver that has gone quiet."""
+    seen = set()
+    for seed in range(150):
+        rng = random.Random(seed)
+        p = valid_job(rng, restart_strategy__fixed_delay__attempts=10_000)
+        if p is None:
+            continue
+        drive(p, rng, CHAOS)
+        seen |= {type(x).__name__ for x in (*p.commands, *p.sent)}
+        seen |= {x.cause.kind.name for x in p.sent if isinstance(x, e.ExecutionsFailed)}
+        seen |= {f"{len(d.result)} vertices restarted" for d in p.decisions("failover")}
+    for kind in (c.Cancel, c.DiscardExecution, c.SetTimer, c.ReleasePartitions, c.CommitSinks, e.ExecutionsCancelled):
+        assert kind.__name__ in seen
+    assert {"USER", "WORKER", "PARTITION", "1 vertices restarted", "3 vertices restarted"} <= seen

@@ -1,0 +1,325 @@
+"""What runs again after a failure, which commit wins, what is released, and how a job ends."""
+
+import pytest
+from tests.scheduler_kit import GraphBuilder, attempts_of, ints, plane
+
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.scheduler import commands as c
+from firesteel.scheduler.events import (
+    CancelRequested,
+    ExecutionsCancelled,
+    ExecutionsFinished,
+    FailureKind,
+    SinksCommitted,
+    TimerFired,
+)
+
+HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
+
+
+def chain(*ships, n=3, last=None, **options):
+    """A source and a step per ship, all of parallelism n."""
+    builder = GraphBuilder()
+    builder.source([1] * n, parallelism=n, has_sink=not ships and bool(last))
+    for number, ship in enumerate(ships):
+        builder.step((number, ship), parallelism=n, has_sink=bool(last) and number == len(ships) - 1)
+    return plane(builder.graph, **options)
+
+
+def lose(p, vertex, subtask, dataset):
+    """The object a winner wrote is lost; returns its name."""
+    attempt, token = p.admitted[vertex, subtask]
+    p.lost.add((dataset, subtask, attempt, token))
+    return dataset, subtask, attempt, token
+
+
+def of(commands, kind):
+    return [x for x in commands if isinstance(x, kind)]
+
+
+# --- restarts ------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_task_is_its_own_region_and_waits_for_the_delay():
+    p = chain(HASH).start()
+    p.run(0)
+    out = p.fail((1, 1, 0))
+    (timer,) = of(out, c.SetTimer)
+    assert timer.at == pytest.approx(p.now + 1.0) and not of(out, c.Deploy) and not of(out, c.Cancel)
+    assert p.status == "RESTARTING"
+    p.finish((1, 0, 0))
+    assert len(p.deploys) == 2, "held back until the timer fires"
+    p.fire(timer.timer)
+    assert attempts_of(p.deploys, 1)[3:] == [(1, 1)] and p.status == "RUNNING"
+    p.send(TimerFired(at=p.now, timer=timer.timer))
+    assert p.run().status == "FINISHED"
+
+
+def test_restarts_are_counted_and_the_job_fails_with_place_and_cause():
+    p = chain(HASH).start()
+    p.run(0)
+    for attempt in range(3):
+        p.fail((1, 2, attempt))
+        p.fire(next(iter(p.timers)))
+    out = p.fail((1, 2, 3))
+    assert p.status == "FAILING" and len(of(out, c.Cancel)) == 1
+    assert p.run().status == "FAILED"
+    assert (p.ended.vertex, p.ended.subtask, p.ended.cause.message) == (1, 2, "USER failure")
+    assert "restarts" in p.decisions("failover")[-1].reason
+
+
+def test_no_restarts_when_the_strategy_is_none():
+    p = chain(HASH, restart_strategy__type="none").start()
+    p.fail((0, 0, 0))
+    assert p.status == "FAILING"
+
+
+def test_fatal_failures_are_not_tried_again():
+    p = chain(HASH).start()
+    p.fail((0, 0, 0), kind=FailureKind.FATAL)
+    assert p.status == "FAILING" and p.run().status == "FAILED"
+
+
+def test_innocent_siblings_are_sent_again_at_once_without_a_charge_but_not_for_ever():
+    p = chain(n=2, restart_strategy__type="none").start()
+    for attempt in range(10):
+        p.fail((0, 0, attempt), (0, 1, attempt), kind=FailureKind.WORKER, culpable=False)
+        assert p.status == "RUNNING" and p.keys(0) == [(0, 0, attempt + 1), (0, 1, attempt + 1)]
+    p.fail((0, 0, 10), kind=FailureKind.WORKER, culpable=False)
+    assert p.status == "FAILING"
+
+
+def test_one_dead_executor_is_charged_once():
+    p = chain(n=6, restart_strategy__fixed_delay__attempts=1).start()
+    for subtask in range(4):
+        p.fail((0, subtask, 0), kind=FailureKind.WORKER)
+    assert p.status == "RESTARTING"
+    assert p.run().status == "FINISHED"
+
+
+def test_a_lost_partition_restarts_its_producer_and_the_unfinished_consumers():
+    p = chain(HASH).start()
+    p.run(0)
+    p.finish((1, 0, 0))
+    name = lose(p, 0, 2, 0)
+    out = p.finish((1, 1, 0))
+    assert [(x.vertex, x.subtask, x.attempt, x.token) for x in of(out, c.DiscardExecution)] == [(0, 2, 0, name[3])]
+    (cancel,) = of(out, c.Cancel)
+    assert (cancel.vertex, cancel.subtasks.tolist()) == (1, [2])
+    p.fire(next(iter(p.timers)))
+    assert attempts_of(p.deploys, 0)[3:] == [(2, 1)] and len(attempts_of(p.deploys, 1)) == 3
+    p.finish((0, 2, 1))
+    assert attempts_of(p.deploys, 1)[3:] == [(1, 1), (2, 1)], "subtask 0 stays finished"
+    assert p.run().status == "FINISHED"
+
+
+def test_what_was_decided_stays_decided():
+    p = chain(HASH).start()
+    p.run(0)
+    before = p.deploys[-1].ranges
+    lose(p, 0, 0, 0)
+    p.finish((1, 1, 0))
+    p.run()
+    assert p.deploys[-1].ranges is before and p.status == "FINISHED"
+    assert len(p.decisions("parallelism")) == 1
+
+
+def test_released_inputs_are_produced_again_transitively():
+    p = chain(HASH, HASH, HASH).start()
+    p.run(0), p.run(1), p.run(2)
+    assert {name[0] for name in p.released} == {0, 1}
+    lose(p, 2, 1, 2)
+    p.finish((3, 0, 0))
+    decision = p.decisions("failover")[-1]
+    assert decision.result == {"0": 3, "1": 3, "2": 1, "3": 3}
+    assert p.run().status == "FINISHED"
+    assert [len(attempts_of(p.deploys, v)) for v in range(4)] == [6, 6, 4, 6]
+
+
+def test_pointwise_blocks_restart_alone():
+    p = chain(FORWARD, FORWARD).start()
+    p.run(0), p.run(1)
+    lose(p, 1, 1, 1)
+    p.finish((2, 1, 0))
+    assert p.decisions("failover")[-1].result == {"0": 1, "1": 1, "2": 1}
+    assert p.run().status == "FINISHED"
+
+
+def test_a_partition_that_was_produced_anew_meanwhile_only_sends_the_consumer_again():
+    p = chain(HASH, restart_strategy__fixed_delay__attempts=1).start()
+    p.run(0)
+    bad = (0, 2, 0, 9999)
+    out = p.fail((1, 1, 0), kind=FailureKind.PARTITION, bad=bad)
+    assert not of(out, c.SetTimer) and attempts_of(p.deploys, 1)[3:] == [(1, 1)]
+    assert len(attempts_of(p.deploys, 0)) == 3 and "not charged" in p.decisions("failover")[-1].reason
+
+
+def test_a_partition_failure_that_names_nothing_we_know_is_charged_like_any_other():
+    p = chain(HASH, restart_strategy__type="none").start()
+    p.run(0)
+    p.fail((1, 1, 0), kind=FailureKind.PARTITION, bad=(7, 0, 0, 0))
+    assert p.status == "FAILING"
+
+
+def test_stale_failures_change_nothing():
+    p = chain(HASH, restart_strategy__fixed_delay__attempts=1).start()
+    p.run(0)
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    assert p.tasks[1, 1, 0].cancelled
+    out = p.finish((1, 1, 0))  # it fails too, over the same partition
+    assert not of(out, c.SetTimer) and p.status == "RESTARTING"
+    assert p.run().status == "FINISHED"
+
+
+def test_sizes_of_a_restarted_producer_are_taken_in_anew():
+    builder = GraphBuilder()
+    builder.source([1] * 2, parallelism=2), builder.step((0, FORWARD)), builder.step((0, HASH))
+    p = plane(builder.graph, max_parallelism=4, subpartition_factor=1).start()
+    p.finish((0, 0, 0))
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    info = p.scheduler.graph.result(1).info
+    assert info.num_bytes_produced == 0 and not info.recorded.any()
+    p.run()
+    assert p.status == "FINISHED" and info.num_bytes_produced == 2 * 4 * 10
+
+
+def test_a_cancel_that_came_from_somebody_else_is_a_failure():
+    p = chain().start()
+    p.tasks.pop((0, 1, 0))
+    p.send(ExecutionsCancelled(at=p.tick(), vertex=0, subtasks=ints(1), attempts=ints(0)))
+    assert p.status == "RESTARTING" and p.run().status == "FINISHED"
+
+
+# --- first valid commit wins -----------------------------------------------------------------------------------
+
+
+def test_a_doubled_finish_is_a_no_op():
+    p = chain(HASH).start()
+    p.finish((0, 0, 0))
+    assert p.send(p.sent[-1]) == []
+
+
+def test_sparks_own_retry_with_another_token_loses():
+    p = chain(HASH).start()
+    p.finish((0, 0, 0), keep=True)
+    (discard,) = p.finish((0, 0, 0))
+    assert (discard.vertex, discard.subtask, discard.attempt, discard.token) == (0, 0, 0, 2)
+    assert p.send(p.sent[-1]) == [], "once is enough"
+    assert p.run().status == "FINISHED"
+    assert p.deploys[-1].gates[0].tokens[0] == 1
+
+
+def test_the_same_subtask_twice_in_one_event():
+    p = chain(HASH).start()
+    task = p.tasks.pop((0, 0, 0))
+    reports = [p._report(task, None), p._report(task, None)]
+    p.written |= {(0, 0, 0, 1), (0, 0, 0, 2)}
+    p.admitted[0, 0] = (0, 1)
+    event = ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(0, 0), attempts=ints(0, 0), reports=reports)
+    assert [x.token for x in of(p.send(event), c.DiscardExecution)] == [2]
+    assert p.run().status == "FINISHED"
+
+
+def test_a_cancelled_execution_that_finishes_late_is_discarded():
+    p = chain(HASH).start()
+    p.run(0)
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    p.lost.clear()
+    out = p.finish((1, 1, 0))
+    assert [x.attempt for x in of(out, c.DiscardExecution)] == [0]
+    assert p.run().status == "FINISHED"
+
+
+# --- release -------------------------------------------------------------------------------------------------
+
+
+def test_partitions_go_with_the_last_consumer_and_not_before():
+    builder = GraphBuilder()
+    builder.source([1] * 2, parallelism=2)
+    builder.step((0, HASH), parallelism=2), builder.step((0, HASH), parallelism=2)
+    p = plane(builder.graph).start()
+    p.run(0), p.run(1)
+    p.finish((2, 0, 0))
+    assert not p.released
+    (release,) = of(p.finish((2, 1, 0)), c.ReleasePartitions)
+    assert release.partitions.tolist() == [0, 1] and release.tokens.tolist() == [1, 2]
+
+
+def test_what_nobody_consumes_goes_with_its_producer():
+    builder = GraphBuilder()
+    builder.source([1])
+    builder.dataset(0, GLOBAL)
+    p = plane(builder.graph).start()
+    p.run()
+    assert len(of(p.commands, c.ReleasePartitions)) == 1 and p.status == "FINISHED"
+
+
+# --- the end -------------------------------------------------------------------------------------------------
+
+
+def test_sinks_are_published_once_all_vertices_have_finished():
+    p = chain(HASH, last=True).start()
+    p.run(0)
+    p.fail((1, 1, 0))
+    p.run()
+    assert p.status == "RUNNING" and p.commit is not None
+    assert p.scheduler.waiting_for() == ["The job waits for its sinks to be published."]
+    assert [attempt for attempt, _ in p.commit.winners[1]] == [0, 1, 0]
+    p.send(CancelRequested(at=p.tick()))  # too late
+    p.answer_commit()
+    assert p.status == "FINISHED"
+    assert p.send(SinksCommitted(at=p.tick())) == []
+
+
+def test_sinks_that_fail_fail_the_job():
+    p = chain(last=True).start()
+    p.fail_commit = True
+    p.run()
+    p.answer_commit()
+    assert p.status == "FAILED" and p.ended.cause.message == "disk full"
+
+
+def test_cancel_waits_for_what_runs():
+    p = chain(HASH).start()
+    p.finish((0, 0, 0))
+    (cancel,) = of(p.send(CancelRequested(at=p.tick())), c.Cancel)
+    assert cancel.subtasks.tolist() == [1, 2] and p.status == "CANCELLING"
+    assert "being cancelled" in p.scheduler.waiting_for()[0]
+    p.confirm_cancel((0, 1, 0))
+    assert p.ended is None
+    p.finish((0, 2, 0))
+    assert p.status == "CANCELED" and p.commands[-1] is p.ended
+    assert [x.subtask for x in of(p.commands, c.DiscardExecution)] == [2]
+
+
+def test_the_first_cause_stays():
+    p = chain().start()
+    p.fail((0, 1, 0), kind=FailureKind.FATAL)
+    p.fail((0, 0, 0), kind=FailureKind.USER)
+    p.send(CancelRequested(at=p.tick()))
+    assert p.run().status == "FAILED"
+    assert p.ended.cause.kind is FailureKind.FATAL and p.ended.subtask == 1
+
+
+def test_nothing_is_deployed_while_the_job_fails():
+    p = chain(HASH).start()
+    p.fail((0, 1, 0), kind=FailureKind.FATAL)
+    deployed = len(p.deploys)
+    p.run()
+    assert len(p.deploys) == deployed
+
+
+def test_every_failover_leaves_a_decision_and_a_story():
+    p = chain(HASH).start()
+    p.run(0)
+    p.fail((1, 1, 0))
+    decision = p.decisions("failover")[0]
+    assert decision.inputs["subtasks"] == [1] and decision.result == {"1": 1}
+    assert decision.reason == (
+        "subtask 1 of 'step 1' failed (user function): 1 subtasks run again, restart 1 of 3, after 1 s."
+    )
+    story = "\n".join(p.scheduler.story(1, 1))
+    assert "attempt 0 -> FAILED (USER failure)" in story and "attempt 1 -> CREATED (restart)" in story

@@ -1,0 +1,220 @@
+"""Groups against the edges they stand for, sizes of results, numbers of subpartitions."""
+
+import numpy as np
+import pytest
+from tests.scheduler_kit import GraphBuilder, ints
+
+from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
+from firesteel.options import Options
+from firesteel.scheduler import result_info
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.events import PartitionReport
+from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.result_info import (
+    AllToAllBlockingResultInfo,
+    PointwiseBlockingResultInfo,
+    blocking_result_info,
+)
+from firesteel.scheduler.subpartitions import SubpartitionCounts
+
+HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
+BROADCAST, GLOBAL, REBALANCE = ShipStrategy.BROADCAST, ShipStrategy.GLOBAL, ShipStrategy.REBALANCE
+
+
+def blocks(*spans):
+    """InputRanges of consumers that read partitions [first, end) whole."""
+    rects = [(first, end, 0, 1) for first, end in spans if end > first]
+    offsets = np.concatenate(([0], np.cumsum([end > first for first, end in spans])))
+    return InputRanges(offsets.astype(np.int32), np.array(rects, np.int32).reshape(-1, 4))
+
+
+def none(n):
+    return np.zeros(n, np.bool_)
+
+
+def groups(edge):
+    return [edge[k] for k in range(len(edge))]
+
+
+# --- groups --------------------------------------------------------------------------------------------------
+
+
+def test_all_to_all_is_one_pair():
+    edge = EdgeGroups.all_to_all(0, 1, 5, none(4))
+    assert len(edge) == 1 and edge[0].consumers.end == 5 and (edge[0].first, edge[0].end) == (0, 4)
+    assert edge.became_available(ints(0, 2)).tolist() == []
+    assert not edge.ready(ints(0, 4)).any()
+    assert edge.became_available(ints(1, 3)).tolist() == [0]
+    assert edge.ready(ints(0, 4)).all() and edge.consumers(ints(0)).tolist() == [0, 1, 2, 3, 4]
+    edge.became_unavailable(ints(2))
+    assert edge[0].unavailable == 1
+
+
+def test_pointwise_is_one_pair_per_block():
+    edge = EdgeGroups.pointwise(0, 1, blocks((0, 2), (2, 3), (2, 3), (3, 5)), none(5))
+    assert [(g.first, g.end, g.consumers.first, g.consumers.end) for g in groups(edge)] == [
+        (0, 2, 0, 1),
+        (2, 3, 1, 3),
+        (3, 5, 3, 4),
+    ]
+    assert edge.became_available(ints(1, 2)).tolist() == [1]
+    assert edge.ready(ints(0, 1, 2, 3)).tolist() == [False, True, True, False]
+    assert edge.groups_of_partitions(ints(2, 4)).tolist() == [1, 2]
+    assert edge.partitions(edge.groups_of_consumers(ints(1, 3))).tolist() == [2, 3, 4]
+
+
+def test_blocks_may_share_a_producer_and_consumers_may_be_idle():
+    edge = EdgeGroups.pointwise(0, 1, blocks((0, 2), (1, 3), (0, 0)), none(3))
+    assert edge.ready(ints(0, 1, 2)).tolist() == [False, False, True]
+    assert edge.became_available(ints(1)).tolist() == []
+    assert edge.became_available(ints(0)).tolist() == [0]
+    assert edge.consumers(edge.groups_of_partitions(ints(1))).tolist() == [0, 1]
+
+
+def test_a_single_block_that_reads_less_than_everything_counts_only_its_own():
+    edge = EdgeGroups.pointwise(0, 1, blocks((1, 2)), none(3))
+    assert edge.became_available(ints(0)).tolist() == []
+    assert edge.became_available(ints(1)).tolist() == [0]
+
+
+def test_a_group_made_late_counts_what_is_there_already():
+    available = np.array([True, False, True])
+    assert EdgeGroups.all_to_all(0, 1, 2, available)[0].unavailable == 1
+    assert [g.unavailable for g in groups(EdgeGroups.pointwise(0, 1, blocks((0, 1), (1, 3)), available))] == [0, 1]
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_groups_hold_no_product(n):
+    assert EdgeGroups.all_to_all(0, 1, n, none(n)).elements == 5
+    spans = [(k, k + 2) for k in range(n - 1)]
+    assert EdgeGroups.pointwise(0, 1, blocks(*spans), none(n)).elements <= 10 * n
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------
+
+
+def info_of(ship, producers, n):
+    return blocking_result_info(IntermediateDataSet(0, 0, ship), producers, n)
+
+
+def report(*sizes, rows=1, stored=1):
+    return PartitionReport(0, ints(*sizes), rows, stored)
+
+
+def test_sizes_are_folded_on_arrival_and_erased_on_restart():
+    info = info_of(HASH, 3, 2)
+    info.record(ints(0, 2), [report(10, 1, rows=4, stored=3), report(0, 300, rows=6, stored=5)])
+    assert info.subpartition_bytes.tolist() == [10, 301] and info.get_blocking_partition_sizes().tolist() == [
+        11,
+        0,
+        300,
+    ]
+    assert (info.num_bytes_produced, info.rows, info.stored_bytes) == (311, 10, 8)
+    info.erase(ints(2))
+    assert info.subpartition_bytes.tolist() == [10, 1] and info.num_bytes_produced == 11
+    info.erase(ints(2))
+    info.record(ints(2, 1), [report(5, 5), report(70_000, 0)])
+    assert info.subpartition_bytes.tolist() == [70_015, 6]
+
+
+def test_a_second_report_replaces_the_first():
+    info = info_of(HASH, 1, 2)
+    info.record(ints(0), [report(10, 1)])
+    info.record(ints(0), [report(3, 4)])
+    assert info.subpartition_bytes.tolist() == [3, 4] and info.num_bytes_produced == 7
+
+
+def test_a_broadcast_counts_once():
+    info = info_of(BROADCAST, 2, 1)
+    info.record(ints(0, 1), [report(100), report(50)])
+    assert info.is_broadcast and info.num_bytes_produced == 150
+
+
+def test_after_the_decision_restarts_leave_the_sums_alone():
+    info = info_of(HASH, 2, 2)
+    info.record(ints(0, 1), [report(10, 1), report(20, 2)])
+    info.forget_rows()
+    assert info.kept_row_bytes == 0
+    info.erase(ints(1))
+    info.record(ints(1), [report(9, 9)])
+    assert info.subpartition_bytes.tolist() == [30, 3] and info.partition_bytes.tolist() == [11, 18]
+
+
+def test_cells_are_what_was_reported():
+    info = info_of(RESCALE, 3, 2)
+    info.record(ints(2, 0), [report(1, 2), report(1 << 40, 300)])
+    assert info.cells().tolist() == [[1 << 40, 300], [0, 0], [1, 2]]
+    assert info.cells().dtype == np.int64
+
+
+def test_rows_are_kept_small_and_bounded(monkeypatch):
+    info = info_of(HASH, 4, 8)
+    info.record(ints(0), [PartitionReport(0, np.full(8, 200, np.int64), 1, 1)])
+    assert info.kept_row_bytes == 8
+    monkeypatch.setattr(result_info, "MAX_ROW_BYTES", 16)
+    info.record(ints(1, 2), [PartitionReport(0, np.full(8, 100, np.int64), 1, 1)] * 2)
+    assert info.kept_row_bytes == 16
+    info.erase(ints(2))  # its row was not kept: its share is taken from the sums
+    assert info.subpartition_bytes.tolist() == [300] * 8
+    info.erase(ints(0, 1))
+    assert info.subpartition_bytes.tolist() == [0] * 8
+
+
+def test_a_report_of_the_wrong_length_is_refused():
+    with pytest.raises(ValueError, match="has 3 sizes for 2 subpartitions"):
+        info_of(HASH, 1, 2).record(ints(0), [report(1, 2, 3)])
+
+
+def test_the_kind_of_info_follows_the_pattern():
+    assert isinstance(info_of(HASH, 1, 1), AllToAllBlockingResultInfo)
+    assert isinstance(info_of(RESCALE, 1, 1), PointwiseBlockingResultInfo)
+    assert info_of(REBALANCE, 1, 1).needs_cells and not info_of(BROADCAST, 1, 1).needs_cells
+
+
+# --- subpartitions -------------------------------------------------------------------------------------------
+
+
+def counts(graph, maximum=8, **known):
+    """``known``: v3=5 means that vertex 3 has parallelism 5."""
+    fixed = {int(k[1:]): n for k, n in known.items()}
+    return SubpartitionCounts(graph, Options(), lambda v: fixed.get(v.id), lambda _v: maximum)
+
+
+def counted(builder, dataset, producers, **known):
+    return counts(builder.graph, **known).count(builder.graph.datasets[dataset], producers)
+
+
+@pytest.mark.parametrize(
+    ("ship", "expected"), [(HASH, 32), (REBALANCE, 32), (RESCALE, 7), (FORWARD, 1), (BROADCAST, 1), (GLOBAL, 1)]
+)
+def test_maximum_times_factor_unless_the_consumer_is_known(ship, expected):
+    builder = GraphBuilder()
+    builder.step((builder.source(), ship))
+    assert counted(builder, 0, 5) == expected
+
+
+@pytest.mark.parametrize(("ship", "expected"), [(HASH, 6), (RESCALE, 2), (FORWARD, 1)])
+def test_a_known_consumer(ship, expected):
+    builder = GraphBuilder()
+    builder.step((builder.source(), ship))
+    assert counted(builder, 0, 5, v1=6) == expected
+
+
+def test_co_partitioned_data_sets_have_equally_many_through_chains_of_joins():
+    builder = GraphBuilder()
+    a, b, d = builder.source(), builder.source(), builder.source()
+    builder.step((a, HASH), (b, HASH))
+    builder.step((b, HASH), (d, HASH))
+    for dataset in range(3):
+        assert counted(builder, dataset, 1, v3=100) == 100
+    explained = counts(builder.graph, v3=100).explain(builder.graph.datasets[2], 1)
+    assert explained["result"] == 100 and explained["inputs"]["co_partitioned_with"] == [0, 1]
+
+
+def test_an_excessive_maximum_is_warned_about():
+    builder = GraphBuilder()
+    builder.step((builder.source(), HASH))
+    dataset = builder.graph.datasets[0]
+    assert counts(builder.graph, maximum=8192).warning(dataset, 1) is None
+    warning = counts(builder.graph, maximum=8193).warning(dataset, 1)
+    assert warning is not None and "32772 subpartitions" in warning and "max-parallelism" in warning
