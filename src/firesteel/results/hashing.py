@@ -355,6 +355,18 @@ def _is_text(kind: Any) -> bool:
     return t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind)
 
 
+def _is_view(kind: Any) -> bool:
+    return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+
+
+def _is_list(kind: Any) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
+
+
+def _is_list_view(kind: Any) -> bool:
+    return pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+
+
 def _is_ticks(kind: Any) -> bool:
     return pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind)
 
@@ -369,13 +381,13 @@ _KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Hashes]]] = [
     (_is_ticks, _ticks),
     (pa.types.is_decimal, _decimals),
     (pa.types.is_dictionary, _dictionary),
-    (lambda kind: pa.types.is_string_view(kind) or pa.types.is_binary_view(kind), _views),
+    (_is_view, _views),
     (lambda kind: isinstance(kind, pa.BaseExtensionType), _extension),
     (pa.types.is_fixed_size_binary, _fixed_binary),
     (pa.types.is_struct, _struct),
-    (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind), _lists),
+    (_is_list, _lists),
     (pa.types.is_fixed_size_list, _fixed_lists),
-    (lambda kind: pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind), _list_views),
+    (_is_list_view, _list_views),
     (pa.types.is_run_end_encoded, _run_ends),
     (pa.types.is_interval, _fixed_binary),
     (pa.types.is_null, _nulls),

@@ -258,8 +258,8 @@ class _List:
         parts: list[Words] = []
         for number in range(block, end_block):
             content = data[: _BLOCK_BYTES - 8] if len(data) >= _BLOCK_BYTES else data[:-8]
-            check = data[len(content) : len(content) + 8]
-            if _block_check(content, self.name, self.number, number).to_bytes(8, "little") != check:
+            check = int.from_bytes(data[len(content) : len(content) + 8], "little")
+            if _block_check(content, self.name, self.number, number) != check:
                 raise Damaged("has a damaged index (checksum differs)")
             parts.append(np.frombuffer(content, U64).reshape(-1, 3))
             data = data[_BLOCK_BYTES:]

@@ -70,7 +70,11 @@ def to_stored(array: Any) -> Any:  # noqa: PLR0911 - one line per kind
     if _t.is_list_view(kind) or _t.is_large_list_view(kind):
         values, offsets = list_view_runs(array)
         return _list_array(stored_type(kind), _validity(array), offsets, to_stored(values))
-    return _rebuild(array, stored_type(kind), lambda child, _: to_stored(child))
+    return _rebuild(array, stored_type(kind), _convert_child)
+
+
+def _convert_child(child: Any, _kind: Any) -> Any:
+    return to_stored(child)
 
 
 def from_stored(array: Any, kind: Any) -> Any:  # noqa: PLR0911 - one line per kind
@@ -176,6 +180,13 @@ def add_row_bytes(arrays: list[Any]) -> tuple[int, NDArray[np.int64] | None]:
         if more is not None:
             varying = more if varying is None else varying + more
     return constant, varying
+
+
+def has_constant_width(kind: Any) -> bool:
+    """Whether all values of a stored type have the same number of plain bytes."""
+    return not _has_offsets(kind) and all(
+        has_constant_width(kind.field(place).type) for place in range(kind.num_fields)
+    )
 
 
 def _has_offsets(kind: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -184,7 +184,7 @@ class GateReader:
         yield batch
 
     @contextmanager
-    def _opened(self, partition: int) -> Iterator[_Object]:
+    def _opened(self, partition: int) -> Generator[_Object, None, None]:
         """The object of a producer, opened when first read. What goes wrong with it inside becomes a PartitionException."""
         attempt, token = int(self._attempts[partition]), int(self._tokens[partition])
         source = _Object(self._store, object_name(self._dataset, partition, attempt, token))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
-from firesteel.results.plain import add_row_bytes, decoded_bytes, stored_schema, to_stored
+from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
 from firesteel.results.store import Output, ResultStore
 
 MESSAGE_MIN_BYTES = 128 << 10
@@ -27,7 +27,9 @@ MESSAGE_MAX_ROWS = 1 << 17
 OUTPUT_BUFFER_BYTES = 4 << 20
 """Finished messages are collected up to this size before they go to the store."""
 ORDER_BYTES_PER_ROW = 16
-"""Half of what ordering needs per row beside the rows: subpartition, position, the sort's work space, running sizes."""
+"""Half of what ordering needs per row beside the rows: subpartition, position, the sort's work space."""
+SIZE_BYTES_PER_ROW = 12
+"""Half of what rows of varying size need: each one's size, in order, and the running sum."""
 REGION_MAX_BYTES = 1 << 30
 """A region's columns must be addressable by 32-bit string offsets, whatever the budget."""
 CODECS = ("lz4", "zstd", "none")
@@ -79,6 +81,8 @@ class ResultWriter:
             1, min(MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES, memory_budget // 2)
         )
         self._row_cost = ORDER_BYTES_PER_ROW if self._keys else 0
+        if num_subpartitions > 1 and not all(has_constant_width(field.type) for field in self._stored):
+            self._row_cost += SIZE_BYTES_PER_ROW
         self._rows = 0
         self._bytes = np.zeros(num_subpartitions, np.int64)
         self._regions: list[layout.Region] = []
@@ -174,7 +178,8 @@ class ResultWriter:
             del ids
         bounds = np.zeros(self._subpartitions + 1, np.int64)
         np.cumsum(counts, out=bounds[1:])
-        before = _bytes_before(varying if order is None or varying is None else varying[order], constant, rows)
+        before = _Before(varying if order is None or varying is None else varying[order], constant)
+        del varying
         region.extend(bounds, before(bounds))
         for low, high in _messages(bounds, before):
             region.add_message(self._out.offset, high - low)
@@ -267,16 +272,22 @@ class _OpenRegion:
         return layout.Region(self._row_ends, self._plain_ends, [*self._offsets, end], self._message_rows)
 
 
-def _bytes_before(varying: NDArray[np.int64] | None, constant: int, rows: int) -> Any:
-    """A function from row numbers (in order) to the plain bytes before them."""
-    if varying is None:
-        return lambda row: np.asarray(row, np.int64) * constant
-    sums = np.zeros(rows + 1, np.int64)
-    np.cumsum(varying, out=sums[1:])
-    return lambda row: np.asarray(row, np.int64) * constant + sums[row]
+class _Before:
+    """From row numbers (in order) to the plain bytes before them."""
+
+    def __init__(self, varying: NDArray[np.int64] | None, constant: int) -> None:
+        self._constant = constant
+        self._sums: NDArray[np.int64] | None = None
+        if varying is not None:
+            self._sums = np.zeros(len(varying) + 1, np.int64)
+            np.cumsum(varying, out=self._sums[1:])
+
+    def __call__(self, row: Any) -> Any:
+        before = np.asarray(row, np.int64) * self._constant
+        return before if self._sums is None else before + self._sums[row]
 
 
-def _messages(bounds: NDArray[np.int64], before: Any) -> list[tuple[int, int]]:
+def _messages(bounds: NDArray[np.int64], before: _Before) -> list[tuple[int, int]]:
     """Cut the ordered rows into messages: whole subpartitions until there are enough bytes, large ones in even parts of rows."""
     sizes = before(bounds)
     cuts: list[tuple[int, int]] = []
@@ -291,7 +302,7 @@ def _messages(bounds: NDArray[np.int64], before: Any) -> list[tuple[int, int]]:
     return cuts
 
 
-def _split(low: int, high: int, size: int, before: Any) -> list[tuple[int, int]]:
+def _split(low: int, high: int, size: int, before: _Before) -> list[tuple[int, int]]:
     if low == high:
         return []
     parts = max(-(-size // MESSAGE_MAX_BYTES), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
@@ -305,7 +316,7 @@ def _split(low: int, high: int, size: int, before: Any) -> list[tuple[int, int]]
     return cuts
 
 
-def _halve(low: int, high: int, before: Any) -> list[tuple[int, int]]:
+def _halve(low: int, high: int, before: _Before) -> list[tuple[int, int]]:
     if low == high:
         return []
     if high - low == 1 or int(before(high) - before(low)) <= 2 * MESSAGE_MAX_BYTES:
