@@ -158,9 +158,6 @@ class LiveView:
         live, self._live = self._live, None
         if live is not None:
             live.stop()  # draws a last time, shows the cursor again
-        if history.is_over:
-            self._stream.write(closing_line(history) + "\n")
-            self._stream.flush()
 
     def _start(self, history: JobHistory) -> Live:
         import atexit
@@ -168,12 +165,14 @@ class LiveView:
         from rich.console import Console
         from rich.live import Live
 
+        console = Console(file=self._stream)
+
         def draw() -> Table:
             with self._lock:
-                return render(history, time.monotonic() - self._began)
+                return render(history, time.monotonic() - self._began, console.width)
 
         live = Live(
-            console=Console(file=self._stream),
+            console=console,
             get_renderable=draw,
             refresh_per_second=REFRESH_PER_SECOND,
             redirect_stdout=False,
@@ -188,8 +187,8 @@ class LiveView:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def render(history: JobHistory, seconds: float) -> Table:
-    """The live view's table after so many seconds: one row per vertex."""
+def render(history: JobHistory, seconds: float, width: int = 100) -> Table:
+    """The live view's table after so many seconds: one row per vertex, ``width`` characters wide at most."""
     from rich.table import Table
     from rich.text import Text
 
@@ -199,25 +198,40 @@ def render(history: JobHistory, seconds: float) -> Table:
         title_justify="left",
         box=None,
         pad_edge=False,
-        expand=False,
+        padding=(0, 2, 0, 0),
     )
-    table.add_column("", justify="right", style="dim")
-    table.add_column("step", overflow="ellipsis", no_wrap=True, max_width=48)
-    for name in ("parallelism", "waiting", "running", "done", "rows", "bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", justify="right", min_width=3)
+    numbers = _NUMBERS if width >= 80 else {name: _NUMBERS[name] for name in ("subtasks", "running", "done")}
+    taken = 3 + sum(numbers.values()) + 2 * (1 + len(numbers))
+    table.add_column("step", overflow="ellipsis", no_wrap=True, max_width=max(12, width - taken))
+    for name, least in numbers.items():
+        table.add_column(name, justify="right", no_wrap=True, min_width=least)
     shown = visible(list(history.vertices.values()))
     for vertex in shown:
-        waiting, running, done = vertex.counts()
-        counts = (
-            ["", "", ""] if vertex.parallelism is None else [str(n) if n else "·" for n in (waiting, running, done)]
-        )
+        running = vertex.counts()[1]
         style = "green" if vertex.is_done else "bold" if running else "dim" if vertex.parallelism is None else ""
-        rows = format_count(vertex.rows_out) if vertex.rows_out else ""
-        size = format_bytes(vertex.bytes_out) if vertex.bytes_out else ""
-        table.add_row(str(vertex.id), Text(vertex.name), decided(vertex), *counts, rows, size, style=style)
+        table.add_row(str(vertex.id), Text(vertex.name), *(_numbers(vertex)[name] for name in numbers), style=style)
     if len(shown) < len(history.vertices):
         table.caption = f"{len(shown)} of {len(history.vertices)} steps shown"
     return table
+
+
+_NUMBERS = {"subtasks": 8, "waiting": 7, "running": 7, "done": 5, "rows": 11, "bytes": 8}
+"""The live table's columns of numbers and their least widths."""
+
+
+def _numbers(vertex: VertexHistory) -> dict[str, str]:
+    if vertex.parallelism is None:
+        return {**dict.fromkeys(_NUMBERS, ""), "subtasks": "open"}
+    waiting, running, done = (str(count) if count else "·" for count in vertex.counts())
+    return {
+        "subtasks": str(vertex.parallelism),
+        "waiting": waiting,
+        "running": running,
+        "done": done,
+        "rows": format_count(vertex.rows_out) if vertex.rows_out else "",
+        "bytes": format_bytes(vertex.bytes_out) if vertex.bytes_out else "",
+    }
 
 
 def visible(vertices: list[VertexHistory], limit: int = MAX_ROWS) -> list[VertexHistory]:
