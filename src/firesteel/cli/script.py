@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import firesteel
-from firesteel.errors import FiresteelError, JobExecutionError
+from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 
 _OURS = str(Path(firesteel.__file__).parent)
 CANCELLED = 130
@@ -40,12 +40,12 @@ def run_script(script: Path, arguments: list[str]) -> int:
 
 
 def report(error: FiresteelError) -> int:
-    """The user's frames if there are any, then the sentence, then where in the user's code it arose. The exit code."""
+    """The user's frames if there are any, then the sentence, then the line that wrong use is in. The exit code."""
     if isinstance(error, JobExecutionError) and error.cause_trace:
         _say(error.cause_trace.rstrip())
     _say(f"firesteel: {error}")
     frame = user_frame(error.__traceback__)
-    if frame and f"{Path(frame.filename).name}:{frame.lineno}" not in str(error):
+    if frame and isinstance(error, UsageError) and f"{Path(frame.filename).name}:{frame.lineno}" not in str(error):
         _say(f"  at {frame.filename}, line {frame.lineno}")
     return error.exit_code
 

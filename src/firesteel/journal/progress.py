@@ -82,7 +82,7 @@ def is_live(stream: TextIO) -> bool:
 
 
 class PlainView:
-    """One line per decision, per finished vertex, per failure and restart."""
+    """One line per decision (it names the vertex, later lines only its id), finished vertex, failure and restart."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -96,8 +96,8 @@ class PlainView:
                 self._decided(history, record)
             case StateChange():
                 self._changed(history, record)
-            case JobStatusRecord() if record.status in ("RESTARTING", "FAILING", "CANCELLING"):
-                self._say(history, record.status.lower() + (f": {first_line(record.cause)}" if record.cause else ""))
+            case JobStatusRecord() if record.status == "CANCELLING":
+                self._say(history, f"cancelling: {first_line(record.cause)}".rstrip(": "))
             case _:
                 pass
         self._say_finished(history)
@@ -114,13 +114,13 @@ class PlainView:
         if is_parallelism(record):
             self._say(history, f"[{vertex.id}] {vertex.name}: {record.reason or decided(vertex)}")
         elif record.what in ("restart", "failover", "warning"):
-            self._say(history, f"[{vertex.id}] {vertex.name}: {record.what}: {record.reason}")
+            self._say(history, f"[{vertex.id}] {record.what}: {record.reason}")
 
     def _changed(self, history: JobHistory, record: StateChange) -> None:
         if record.state == "FAILED":
             vertex = history.vertex(record.vertex)
             which = f"subtask {subtask_numbers(record.subtasks)} failed"
-            self._say(history, f"[{vertex.id}] {vertex.name}: {which}: {first_line(record.cause)}".rstrip(": "))
+            self._say(history, f"[{vertex.id}] {which}: {first_line(record.cause)}".rstrip(": "))
 
     def _say_finished(self, history: JobHistory) -> None:
         for vertex in history.vertices.values():
@@ -129,7 +129,7 @@ class PlainView:
             elif vertex.id not in self._said_done and vertex.finished >= (vertex.parallelism or 0):
                 self._said_done.add(vertex.id)
                 took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
-                self._say(history, f"[{vertex.id}] {vertex.name}: finished{took}, {produced(vertex)}")
+                self._say(history, f"[{vertex.id}] finished{took}, {produced(vertex)}")
 
     def _say(self, history: JobHistory, text: str) -> None:
         self._stream.write(f"firesteel {history.seconds:7.1f} s  {text}\n")
