@@ -4,7 +4,7 @@ Values that are equal as keys hash equal whatever their width: int32 and int64, 
 strings in any layout, decimals of any scale, instants in any unit. No Python code runs per row.
 
 Widely known parts: the finaliser of splitmix64 (Steele, Lea, Flood 2014) mixes; decimals are hashed as rational numbers
-modulo the Mersenne prime 2**61 - 1, which no trailing zero changes.
+modulo two primes, which no trailing zero changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _BLOCK = 1 << 16
 """Rows or words handled at once: temporaries stay in the cache."""
 _SHORT_WORDS = 16
 """Strings of up to this many 8-byte words are walked word by word, all rows together; longer ones as one flat run of words."""
-_PRIME = (1 << 61) - 1
+_PRIMES = (2_147_483_647, 2_147_483_629)
+"""The two largest below 2**31: products of two residues fit 63 bits."""
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MILLISECONDS = 86_400_000
@@ -151,43 +152,27 @@ def _ticks(array: Any) -> Hashes:
 
 
 def _decimals(array: Any) -> Hashes:
-    """unscaled / 10**scale in the field of 2**61 - 1 elements: 1.5 and 1.500 are the same element."""
+    """unscaled / 10**scale in two prime fields: 1.5 and 1.500 are the same elements."""
     kind = array.type
-    width = kind.byte_width
-    if width <= 8:
-        numbers = fixed_values(array, f"<i{width}").astype(np.int64)
-        residue = (numbers % _PRIME).astype(np.uint64)
-    else:
-        words = fixed_values(array, "<u8", width // 8).reshape(-1, width // 8)
-        residue = (words[:, -1].view(np.int64) % _PRIME).astype(np.uint64)  # the high word carries the sign
-        for place in range(width // 8 - 2, -1, -1):
-            residue = _fold(_fold(residue * np.uint64(8)) + _fold(words[:, place]))  # 2**64 is 8 in this field
-    return _times(residue, pow(10, -kind.scale, _PRIME))
+    residues: list[NDArray[np.int64]] = []
+    for prime in _PRIMES:
+        if kind.byte_width <= 8:
+            residue = fixed_values(array, f"<i{kind.byte_width}").astype(np.int64) % prime
+        else:
+            words = kind.byte_width // 8
+            residue = _residues(fixed_values(array, "<u8", words).reshape(len(array), words), prime)
+        residues.append(residue * pow(10, -kind.scale, prime) % prime)
+    return (residues[0] << 31 | residues[1]).view(np.uint64)
 
 
-def _fold(x: Hashes) -> Hashes:
-    """x modulo 2**61 - 1."""
-    x = (x & np.uint64(_PRIME)) + (x >> np.uint64(61))
-    return np.where(x >= _PRIME, x - np.uint64(_PRIME), x)
-
-
-def _times(x: Hashes, factor: int) -> Hashes:
-    """x * factor modulo 2**61 - 1, both below it, in 32-bit steps so that nothing overflows."""
-    result = np.zeros(len(x), np.uint64)
-    for place in range(2, -1, -1):  # the factor's digits, 21 bits each
-        digit = np.uint64(factor >> (21 * place) & 0x1FFFFF)
-        result = _shift21(result)
-        low = (x & np.uint64(0xFFFFFFFF)) * digit
-        high = _fold((x >> np.uint64(32)) * digit)
-        for bits in (16, 16):
-            high = _fold(_fold(high >> np.uint64(61 - bits)) + ((high << np.uint64(bits)) & np.uint64(_PRIME)))
-        result = _fold(_fold(result + _fold(low)) + high)
-    return result
-
-
-def _shift21(x: Hashes) -> Hashes:
-    """x * 2**21 modulo 2**61 - 1: a rotation of 61 bits."""
-    return _fold((x >> np.uint64(40)) + ((x << np.uint64(21)) & np.uint64(_PRIME)))
+def _residues(words: Hashes, prime: int) -> NDArray[np.int64]:
+    """Two's complement numbers of several words, the highest last, modulo ``prime``; nothing exceeds 63 bits."""
+    residue = words[:, -1].view(np.int64) % prime
+    for place in range(words.shape[1] - 2, -1, -1):
+        residue *= pow(2, 64, prime)
+        residue += (words[:, place] % np.uint64(prime)).view(np.int64)
+        residue %= prime
+    return residue
 
 
 # --- strings ----------------------------------------------------------------------------------------------------
@@ -284,6 +269,8 @@ def _long_runs(words: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int
 
 
 def _dictionary(array: Any) -> Hashes:
+    if len(array.dictionary) > len(array):
+        return _values(array.dictionary.take(array.indices))
     values = np.append(_values(array.dictionary), np.uint64(NULL_HASH))
     indices = array.indices
     if indices.null_count:

@@ -76,10 +76,10 @@ class ResultWriter:
         self._subpartitions = num_subpartitions
         self._keys = [schema.names.index(key) for key in keys] if num_subpartitions > 1 else []
         self._cursor = start % num_subpartitions
-        # pending rows once more when a column's pieces are joined; nothing to order: out at once
-        self._flush_bytes = max(
-            1, min(MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES, memory_budget // 2)
-        )
+        buffer_bytes = min(OUTPUT_BUFFER_BYTES, memory_budget // 8)
+        # pending rows are there twice while a column's pieces are joined; nothing to order: out at once
+        limit = MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES
+        self._flush_bytes = max(1, min(limit, memory_budget // 2 - buffer_bytes))
         self._row_cost = ORDER_BYTES_PER_ROW if self._keys else 0
         if num_subpartitions > 1 and not all(has_constant_width(field.type) for field in self._stored):
             self._row_cost += SIZE_BYTES_PER_ROW
@@ -88,7 +88,6 @@ class ResultWriter:
         self._regions: list[layout.Region] = []
         self._open_region = _OpenRegion(num_subpartitions)
         self._pending = _Pending(len(self._stored))
-        buffer_bytes = min(OUTPUT_BUFFER_BYTES, memory_budget // 4)
         self._out = _MessageStream(store.open_output(name), self._stored, codec, buffer_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
