@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.operators.program import TaskContext
-from firesteel.operators.user_code import check_names, complaint
+from firesteel.operators.user_code import check_names, check_nulls, complaint
 
 _types = pa.types
 _PLAIN = (
@@ -145,6 +145,8 @@ def from_dataframe(
             )
         columns = [frame.iloc[:, i] for i in range(len(schema))]
     arrays = [_to_array(name, column, field, ctx) for column, field in zip(columns, schema, strict=True)]
+    for array, field in zip(arrays, schema, strict=True):
+        check_nulls(name, array, field, ctx)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

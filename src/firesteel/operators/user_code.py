@@ -170,13 +170,14 @@ class Conformer:
         self._name = name
         self._schema = schema
         self._by_name = by_name
+        self._as_declared = all(field.nullable for field in schema)  # then an equal schema leaves nothing to check
 
     def batch(self, item: Any, ctx: TaskContext) -> pa.RecordBatch | None:
         """The batch in the declared schema; None when it holds neither rows nor columns."""
         if not isinstance(item, pa.RecordBatch):
             hint = "Yield each batch of table.to_batches()." if isinstance(item, pa.Table) else None
             raise complaint(self._name, f"yielded {_described(item)} instead of a pyarrow.RecordBatch", ctx, hint)
-        if item.schema.equals(self._schema):
+        if self._as_declared and item.schema.equals(self._schema):
             return item
         if item.num_columns == 0 and item.num_rows == 0:
             return None
@@ -185,7 +186,7 @@ class Conformer:
     def table(self, item: Any, ctx: TaskContext) -> pa.Table | None:
         if not isinstance(item, pa.Table):
             raise complaint(self._name, f"returned {_described(item)} instead of a pyarrow.Table", ctx)
-        if item.schema.equals(self._schema):
+        if self._as_declared and item.schema.equals(self._schema):
             return item
         if item.num_columns == 0 and item.num_rows == 0:
             return None
@@ -211,13 +212,9 @@ class Conformer:
         try:
             column = _relabelled(column, field.type)
         except pa.ArrowException as error:
-            raise complaint(
-                self._name,
-                f"returned column '{field.name}' as {column.type}, which does not fit {field.type} ({error})",
-                ctx,
-            ) from None
-        if not field.nullable and column.null_count:
-            raise complaint(self._name, f"returned nulls in column '{field.name}', which is declared as not null", ctx)
+            text = f"returned column '{field.name}' as {column.type}, which does not fit {field.type} ({error})"
+            raise complaint(self._name, text, ctx) from None
+        check_nulls(self._name, column, field, ctx)
         return column
 
     def _by_names(self, item: Any, ctx: TaskContext) -> list[Any]:
@@ -240,6 +237,12 @@ class Conformer:
                 "Columns are matched by position, as in PySpark's mapInArrow: return batch.select([...]) in the declared order.",
             )
         return [item.column(i) for i in range(len(expected))]
+
+
+def check_nulls(name: str, column: Any, field: pa.Field, ctx: TaskContext) -> None:
+    """Raises when there are nulls in a column declared without."""
+    if not field.nullable and column.null_count:
+        raise complaint(name, f"returned nulls in column '{field.name}', which is declared as not null", ctx)
 
 
 def check_names(name: str, got: list[Any], schema: pa.Schema, ctx: TaskContext) -> None:
