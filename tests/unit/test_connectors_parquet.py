@@ -319,3 +319,20 @@ def test_views_are_read_as_plain_values(tmp_path):
     some = source.push_down(["n", "s"], pc.field("s") >= "name 0075")
     assert read_all(some).equals(plain.slice(75).select(["n", "s"]))
     assert len(source.push_down(["s"], pc.field("n") >= 75).list_splits(1)) == 3
+
+
+def test_many_small_files_become_few_batches(tmp_path):
+    for i in range(300):
+        pq.write_table(pa.table({"x": [i], "f": [float(i)]}), tmp_path / f"{i:03}.parquet")
+    source = ParquetSource(tmp_path)
+    (split,) = source.list_splits(64 << 20)
+    (batch,) = source.read(split.payload, context())
+    assert batch.column("x").to_pylist() == list(range(300))
+    counted = source.push_down([], None)
+    assert sum(b.num_rows for b in counted.read(split.payload, context())) == 300
+
+
+def test_small_files_with_dictionaries_of_their_own(tmp_path):
+    for i in range(3):
+        pq.write_table(pa.table({"d": pa.array([f"v{i}"]).dictionary_encode()}), tmp_path / f"{i}.parquet")
+    assert read_all(ParquetSource(tmp_path)).column("d").to_pylist() == ["v0", "v1", "v2"]

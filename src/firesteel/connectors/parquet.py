@@ -6,7 +6,7 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from firesteel.operators.program import TaskContext
 
 _BATCH_BYTES = 4 << 20
 _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
+_ENOUGH_ROWS, _ENOUGH_BYTES = 1 << 13, 1 << 18
 _ROW_GROUP_BYTES = 32 << 20
 _PAGE_BUFFER = 1 << 20
 _THREADS = 16
@@ -171,8 +172,8 @@ class ParquetSource:
     # --- executor ---
 
     def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-        for groups in split:
-            yield from self._read_file(groups, ctx)
+        batches = (batch for groups in split for batch in self._read_file(groups, ctx))
+        return batches if _has(self.schema, pa.types.is_dictionary) else _gather(batches)
 
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
@@ -196,7 +197,8 @@ class ParquetSource:
                         yield from self._read_row_group(file, row_group)
         except FileNotFoundError:
             raise FiresteelError(
-                f"{label} was there when the job was planned and is gone now.", hint="Run the job again."
+                f"{label} was there when the job was planned and is gone now.",
+                hint="Run the job again; on a cluster, check that every executor sees this path.",
             ) from None
         except (OSError, pa.ArrowException) as error:
             raise FiresteelError(
@@ -225,6 +227,20 @@ def _rows_without_columns(rows: int) -> Iterator[pa.RecordBatch]:
     empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
     for start in range(0, rows, _MOST_ROWS):
         yield pa.RecordBatch.from_struct_array(empty.slice(start, _MOST_ROWS))
+
+
+def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Neighbouring small batches as one: many small files would else cost every later step a call each."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -266,7 +282,7 @@ def _condition(expression: Any, schema: pa.Schema, name: str) -> _Condition:
         ) from None
     columns = tuple(field.name for i, field in enumerate(schema) if not _binds(expression, schema.remove(i)))
     # NaNs are left out of a row group's minimum and maximum, so ~(x > 5) or x != 7 would drop row groups whose NaNs it keeps.
-    prunes = not any(_has_floats(schema.field(column).type) for column in columns)
+    prunes = not _has([schema.field(column) for column in columns], pa.types.is_floating)
     return _Condition(expression, columns, prunes)
 
 
@@ -289,12 +305,17 @@ def _filter(batch: pa.RecordBatch, conditions: tuple[_Condition, ...]) -> list[p
     return [part for part in kept.combine_chunks().to_batches() if part.num_rows]
 
 
-def _has_floats(data_type: pa.DataType) -> bool:
-    if pa.types.is_dictionary(data_type):
-        return _has_floats(data_type.value_type)
-    if pa.types.is_nested(data_type):
-        return any(_has_floats(data_type.field(i).type) for i in range(data_type.num_fields))
-    return pa.types.is_floating(data_type)
+def _has(fields: Iterable[pa.Field], kind: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type of this kind is among the fields' types, or inside one."""
+    for field in fields:
+        data_type = field.type
+        if kind(data_type):
+            return True
+        if pa.types.is_dictionary(data_type) and kind(data_type.value_type):
+            return True
+        if pa.types.is_nested(data_type) and _has([data_type.field(i) for i in range(data_type.num_fields)], kind):
+            return True
+    return False
 
 
 # --- footers and schemas -------------------------------------------------------------------------------------

@@ -133,7 +133,8 @@ class TextSource:
                 yield from _read_lines(file, piece)
         except FileNotFoundError:
             raise FiresteelError(
-                f"{label} was there when the job was planned and is gone now.", hint="Run the job again."
+                f"{label} was there when the job was planned and is gone now.",
+                hint="Run the job again; on a cluster, check that every executor sees this path.",
             ) from None
         except OSError as error:
             raise FiresteelError(f"{label} cannot be read: {first_line(error)}.") from error
