@@ -11,7 +11,7 @@ from firesteel.scheduler import commands as c
 from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
-from firesteel.scheduler.events import CancelRequested, JobStarted
+from firesteel.scheduler.events import CancelRequested, ExecutorChanged, JobStarted
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, GLOBAL, REBALANCE = ShipStrategy.BROADCAST, ShipStrategy.GLOBAL, ShipStrategy.REBALANCE
@@ -180,8 +180,13 @@ def test_a_persistent_result_stays_and_is_named_at_the_end():
 
 
 def test_what_cannot_be_decided_fails_the_job_with_a_sentence():
-    p = plane(two_steps(HASH), cut="by-count", min_parallelism=5, max_parallelism=7).start()
-    assert p.status == "FAILED" and "power of two" in p.ended.cause.message
+    p = plane(two_steps(HASH), sizes=lambda _v, _s, _d, n: np.full(n, -1)).start().run()
+    assert p.status == "FAILED" and "is negative" in p.ended.cause.message
+
+
+def test_bounds_that_exclude_each_other_are_refused_before_the_start():
+    with pytest.raises(UsageError, match="power of two"):
+        plane(two_steps(HASH), cut="by-count", min_parallelism=5, max_parallelism=7)
 
 
 def test_an_empty_job_is_finished_at_once():
@@ -311,7 +316,7 @@ def test_a_waiting_job_says_what_it_waits_for():
     assert p.scheduler.waiting_for() == ["The job waits for its start."]
     p.start()
     assert p.scheduler.waiting_for() == [
-        "Vertex 0 'step 0' has subtasks 0, 1, 2, 3, 4 waiting for an executor: Spark has told of none.",
+        "Vertex 0 'step 0' has subtasks 0, 1, 2, 3, 4 with Spark for 0 s, the longest is subtask 0.",
         "Vertex 1 'step 1' is not decided yet: it waits for 5 of 5 producers of result 0 (vertex 0 'step 0'): "
         "subtasks 0, 1, 2, 3, 4 under way for 0 s, the longest is subtask 0.",
         "Vertex 2 'step 2' is not decided yet: it waits for vertex 1 'step 1', which has not started.",
@@ -321,8 +326,12 @@ def test_a_waiting_job_says_what_it_waits_for():
     p.now = 12.0
     p.launch((0, 3, 0))
     text = "\n".join(p.scheduler.waiting_for())
-    assert "Vertex 0 'step 0' has subtasks 3, 4 under way for 12 s, the longest is subtask 3 on host node-0." in text
+    assert "Vertex 0 'step 0' has subtasks 3, 4 under way for 12 s, the longest is subtask 4 on host node-1." in text
     assert "waits for 2 of 5 producers of result 0" in text
+    p.send(ExecutorChanged(at=p.now, executor="1", host="node-1", slots=2, added=True))
+    p.send(ExecutorChanged(at=p.now, executor="1", host="node-1", slots=2, added=False))
+    p.run(0)
+    assert "Spark has no executor." in p.scheduler.waiting_for()[0]
 
 
 def test_cancelled_before_the_start():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from firesteel.graph.job_graph import JobVertex, ShipStrategy
+from firesteel.graph.job_graph import JobGraph, JobVertex, ShipStrategy
+from firesteel.options import Options
 from firesteel.scheduler.execution_graph import VertexInitialization
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slots import ExecutionSlotAllocator
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
 
@@ -17,6 +19,12 @@ class AdaptiveBatchScheduler(Scheduler):
     One whose parallelism its forward group has decided and that consumes by FORWARD edges only is initialised with
     its producers: it reads one partition per subtask, so there is nothing to wait for but that partition.
     """
+
+    def __init__(self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None) -> None:
+        """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
+        super().__init__(job_graph, options, allocator)
+        for vertex in job_graph.vertices:
+            self.parallelisms.bounds(vertex)
 
     def _grow(self) -> list[int]:
         new: list[int] = []
@@ -31,15 +39,17 @@ class AdaptiveBatchScheduler(Scheduler):
         return new
 
     def _decide(self, job: JobVertex) -> VertexInitialization | None:
-        bounds = self.parallelisms.bounds(job)
         if not job.inputs:
-            return self.planner.source(job, bounds)
+            return self.planner.source(job, self.parallelisms.bounds(job))
         if self.graph.inputs_available(self.graph.vertices[job.id]):
-            return self.planner.decided(job, bounds)
-        ships = {self.job_graph.datasets[edge.dataset].ship for edge in job.inputs}
-        if bounds.fixed is not None and ships == {ShipStrategy.FORWARD}:
+            return self.planner.decided(job, self.parallelisms.bounds(job))
+        if self.parallelisms.known(job.id) is not None and self._reads_forward_only(job):
+            bounds = self.parallelisms.bounds(job)
             return self.planner.by_count(job, replace(bounds, fixed_rule="forward group"))
         return None
+
+    def _reads_forward_only(self, job: JobVertex) -> bool:
+        return all(self.job_graph.datasets[edge.dataset].ship is ShipStrategy.FORWARD for edge in job.inputs)
 
     def _known_parallelism(self, vertex: JobVertex) -> int | None:
         return self.parallelisms.known(vertex.id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex
 from firesteel.scheduler.commands import InputRanges
@@ -101,7 +102,7 @@ class ExecutionJobVertex:
         return self.num_finished == self.parallelism
 
     @property
-    def states(self) -> Ints:
+    def states(self) -> NDArray[np.int8]:
         """Of each subtask's newest execution."""
         return self._table.state[self.newest]
 

@@ -18,7 +18,7 @@ from firesteel.scheduler.events import Ints, PartitionReport
 MAX_ROW_BYTES = 64 << 20
 """Rows of one result kept on the driver. Beyond it a producer's row is taken to be shaped like the sum."""
 _CHUNK = 256
-_WIDTHS = (np.uint8, np.uint16, np.uint32, np.int64)
+_WIDTHS = tuple((np.dtype(kind), int(np.iinfo(kind).max)) for kind in (np.uint8, np.uint16, np.uint32, np.int64))
 
 
 class BlockingResultInfo:
@@ -111,8 +111,9 @@ class BlockingResultInfo:
 
     def _keep(self, partitions: Ints, matrix: Ints) -> None:
         assert self._rows is not None
-        width = next(w for w in _WIDTHS if int(matrix.max(initial=0)) <= np.iinfo(w).max)
-        room = (MAX_ROW_BYTES - self._row_bytes) // max(1, self.num_subpartitions * np.dtype(width).itemsize)
+        largest = int(matrix.max(initial=0))
+        width = next(kind for kind, most in _WIDTHS if largest <= most)
+        room = (MAX_ROW_BYTES - self._row_bytes) // max(1, self.num_subpartitions * width.itemsize)
         small = matrix[: max(0, room)].astype(width)
         self._row_bytes += small.nbytes
         self._rows.update(zip(partitions[: len(small)].tolist(), small, strict=True))

@@ -81,6 +81,7 @@ class Scheduler(ABC):
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
         self.slots: dict[str, int] = {}
         """Task slots per executor, as far as we were told."""
+        self._told_of_executors = False
         self._committing = False
         self._discarded: set[tuple[int, int, int, int]] = set()
 
@@ -103,7 +104,11 @@ class Scheduler(ABC):
 
     def waiting_for(self) -> list[str]:
         """What the job waits for, in sentences; empty once it has ended."""
-        waits = Waits(self.failures.pending_restarts, has_slots=bool(self.slots), committing=self._committing)
+        waits = Waits(
+            self.failures.pending_restarts,
+            has_slots=bool(self.slots) if self._told_of_executors else None,
+            committing=self._committing,
+        )
         return waiting_for(self.graph, self.job, self.recorder.at, waits)
 
     def validate(self) -> None:
@@ -220,6 +225,7 @@ class Scheduler(ABC):
 
     @_on.register
     def _executor(self, event: ExecutorChanged) -> None:
+        self._told_of_executors = True
         if event.added:
             self.slots[event.executor] = event.slots
         else:
@@ -303,13 +309,15 @@ class Scheduler(ABC):
         """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""
         table, at = self.executions, self.recorder.at
         states = table.state[rows]
-        queued, idle = states == S.SCHEDULED, states != S.RUNNING
-        table.transition(rows[queued], S.DEPLOYING, at)
-        table.transition(rows[idle], S.RUNNING, at)
+        idle = rows[states != S.RUNNING]
+        if len(idle):
+            table.transition(rows[states == S.SCHEDULED], S.DEPLOYING, at)
+            table.transition(idle, S.RUNNING, at)
         self.operations.move(vertex.id, rows, S.FINISHED)
         for state, name in ((S.DEPLOYING, "deployed_at"), (S.RUNNING, "running_at"), (S.FINISHED, "finished_at")):
-            told = np.fromiter((getattr(report, name) for report in reports), np.float64, len(reports))
-            table.stamps[state, rows] = np.where(told > 0, told, table.stamps[state, rows])
+            told = np.array([getattr(report, name) for report in reports])
+            known = told > 0
+            table.stamps[state, rows[known]] = told[known]
 
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""

@@ -71,7 +71,7 @@ def _matrix() -> NDArray[np.bool_]:
 LEGAL = _matrix()
 """``LEGAL[source, target]``."""
 
-IS_TERMINAL: NDArray[np.bool_] = ~LEGAL.any(axis=1)
+IS_TERMINAL: NDArray[np.bool_] = ~np.any(LEGAL, axis=1, keepdims=True)[:, 0]
 IS_DEPLOYED = np.isin(np.arange(len(S)), (S.SCHEDULED, S.DEPLOYING, S.RUNNING))
 """Handed to Spark and still able to finish."""
 IS_PENDING = IS_DEPLOYED | (np.arange(len(S)) == S.CANCELING)

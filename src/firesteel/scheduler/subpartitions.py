@@ -56,7 +56,7 @@ class SubpartitionCounts:
     def explain(self, dataset: IntermediateDataSet, producers: int) -> dict[str, object]:
         """The decision's record: fields of ``records.Decision`` without what, vertex and name."""
         n = self.count(dataset, producers)
-        inputs = {
+        inputs: dict[str, object] = {
             "dataset": dataset.id,
             "ship": dataset.ship.value,
             "producers": producers,

@@ -21,7 +21,8 @@ class Waits:
     """What the graph does not tell."""
 
     pending_restarts: int
-    has_slots: bool
+    has_slots: bool | None
+    """Whether Spark has executors; None: nobody told."""
     committing: bool
 
 
@@ -41,7 +42,7 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
     return lines
 
 
-def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool, now: float) -> list[str]:
+def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool | None, now: float) -> list[str]:
     name = f"Vertex {vertex.id} '{vertex.job.name}'"
     if not vertex.is_initialized:
         return _inputs(graph, vertex, f"{name} is not decided yet: it waits for", now)
@@ -53,8 +54,8 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
     running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
     canceling = np.flatnonzero(states == S.CANCELING)
     if len(queued):
-        where = "a task slot in Spark" if has_slots else "an executor: Spark has told of none"
-        lines.append(f"{name} has {_subtasks(queued)} waiting for {where}.")
+        slot = " Spark has no executor." if has_slots is False else ""
+        lines.append(f"{name} has {_running(graph, vertex, queued, now, 'with Spark for')}.{slot}")
     if len(running):
         lines.append(f"{name} has {_running(graph, vertex, running, now)}.")
     if len(canceling):
@@ -81,14 +82,23 @@ def _inputs(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str
     return lines
 
 
-def _running(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints, now: float) -> str:
-    stamps = graph.executions.stamps[S.SCHEDULED, vertex.newest[subtasks]]
-    oldest = int(subtasks[int(np.argmin(stamps))])
+def _running(
+    graph: DefaultExecutionGraph,
+    vertex: ExecutionJobVertex,
+    subtasks: Ints,
+    now: float,
+    how: str = "under way for",
+) -> str:
+    rows = vertex.newest[subtasks]
+    stamps = graph.executions.stamps
+    # Waiting in Spark's queue is not running; where nobody told us of the launch, the queue is all we know.
+    begun = np.where(np.isnan(stamps[S.DEPLOYING, rows]), stamps[S.SCHEDULED, rows], stamps[S.DEPLOYING, rows])
+    oldest = int(subtasks[int(np.argmin(begun))])
     execution = vertex[oldest].current_execution
-    since = max(0.0, now - float(stamps.min()))
+    since = max(0.0, now - float(begun.min()))
     longest = "" if len(subtasks) == 1 else f", the longest is subtask {oldest}"
     node = f" on host {execution.node}" if execution.node else ""
-    return f"{_subtasks(subtasks)} under way for {since:.0f} s{longest}{node}"
+    return f"{_subtasks(subtasks)} {how} {since:.0f} s{longest}{node}"
 
 
 def _subtasks(subtasks: Ints) -> str:
