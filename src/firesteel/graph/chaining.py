@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.plan import Feed, PlannedStep
-from firesteel.graph.stream_graph import ChainedStep, Chaining, KeyedStep
+from firesteel.graph.stream_graph import ChainedStep, Chaining, CollectStep, KeyedStep, SinkStep
 
 
 def chain_obstacle(step: PlannedStep) -> str | None:
@@ -89,8 +89,11 @@ def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:
 
 
 def _may_differ(step: PlannedStep, feed: Feed) -> bool:
-    """A forward() asks for the same parallelism, so one that is not set follows the other."""
+    """A forward() asks for the same parallelism, so one that is not set follows the other; an output without one of
+    its own is written where its rows are made."""
     mine, other = step.node.config.parallelism, feed.source.node.config.parallelism
+    if isinstance(step.work, SinkStep | CollectStep) and mine is None:
+        return True
     return feed.ship is ShipStrategy.FORWARD and (mine is None or other is None)
 
 

@@ -60,8 +60,12 @@ def _run(source: StreamNode, readers: Readers) -> list[StreamNode]:
 def _read_of(node: StreamNode, readers: Readers) -> set[str]:
     """The columns of the step that its readers look at."""
     read: set[str] = set()
-    for _, edge in readers.get(node, ()):
-        read |= set(node.schema.names if edge.reads is None else edge.reads)
+    for reader, edge in readers.get(node, ()):
+        work = reader.work
+        if isinstance(work, ChainedStep) and work.projection is not None:
+            read |= referenced_columns([expression for _, expression in work.projection], node.schema)
+        else:
+            read |= set(node.schema.names if edge.reads is None else edge.reads)
     return read
 
 

@@ -51,9 +51,8 @@ class Vertex:
         return self.steps[0]
 
     @property
-    def schema(self) -> pa.Schema:
-        """Of what leaves the chain."""
-        return self.steps[-1].schema if self.steps else self.gates[0].schema
+    def is_source(self) -> bool:
+        return isinstance(self.first.work, SourceStep | DataFrameStep)
 
     def head(self) -> Head:
         if self.keyed is not None:
@@ -100,8 +99,8 @@ class _Fuser:
         vertex = None
         if chain_obstacle(step) is None:
             vertex = self.vertex_of[step.feeds[0].source]
-            if _sides_clash([vertex], step):
-                vertex = None
+            if _sides_clash([vertex], step) or (step.sides and vertex.is_source):
+                vertex = None  # a source's parallelism is decided before anything has run, so it reads nothing else
         if vertex is None:
             vertex = self._new(step)
             vertex.gates = step.feeds

@@ -1,0 +1,123 @@
+"""Runs a compiled job in this process, with parallelisms and cuts made up, and checks a job graph's shape."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.forward_group import forward_groups
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ShipStrategy
+from firesteel.operators.program import Gate, KeyedHead, ResultOutput, TaskContext
+from firesteel.operators.task import run_task
+from firesteel.results.reader import GateReader
+from firesteel.results.store import ResultStore
+
+SUBPARTITIONS = {
+    ShipStrategy.HASH: 7,
+    ShipStrategy.REBALANCE: 5,
+    ShipStrategy.RESCALE: 3,
+    ShipStrategy.FORWARD: 1,
+    ShipStrategy.BROADCAST: 1,
+    ShipStrategy.GLOBAL: 1,
+}
+
+
+def check_shape(job: CompiledJob) -> None:
+    """Ids, order, consumers, co-partitioning, and that every program fits its vertex."""
+    graph = job.job_graph
+    assert [v.id for v in graph.vertices] == list(range(len(graph.vertices)))
+    assert [d.id for d in graph.datasets] == list(range(len(graph.datasets)))
+    for dataset in graph.datasets:
+        assert dataset.id in graph.vertices[dataset.producer].outputs
+        assert graph.consumers(dataset.id) or dataset.persistent
+        assert bool(dataset.keys) == (dataset.ship is ShipStrategy.HASH)
+        assert set(dataset.keys) <= set(job.schemas[dataset.id].names)
+    for vertex in graph.vertices:
+        _check_vertex(job, graph, vertex)
+    assert sorted(itertools.chain(*(group.vertices for group in forward_groups(graph)))) == list(range(len(graph.vertices)))
+
+
+def _check_vertex(job: CompiledJob, graph: JobGraph, vertex: JobVertex) -> None:
+    program = vertex.program
+    assert [edge.index for edge in vertex.inputs] == list(range(len(vertex.inputs)))
+    assert all(graph.datasets[edge.dataset].producer < vertex.id for edge in vertex.inputs)
+    assert [job.schemas[edge.dataset] for edge in vertex.inputs] == list(program.gate_schemas)
+    assert [o.dataset for o in program.outputs if isinstance(o, ResultOutput)] == vertex.outputs
+    sides = {gate for _, gate in program.side_inputs}
+    keyed = isinstance(program.head, KeyedHead)
+    for edge in vertex.inputs:
+        ship = graph.datasets[edge.dataset].ship
+        assert edge.co_partitioned == (keyed and edge.index not in sides)
+        if edge.index in sides:
+            assert ship is ShipStrategy.BROADCAST
+        elif keyed:
+            assert ship in (ShipStrategy.HASH, ShipStrategy.GLOBAL)
+        if ship is ShipStrategy.GLOBAL:
+            assert vertex.parallelism == 1
+    if keyed:
+        gates = [graph.datasets[vertex.inputs[g].dataset] for g in program.head.gates]
+        if all(d.ship is ShipStrategy.HASH for d in gates):
+            assert len({len(d.keys) for d in gates}) == 1
+            assert [d.keys for d in gates] == list(program.head.operator.keys)
+
+
+def run_local(job: CompiledJob, directory: Path, parallelism: Callable[[int], int] = lambda v: 2, memory: int = 32 << 20) -> dict[int, pa.Table]:
+    """The rows of every collect. ``parallelism``: of the vertices for which nobody set one."""
+    return LocalRun(job, directory, parallelism, memory).run()
+
+
+class LocalRun:
+    def __init__(self, job: CompiledJob, directory: Path, parallelism: Callable[[int], int], memory: int) -> None:
+        self.job, self.graph, self.memory = job, job.job_graph, memory
+        self.scratch = directory / "scratch"
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        self.store = ResultStore(str(directory / "store"))
+        self.store.create()
+        self.parallelism: dict[int, int] = {}
+        for group in forward_groups(self.graph):
+            chosen = group.parallelism if group.parallelism != PARALLELISM_DEFAULT else parallelism(group.vertices[0])
+            if group.max_parallelism != PARALLELISM_DEFAULT:
+                chosen = min(chosen, group.max_parallelism)
+            self.parallelism.update(dict.fromkeys(group.vertices, chosen))
+
+    def run(self) -> dict[int, pa.Table]:
+        for vertex in self.graph.vertices:
+            for subtask in range(self.parallelism[vertex.id]):
+                self.run_subtask(vertex, subtask)
+        return {handle: self.table(dataset) for handle, dataset in self.job.collects.items()}
+
+    def run_subtask(self, vertex: JobVertex, subtask: int) -> None:
+        n = self.parallelism[vertex.id]
+        gates = [self.gate(edge.dataset, subtask, n) for edge in vertex.inputs]
+        splits = self.job.splits.get(vertex.id, [])[subtask::n]
+        subpartitions = {d: SUBPARTITIONS[self.graph.datasets[d].ship] for d in vertex.outputs}
+        ctx = TaskContext("job", vertex.id, vertex.name, subtask, 0, n, 1, self.memory, self.scratch)
+        run_task(vertex.program, ctx, gates, splits, self.store, subpartitions, "none")
+
+    def gate(self, dataset: int, subtask: int, n: int) -> Gate:
+        ship = self.graph.datasets[dataset].ship
+        producers, size = self.parallelism[self.graph.datasets[dataset].producer], SUBPARTITIONS[ship]
+        if ship is ShipStrategy.FORWARD:
+            rects = [(subtask, subtask + 1, 0, size)]
+        elif ship in (ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
+            rects = [(0, producers, 0, size)]
+        else:
+            rects = [(0, producers, subtask * size // n, (subtask + 1) * size // n)]
+        return self._gate(dataset, producers, rects)
+
+    def _gate(self, dataset: int, producers: int, rects: list[tuple[int, int, int, int]]) -> Gate:
+        size = SUBPARTITIONS[self.graph.datasets[dataset].ship]
+        zeros, ones = np.zeros(producers, dtype=np.int64), np.ones(producers, dtype=np.int64)
+        return Gate(dataset, size, zeros, ones, np.array(rects, dtype=np.int32))
+
+    def table(self, dataset: int) -> pa.Table:
+        producers = self.parallelism[self.graph.datasets[dataset].producer]
+        gate = self._gate(dataset, producers, [(0, producers, 0, 1)])
+        schema = self.job.schemas[dataset]
+        reader = GateReader(self.store, dataset, schema, gate.num_subpartitions, gate.attempts, gate.tokens, gate.rects)
+        return pa.Table.from_batches(list(reader.read()), schema)

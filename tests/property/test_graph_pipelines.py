@@ -1,0 +1,186 @@
+"""Random pipelines: the compiled job has a valid shape, and gives the rows that plain Python gives, however it is cut."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from graph_kit import check_shape, run_local
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from firesteel import DataStream, ExecutionEnvironment, col
+from firesteel.graph.compiler import compile_job
+from firesteel.graph.stream_graph import CollectStep, StreamNode
+
+SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
+FILES = tempfile.TemporaryDirectory()
+Rows = list[tuple]
+
+values = st.tuples(
+    st.one_of(st.none(), st.integers(0, 3)), st.sampled_from(["a", "b", None]), st.one_of(st.none(), st.integers(-5, 5))
+)
+
+
+def plus_one(batches):
+    for batch in batches:
+        rows = batch.to_pylist()
+        yield pa.RecordBatch.from_pylist([{**r, "v": None if r["v"] is None else r["v"] + 1} for r in rows], SCHEMA)
+
+
+def with_size_of(batches, small):
+    for batch in batches:
+        rows = batch.to_pylist()
+        yield pa.RecordBatch.from_pylist(
+            [{**r, "v": None if r["v"] is None else r["v"] + small.num_rows} for r in rows], SCHEMA
+        )
+
+
+def sizes(table):
+    first = table.slice(0, 1).to_pylist()[0]
+    return pa.Table.from_pylist([{**first, "v": table.num_rows}], SCHEMA)
+
+
+def merged(left, right):
+    first = (left if left.num_rows else right).slice(0, 1).to_pylist()[0]
+    return pa.Table.from_pylist([{"k": first["k"], "g": None, "v": left.num_rows * 10 + right.num_rows}], SCHEMA)
+
+
+def total(rows: Rows) -> Rows:
+    groups: dict = defaultdict(list)
+    for k, g, v in rows:
+        groups[k, g].append(v)
+    return [(k, g, sum(x for x in vs if x is not None) if any(x is not None for x in vs) else None) for (k, g), vs in groups.items()]
+
+
+def grouped(rows: Rows) -> dict:
+    groups: dict = defaultdict(list)
+    for row in rows:
+        groups[row[0]].append(row)
+    return groups
+
+
+def joined(left: Rows, right: Rows) -> Rows:
+    def plus(a, b):
+        return None if a is None or b is None else a + b
+
+    return [(k, g, plus(v, w)) for k, g, v in left for k2, _, w in right if k is not None and k == k2]
+
+
+def unary(draw, stream: DataStream, rows: Rows) -> tuple[DataStream, Rows]:
+    step = draw(st.sampled_from(["filter", "plus", "map", "distinct", "total", "total_gk", "total_fused", "sizes", "top", "drop", "deep"]))
+    if step == "filter":
+        return stream.filter(col("v") > 0), [r for r in rows if r[2] is not None and r[2] > 0]
+    if step == "plus":
+        return stream.with_column("v", col("v") + 1), [(k, g, None if v is None else v + 1) for k, g, v in rows]
+    if step == "map":
+        return stream.map_in_arrow(plus_one, SCHEMA), [(k, g, None if v is None else v + 1) for k, g, v in rows]
+    if step == "distinct":
+        return stream.distinct(), list(set(rows))
+    if step == "total":
+        return stream.key_by("k", "g").aggregate({"v": "sum"}), total(rows)
+    if step == "total_gk":
+        return stream.key_by("g", "k").aggregate({"v": "sum"}).select("k", "g", "v"), total(rows)
+    if step == "total_fused":
+        once = stream.key_by("k", "g").aggregate({"w": ("v", "sum")}).select("g", "k", v=col("w"))
+        return once.key_by("k", "g").aggregate({"v": "max"}), total(rows)
+    if step == "sizes":
+        stream = stream.key_by("k", "g").apply_in_arrow(sizes, SCHEMA)
+        counts = Counter((k, g) for k, g, _ in rows)
+        return stream, [(k, g, n) for (k, g), n in counts.items()]
+    if step == "top":
+        key = [("v", True), ("k", True), ("g", True)]
+        ordered = sorted(rows, key=lambda r: [(r[i] is None, r[i] if r[i] is not None else 0) for i in (2, 0)] + [(r[1] is None, r[1] or "")])
+        return stream.top_k(3, *key), ordered[:3]
+    if step == "deep":
+        stream = stream.filter(col("k") >= 0).with_column("x", col("v") * 2).filter(col("x") > -4).filter(col("k") < 3)
+        return stream.select("k", "g", "v"), [r for r in rows if None not in (r[0], r[2]) and r[0] < 3 and r[2] > -2]
+    return stream.with_column("x", col("k") * 2).drop("x"), rows
+
+
+def binary(draw, a: tuple[DataStream, Rows], b: tuple[DataStream, Rows]) -> tuple[DataStream, Rows]:
+    (left, lefts), (right, rights) = a, b
+    step = draw(st.sampled_from(["union", "inner", "semi", "anti", "broadcast", "cogroup", "fused join"]))
+    if step == "union":
+        return left.union(right), lefts + rights
+    if step == "inner":
+        stream = left.key_by("k").join(right.key_by("k")).select("k", "g", v=col("v") + col("v_right"))
+        return stream, joined(lefts, rights)
+    if step == "fused join":
+        both = [s.key_by("k").aggregate({"v": "sum"}) for s in (left, right)]
+        stream = both[0].key_by("k").join(both[1].key_by("k")).select("k", v=col("v") + col("v_right"))
+        sums = [[(k, None, v) for k, _, v in total([(k, None, v) for k, _, v in rows])] for rows in (lefts, rights)]
+        return stream.map_in_arrow(nulls_for_g, SCHEMA), joined(*sums)
+    if step in ("semi", "anti"):
+        found = {k for k, _, _ in rights if k is not None}
+        kept = [r for r in lefts if (r[0] in found) == (step == "semi")]
+        return left.key_by("k").join(right.key_by("k"), step), kept
+    if step == "broadcast":
+        n = len(rights)
+        stream = left.with_broadcast(small=right).map_in_arrow(with_size_of, SCHEMA)
+        return stream, [(k, g, None if v is None else v + n) for k, g, v in lefts]
+    one, other = grouped(lefts), grouped(rights)
+    rows = [(k, None, len(one.get(k, ())) * 10 + len(other.get(k, ()))) for k in {**one, **other}]
+    return left.key_by("k").cogroup(right.key_by("k")).apply_in_arrow(merged, SCHEMA), rows
+
+
+def nulls_for_g(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pylist([{"k": r["k"], "g": None, "v": r["v"]} for r in batch.to_pylist()], SCHEMA)
+
+
+def dressed(draw, stream: DataStream) -> DataStream:
+    """The same rows, run in another way."""
+    how = draw(st.sampled_from(["", "", "", "rebalance", "rescale", "forward", "global_", "chain", "alone", "parallelism"]))
+    if how in ("rebalance", "rescale", "forward", "global_"):
+        return getattr(stream, how)()
+    if stream._ship is not None or stream._node.kind in ("union",) or stream._node.kind.startswith("top_k"):
+        return stream
+    if how == "chain":
+        return stream.start_new_chain()
+    if how == "alone":
+        return stream.disable_chaining()
+    return stream.set_max_parallelism(2) if how == "parallelism" else stream
+
+
+def source(env: ExecutionEnvironment, rows: Rows, parquet: bool) -> DataStream:
+    if not parquet:
+        return env.from_collection(rows, SCHEMA)
+    columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(SCHEMA)]
+    directory = tempfile.mkdtemp(dir=FILES.name)
+    pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), f"{directory}/rows.parquet", row_group_size=3)
+    return env.read_parquet(directory)
+
+
+@st.composite
+def pipelines(draw):
+    env = ExecutionEnvironment()
+    pool: list[tuple[DataStream, Rows]] = []
+    for _ in range(draw(st.integers(1, 2))):
+        rows = draw(st.lists(values, max_size=12))
+        pool.append((source(env, rows, draw(st.booleans())), rows))
+    for _ in range(draw(st.integers(1, 6))):
+        a = draw(st.sampled_from(pool))
+        made = unary(draw, *a) if draw(st.booleans()) else binary(draw, a, draw(st.sampled_from(pool)))
+        pool.append((dressed(draw, made[0]), made[1]))
+    chosen = draw(st.lists(st.sampled_from(range(len(pool))), min_size=1, max_size=3, unique=True))
+    return env, [pool[i] for i in {*chosen, len(pool) - 1}]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(), st.integers(0, 5))
+def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline, seed):
+    env, ends = pipeline
+    nodes = [
+        StreamNode("collect", CollectStep(i), stream.schema, (stream._edge(),)) for i, (stream, _) in enumerate(ends)
+    ]
+    job = compile_job(nodes, env.options, "random")
+    check_shape(job)
+    with tempfile.TemporaryDirectory() as directory:
+        tables = run_local(job, Path(directory), lambda vertex: 1 + (vertex * 7 + seed) % 3)
+    for i, (_, rows) in enumerate(ends):
+        found = Counter(zip(*(column.to_pylist() for column in tables[i].columns), strict=True)) if tables[i].num_rows else Counter()
+        assert found == Counter(rows), i
