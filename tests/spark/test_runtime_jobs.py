@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from runtime_support import NUMBERS, Numbers, RecordingSink, collected, left_behind, options, two_steps
 
 from firesteel.api.job_client import JobClient
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 from firesteel.scheduler.commands import JobStatus
 from firesteel.spark.launch import launch
 from firesteel.spark.runtime import submit
+from runtime_support import NUMBERS, Numbers, RecordingSink, collected, left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,9 @@ def test_a_job_runs_to_its_end_and_leaves_only_what_is_collected(spark, tmp_path
 
 
 def test_a_journal_is_written_and_explains_the_job(spark, tmp_path):
-    given = options(tmp_path).with_values({"firesteel.journal.directory": str(tmp_path / "j"), "firesteel.progress": "false"})
+    given = options(tmp_path).with_values(
+        {"firesteel.journal.directory": str(tmp_path / "j"), "firesteel.progress": "false"}
+    )
     result = JobClient(launch(two_steps(), spark, given)).wait()
     assert result.journal is not None
     assert result.job_id in result.journal.name
@@ -67,7 +69,9 @@ def raising(batches):
 
 def test_a_failing_function_fails_the_job_with_the_users_frames(spark, tmp_path):
     sink = RecordingSink()
-    outcome = run(spark, tmp_path, two_steps(fn=raising, sink=sink, parallelism=3), **{"restart-strategy__type": "none"})
+    outcome = run(
+        spark, tmp_path, two_steps(fn=raising, sink=sink, parallelism=3), **{"restart-strategy__type": "none"}
+    )
     assert isinstance(outcome.error, JobExecutionError)
     assert "three is bad" in str(outcome.error)
     assert "work" in str(outcome.error)
@@ -90,7 +94,9 @@ class FailsOnce:
         yield from Numbers(10).read(split, ctx)
 
 
-@pytest.mark.parametrize("error", [ValueError("once"), SystemExit(3), MemoryError("too much"), OSError(28, "No space left")])
+@pytest.mark.parametrize(
+    "error", [ValueError("once"), SystemExit(3), MemoryError("too much"), OSError(28, "No space left")]
+)
 def test_an_execution_that_fails_is_run_again_and_its_siblings_are_not(spark, tmp_path, error):
     outcome = run(spark, tmp_path, two_steps(splits=4, source=FailsOnce(error)))
     assert outcome.error is None
@@ -108,9 +114,7 @@ def test_an_execution_that_fails_is_run_again_and_its_siblings_are_not(spark, tm
     ],
 )
 def test_what_ails_a_task_is_a_sentence(spark, tmp_path, error, words):
-    outcome = run(
-        spark, tmp_path, two_steps(splits=2, source=FailsOnce(error)), **{"restart-strategy__type": "none"}
-    )
+    outcome = run(spark, tmp_path, two_steps(splits=2, source=FailsOnce(error)), **{"restart-strategy__type": "none"})
     assert words in str(outcome.error)
     assert "Traceback" not in str(outcome.error)
 

@@ -84,10 +84,10 @@ def runs_our_interpreter(context: Any) -> bool:
 
 
 def executors(context: Any) -> list[str]:
-    """host:port of the executors that Spark knows now, without the driver's own."""
-    driver = context.getConf().get("spark.driver.port", "")
-    found = [f"{e.host()}:{e.port()}" for e in context._jsc.sc().statusTracker().getExecutorInfos()]
-    return sorted(e for e in found if not driver or not e.endswith(f":{driver}"))
+    """host:port of the executors that Spark knows now; none on a local master."""
+    found = context._jsc.sc().statusStore().executorList(True)
+    summaries = [found.apply(i) for i in range(found.size())]
+    return sorted(str(e.hostPort()) for e in summaries if e.id() != "driver")
 
 
 def modules_of(program: bytes) -> set[str]:

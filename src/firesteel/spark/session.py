@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -134,7 +135,7 @@ def _settings(master: str) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
-        if "PYSPARK_PYTHON" not in os.environ:
+        if shutil.which(os.environ.get("PYSPARK_PYTHON", sys.executable)) == sys.executable:
             settings["spark.python.daemon.module"] = "firesteel.spark.daemon"
             settings["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[2])
     return settings

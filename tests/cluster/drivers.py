@@ -1,0 +1,103 @@
+"""Drivers of the cluster's tests, each in a process of its own: ``drivers.py CASE FOLDER`` prints its answer as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from firesteel.errors import UsageError
+from firesteel.options import Options
+from firesteel.spark.cleaning import late
+from firesteel.spark.preflight import executors
+from firesteel.spark.runtime import submit
+from firesteel.spark.session import create_session
+from runtime_support import Numbers, RecordingSink, collected, left_behind, options, two_steps
+
+
+def session():
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.cores.max": "2",
+    }
+    return create_session(os.environ["FIRESTEEL_TEST_MASTER"], None, "cluster test", conf)
+
+
+def waits(folder: Path):
+    """A source whose splits say that they run, and wait for the file ``go``. Defined inside, so that it ships by value."""
+
+    class Waits:
+        def read(self, split, ctx):
+            import time
+            from pathlib import Path
+
+            import numpy as np
+            import pyarrow as pa
+
+            (Path(where) / f"running-{split}-{ctx.attempt}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+            while not (Path(where) / "go").exists():
+                time.sleep(0.01)
+            v = np.arange(split * 10, split * 10 + 10, dtype=np.int64)
+            yield pa.RecordBatch.from_arrays([pa.array(v % 7), pa.array(v)], names=["k", "v"])
+
+    where = str(folder)
+    return Waits()
+
+
+def by_value(cls):
+    """The test's own modules are not on the executors: pickle their classes by value."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[cls.__module__])
+
+
+def case_lost(folder: Path):
+    """A job whose splits wait, while the test kills an executor."""
+    spark = session()
+    outcome = submit(two_steps(splits=4, source=waits(folder)), spark, options(folder)).result()
+    values = sorted(collected(outcome)["v"].to_pylist()) if outcome.error is None else []
+    outcome.close()
+    late.run_all()
+    return {"error": str(outcome.error), "values": values, "left": left_behind(folder)}
+
+
+def case_plain(folder: Path):
+    """Whole jobs, and everything that is refused, on one session."""
+    spark = session()
+    context = spark.sparkContext
+    answers: dict[str, object] = {}
+    answers["storage unset"] = refused(lambda: submit(two_steps(), spark, Options({})))
+    answers["s3a"] = refused(lambda: submit(two_steps(), spark, Options({"firesteel.storage.directory": "s3a://b/c"})))
+    answers["module"] = refused(lambda: submit(two_steps(source=Numbers(5)), spark, options(folder)))
+    by_value(Numbers)
+    sink = RecordingSink()
+    outcome = submit(two_steps(splits=6, rows=20, sink=sink), spark, options(folder)).result()
+    answers["error"] = str(outcome.error)
+    answers["values"] = sorted(collected(outcome)["v"].to_pylist())
+    outcome.close()
+    answers["commits"] = len(sink.calls[-1][1])
+    answers["executors"] = executors(context)
+    probes = len(context.statusTracker().getJobIdsForGroup(None))
+    submit(two_steps(splits=1, rows=20), spark, options(folder)).result().close()
+    answers["jobs of a second run"] = len(context.statusTracker().getJobIdsForGroup(None)) - probes
+    answers["left"] = left_behind(folder)
+    return answers
+
+
+def case_worker_python(folder: Path):
+    return {"said": refused(lambda: submit(two_steps(source=waits(folder)), session(), options(folder)))}
+
+
+def refused(action) -> str:
+    try:
+        action()
+    except UsageError as error:
+        return str(error)
+    return "it was accepted"
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[f"case_{sys.argv[1]}"](Path(sys.argv[2]))))

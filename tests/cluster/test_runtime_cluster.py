@@ -1,0 +1,50 @@
+"""The runtime on a real standalone cluster whose workers have no Firesteel."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+
+def until(condition, driver, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert driver.process.poll() is None, driver.log.read_text()[-3000:]
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(cluster, tmp_path):
+    answer = cluster.driver("plain", tmp_path).answer()
+    assert "firesteel.storage.directory" in answer["storage unset"]
+    assert "s3://" in answer["s3a"]
+    assert "'runtime_support'" in answer["module"]
+    assert "addPyFile" in answer["module"]
+    assert answer["error"] == "None"
+    assert answer["values"] == list(range(120))
+    assert answer["commits"] >= 1
+    assert {e.partition(":")[0] for e in answer["executors"]} == {"127.0.0.2", "127.0.0.3"}
+    assert answer["jobs of a second run"] == 2, "the executors were looked at twice"
+    assert answer["left"] == []
+
+
+def test_a_job_survives_a_killed_executor(cluster, tmp_path):
+    driver = cluster.driver("lost", tmp_path)
+    until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
+    assert {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}
+    cluster.kill_executor("127.0.0.3")
+    until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
+    (tmp_path / "go").touch()
+    answer = driver.answer()
+    assert answer["error"] == "None"
+    assert answer["values"] == list(range(40))
+    assert answer["left"] == []
+
+
+def test_a_missing_worker_python_is_a_sentence(cluster, tmp_path):
+    answer = cluster.driver("worker_python", tmp_path, PYSPARK_PYTHON="/no/such/python").answer()
+    assert "/no/such/python" in answer["said"]
+    assert "PYSPARK_PYTHON" in answer["said"]

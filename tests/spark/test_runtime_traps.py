@@ -1,0 +1,230 @@
+"""What goes wrong on Spark, each case as it was once seen: dying workers, retries, cancellation, other people's jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from firesteel.api.job_client import JobClient
+from firesteel.errors import JobCancelledError, JobExecutionError
+from firesteel.scheduler.commands import JobStatus
+from firesteel.spark import channel
+from firesteel.spark.cleaning import late
+from firesteel.spark.runtime import submit
+from runtime_support import Numbers, RecordingSink, collected, left_behind, options, two_steps
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass(frozen=True)
+class Dies:
+    """The worker of split ``split`` exits as if killed, in the first ``times`` attempts."""
+
+    split: int
+    times: int
+
+    def read(self, split, ctx):
+        if split == self.split and ctx.attempt < self.times:
+            os._exit(137)
+        yield from Numbers(10).read(split, ctx)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Each subtask says that it runs (a file in ``folder``), then waits until the file ``go`` is there."""
+
+    folder: str
+    write_late: bool = False
+
+    def read(self, split, ctx):
+        folder = Path(self.folder)
+        (folder / f"running-{split}-{ctx.attempt}").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+        yield from Numbers(10).read(split, ctx)
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def free_slots(spark) -> bool:
+    return all(e.numRunningTasks == 0 for e in _executors(spark))
+
+
+def _executors(spark):
+    return spark.sparkContext.statusTracker().getExecutorInfos()
+
+
+def test_a_worker_that_dies_is_charged_to_its_execution_and_siblings_are_innocent(spark, tmp_path):
+    outcome = submit(two_steps(splits=6, source=Dies(4, times=1)), spark, options(tmp_path)).result()
+    assert outcome.error is None
+    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(60))
+
+
+def test_a_worker_that_always_dies_fails_the_job_with_a_sentence(spark, tmp_path):
+    given = options(tmp_path).with_values({"restart-strategy.fixed-delay.attempts": 1})
+    outcome = submit(two_steps(splits=4, source=Dies(2, times=99)), spark, given).result()
+    assert isinstance(outcome.error, JobExecutionError)
+    assert "subtask 2" in str(outcome.error)
+    assert "worker" in str(outcome.error)
+    assert "died" in str(outcome.error)
+    late.run_all()
+    assert left_behind(tmp_path) == []
+
+
+def test_cancel_returns_at_once_frees_slots_and_leaves_nothing(spark, tmp_path):
+    sink = RecordingSink()
+    job = submit(two_steps(splits=4, source=Waits(str(tmp_path)), sink=sink), spark, options(tmp_path))
+    until(lambda: list(tmp_path.glob("running-*")))
+    assert job.status() is JobStatus.RUNNING
+    began = time.monotonic()
+    job.cancel()
+    assert time.monotonic() - began < 0.1
+    outcome = job.result()
+    assert isinstance(outcome.error, JobCancelledError)
+    assert outcome.status is JobStatus.CANCELED
+    until(lambda: free_slots(spark), 4.0 - (time.monotonic() - began))
+    assert ("abort", []) in sink.calls
+    assert "commit" not in [call[0] for call in sink.calls]
+    assert left_behind(tmp_path) == []
+    late.run_all()
+    assert left_behind(tmp_path) == []
+
+
+def test_ctrl_c_cancels_our_job_only(spark, tmp_path):
+    """PySpark's own handler would cancel every job of the context; it is in place, as in a given session."""
+    context = spark.sparkContext
+    before = signal.getsignal(signal.SIGINT)
+
+    def pysparks(_signal, _frame):
+        context.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    pysparks.__module__ = "pyspark.core.context"
+    signal.signal(signal.SIGINT, pysparks)
+    theirs: list[object] = []
+    folder = str(tmp_path)
+
+    def their_task(numbers):
+        list(numbers)
+        Path(folder, "theirs").touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.01)
+        return [1]
+
+    def their_job():
+        try:
+            theirs.append(context.runJob(context.parallelize([0], 1), their_task))
+        except Exception as error:
+            theirs.append(error)
+
+    thread = threading.Thread(target=their_job)
+    try:
+        thread.start()
+        until((tmp_path / "theirs").exists)
+        client = JobClient(submit(two_steps(splits=2, source=Waits(folder)), spark, options(tmp_path)))
+        until(lambda: list(tmp_path.glob("running-*")))
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(JobCancelledError, match="interrupted"):
+            client.wait()
+        assert signal.getsignal(signal.SIGINT) is pysparks
+        with pytest.raises(JobCancelledError):
+            client.wait()
+        assert not theirs
+        Path(folder, "go").touch()
+        thread.join(20)
+        assert theirs == [[1]]
+    finally:
+        signal.signal(signal.SIGINT, before)
+        Path(folder, "go").touch()
+        thread.join(20)
+
+
+def test_a_job_cancelled_in_spark_itself_is_cancelled(spark, tmp_path):
+    job = submit(two_steps(splits=2, source=Waits(str(tmp_path))), spark, options(tmp_path))
+    until(lambda: list(tmp_path.glob("running-*")))
+    spark.sparkContext.cancelAllJobs()
+    outcome = job.result()
+    assert outcome.status is JobStatus.CANCELED
+    assert left_behind(tmp_path) == []
+
+
+def test_a_job_submitted_while_another_runs_gets_its_share(spark, tmp_path):
+    """FAIR: with both slots taken by a long batch, a short job must not wait for all of that batch's tasks."""
+    folder = tmp_path / "long"
+    folder.mkdir()
+    long = submit(two_steps(splits=8, source=Slow()), spark, options(tmp_path))
+    short = submit(two_steps(splits=1, rows=10), spark, options(tmp_path))
+    assert short.result().error is None
+    assert long.status() is JobStatus.RUNNING
+    assert long.result().error is None
+
+
+@dataclass(frozen=True)
+class Slow:
+    def read(self, split, ctx):
+        time.sleep(0.4)
+        yield from Numbers(10).read(split, ctx)
+
+
+def test_messages_that_never_come_through_the_channel_are_taken_from_the_results(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(channel.MessageParam, "addInPlace", _lose)
+    outcome = submit(two_steps(splits=4, rows=10), spark, options(tmp_path)).result()
+    assert outcome.error is None
+    assert collected(outcome).num_rows == 40
+
+
+def _lose(self, value1, value2):
+    return value1
+
+
+def test_the_channel_survives_a_receiver_that_raises():
+    channel_ = _Opened()
+    param = channel.MessageParam(channel_.name)
+    assert param.addInPlace([], [b"one"]) == []
+    assert param.addInPlace([], [b"two"]) == []
+    assert channel_.received == [b"one", b"two"]
+
+
+class _Opened:
+    def __init__(self):
+        self.received: list[bytes] = []
+        self.name = "raising"
+        channel._opened_here = True
+        channel._receivers[self.name] = self.receive
+
+    def receive(self, message):
+        self.received.append(message)
+        raise RuntimeError("a receiver must never do this")
+
+
+def test_workers_are_used_again(spark, tmp_path):
+    """A task that leaves its input unread costs its worker."""
+    seen = spark.sparkContext.accumulator(0)
+    outcome = submit(two_steps(splits=2, rows=10), spark, options(tmp_path)).result()
+    assert outcome.error is None
+    seen.add(1)
+    pids = [_pids(spark) for _ in range(2)]
+    outcome = submit(two_steps(splits=6, rows=10), spark, options(tmp_path)).result()
+    assert outcome.error is None
+    assert _pids(spark) & pids[-1]
+
+
+def _pids(spark) -> set[int]:
+    context = spark.sparkContext
+
+    def pid(numbers):
+        list(numbers)
+        return [os.getpid()]
+
+    return set(context.runJob(context.parallelize(range(2), 2), pid))

@@ -1,0 +1,335 @@
+"""The runtime's parts that need no Spark: storage, marks, memory, messages, modules, what Spark's errors say."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from firesteel.errors import PartitionException, UsageError
+from firesteel.operators.user_code import UserFunctionError
+from firesteel.options import GIB, MIB, Options
+from firesteel.results.store import StorageError
+from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
+from firesteel.spark import java, pools, shipping
+from firesteel.spark.batch import Batch, descriptors_of
+from firesteel.spark.cleaning import Cleaner
+from firesteel.spark.dataframes import shares_of
+from firesteel.spark.giveup import read_error
+from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.messages import pack_sizes, unpack_sizes
+from firesteel.spark.planned import planned
+from firesteel.spark.preflight import check, modules_of
+from firesteel.spark.probe import Findings, Probe
+from firesteel.spark.serialise import dumps
+from firesteel.spark.storage import JobStorage, process_start, storage_root
+from firesteel.spark.task import Blob, describe_failure
+from runtime_support import Numbers, two_steps
+
+# --- storage ------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_needs_a_named_storage_and_refused_schemes_are_told_what_to_write():
+    with pytest.raises(UsageError, match=r"firesteel\.storage\.directory"):
+        storage_root(Options({}), shared=True)
+    assert storage_root(Options({}), shared=False)
+    with pytest.raises(UsageError, match="'s3://"):
+        storage_root(Options({"firesteel.storage.directory": "s3a://bucket/x"}), shared=True)
+    with pytest.raises(UsageError, match="dbfs"):
+        storage_root(Options({"firesteel.storage.directory": "dbfs:/x"}), shared=True)
+
+
+def test_what_a_killed_driver_left_is_removed_and_what_lives_is_not(tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import os
+        from firesteel.spark.storage import JobStorage
+        storage = JobStorage({str(tmp_path)!r}, "dead", "app")
+        storage.create()
+        storage.store.open_output("half.fsr").close()
+        os.makedirs(storage.scratch)
+        os._exit(9)
+        """
+    )
+    subprocess.run([sys.executable, "-c", script], check=False)
+    alive = JobStorage(str(tmp_path), "alive", "app")
+    alive.create()
+    foreign = JobStorage(str(tmp_path), "foreign", "app")
+    foreign.create()
+    mark = tmp_path / "firesteel-job-foreign.owner.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "host": "elsewhere", "pid": 1 << 30}))
+    mine = JobStorage(str(tmp_path), "mine", "app")
+    mine.create()
+    assert mine.sweep() == ["dead"]
+    assert mine.sweep() == []
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == sorted(
+        f"firesteel-job-{job}{end}" for job in ("alive", "foreign", "mine") for end in ("", ".owner.json")
+    )
+    for storage in (alive, foreign, mine):
+        storage.remove()
+        storage.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pid_that_was_given_to_another_process_is_no_life_sign(tmp_path):
+    old = JobStorage(str(tmp_path), "old", "app")
+    old.create()
+    mark = tmp_path / "firesteel-job-old.owner.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "started": "1"}))
+    assert JobStorage(str(tmp_path), "new", "app").sweep() == ["old"]
+    assert process_start(os.getpid())
+    assert process_start(1 << 30) is None
+
+
+def test_a_mark_that_is_half_written_is_left_alone(tmp_path):
+    (tmp_path / "firesteel-job-x.owner.json").write_text('{"host": ')
+    assert JobStorage(str(tmp_path), "new", "app").sweep() == []
+
+
+# --- memory, Java -------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_is_half_of_what_the_heap_leaves_by_slots_and_bounded():
+    assert budget_per_task(9 * GIB, 1 * GIB, 8) == 512 * MIB
+    assert budget_per_task(64 * GIB, 1 * GIB, 2) == 1 * GIB
+    assert budget_per_task(1 * GIB, 2 * GIB, 4) == 16 * MIB
+    assert machine_memory() > 64 * MIB
+    assert [spark_bytes(t) for t in ("1g", "512m", "10", "2KB")] == [GIB, 512 * MIB, 10, 2048]
+
+
+def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypatch):
+    home = tmp_path / "jdk11"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch(mode=0o755)
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="11.0.2"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "_wheel_home", lambda: None)
+    assert java.java_version(home / "bin" / "java") == 11
+    with pytest.raises(UsageError, match="Java 17 or newer.*is Java 11.*firesteel\\[jre\\]"):
+        java.find_java_home()
+    monkeypatch.setattr(java, "_wheel_home", lambda: "/wheel/jre")
+    assert java.find_java_home() == "/wheel/jre"
+    (home / "release").write_text('JAVA_VERSION="21"\n')
+    assert java.find_java_home() is None
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setattr(java, "_wheel_home", lambda: None)
+    with pytest.raises(UsageError, match="there is none on this machine"):
+        java.find_java_home()
+
+
+# --- messages and descriptors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 65, 4096])
+def test_sizes_survive_packing(n):
+    sizes = np.arange(n, dtype=np.int64) * 1000
+    assert unpack_sizes(pack_sizes(sizes)).tolist() == sizes.tolist()
+    assert n < 4096 or len(pack_sizes(sizes)) < 8 * n
+
+
+def deploy(subtasks, splits=None):
+    ranges = InputRanges(np.array([0, 1, 3], dtype=np.int32), np.arange(12, dtype=np.int32).reshape(3, 4))
+    n = np.array(subtasks, dtype=np.int64)
+    gate = GateDescriptor(0, 4, np.zeros(2, dtype=np.int64), np.arange(2), False)
+    return Deploy(1, 2, n, np.zeros_like(n), (gate,), (ranges,), {1: 1}, splits)
+
+
+def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
+    import pickle
+
+    own = (np.array([2, 0]),)
+    first, *none = [pickle.loads(d) for d in descriptors_of(deploy([1], own), ["a", "b", "c"])]
+    assert not none
+    assert np.frombuffer(first.rects[0], dtype=np.int32).reshape(-1, 4).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
+    assert first.splits == ("c", "a")
+
+
+def test_an_execution_reports_once():
+    batch = Batch.of(0, deploy([0, 1]), "job", "words", "pool")
+    assert batch.close(0, 0)
+    assert not batch.close(0, 0)
+    assert not batch.close(1, 7)
+    assert batch.remaining()[0].tolist() == [1]
+
+
+def test_a_blob_is_unpickled_once():
+    blob = Blob.of({"a": 1})
+    assert blob.load() is Blob.of({"a": 1}).load()
+
+
+def test_pools_are_lent_out_and_used_again():
+    first, second = pools.borrow(), pools.borrow()
+    assert first != second
+    pools.give_back(first)
+    assert pools.borrow() == first
+    pools.give_back(first)
+    pools.give_back(second)
+
+
+def test_the_cleaner_does_all_it_was_asked_whatever_fails():
+    class Store:
+        deleted: list = []  # noqa: RUF012
+
+        def delete(self, names):
+            self.deleted.append(list(names))
+            if names == ["bad"]:
+                raise OSError("no")
+
+    cleaner = Cleaner(Store(), "job")
+    cleaner.delete(["bad"])
+    cleaner.delete([])
+    cleaner.delete(["good"])
+    cleaner.close()
+    assert Store.deleted == [["bad"], ["good"]]
+
+
+def test_shares_of_a_result_cover_it_once():
+    gate = GateDescriptor(0, 3, np.zeros(7, dtype=np.int64), np.zeros(7, dtype=np.int64), False)
+    shares = shares_of(gate, 4)
+    assert [s[0, :2].tolist() for s in shares] == [[0, 1], [1, 3], [3, 5], [5, 7]]
+    assert all(s[0, 2:].tolist() == [0, 3] for s in shares)
+    assert len(shares_of(gate, 100)) == 7
+
+
+def test_the_plan_is_plain_data():
+    record = planned(two_steps().job_graph, "j1", Options({"max-parallelism": 7}))
+    assert [v["name"] for v in record.vertices] == ["numbers", "work"]
+    assert record.vertices[1]["inputs"] == [0]
+    assert list(record.options.values()) == [7]
+
+
+# --- what is told -------------------------------------------------------------------------------------------------
+
+
+class Py4JJavaError(Exception):
+    """As py4j raises it."""
+
+    def __init__(self, text):
+        super().__init__("An error occurred while calling z:x.")
+        self.java_exception = self
+        self.text = text
+
+    def getMessage(self):
+        return self.text
+
+
+_LOST = (
+    "Job aborted due to stage failure: Task 3 in stage 5.0 failed 1 times, most recent failure: Lost task 3.0 in stage 5.0 "
+    "(TID 17) ({where}): {cause}\n\tat org.apache.spark.Something\n"
+)
+
+
+def test_the_culprit_of_a_batch_is_read_from_sparks_words():
+    died = _LOST.format(
+        where="10.0.0.7 executor 2",
+        cause="org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+    )
+    said = read_error(Py4JJavaError(died))
+    assert (said.task, said.stage, said.stage_attempt, said.worker, said.fatal) == (3, 5, 0, True, False)
+    assert "10.0.0.7" in said.sentence
+    assert "memory" in (said.hint or "")
+    lost = _LOST.format(
+        where="10.0.0.7 executor 2",
+        cause="ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: worker lost",
+    )
+    assert "worker lost" in read_error(Py4JJavaError(lost)).sentence
+    other = _LOST.format(where="vm executor driver", cause="java.lang.ArithmeticException: / by zero")
+    said = read_error(Py4JJavaError(other))
+    assert said.sentence == "Spark gave the task up: java.lang.ArithmeticException: / by zero"
+    assert not said.worker
+
+
+def test_a_stopped_spark_is_fatal():
+    assert read_error(Py4JJavaError("Job 3 cancelled because SparkContext was shut down")).fatal
+    assert read_error(ConnectionRefusedError("no")).fatal
+    assert "could not be started" in read_error(TypeError("a bug")).sentence
+
+
+def test_failures_have_a_kind_and_a_sentence():
+    user = UserFunctionError("The function of step 'f' raised ValueError: x.", trace="frames")
+    assert describe_failure(user).kind == "USER"
+    assert describe_failure(user).trace == "frames"
+    user.__cause__ = MemoryError("big")
+    assert "ran out of memory" in describe_failure(user).message
+    assert describe_failure(PartitionException("gone", dataset=1)).kind == "PARTITION"
+    assert describe_failure(StorageError("full", hint="h")).hint == "h"
+    assert describe_failure(OSError(errno.ENOSPC, "No space", "/x")).kind == "STORAGE"
+    assert "/x" in describe_failure(OSError(errno.ENOSPC, "No space", "/x")).message
+    assert describe_failure(UsageError("wrong")).kind == "FATAL"
+    missing = describe_failure(ModuleNotFoundError("No module named 'abc'", name="abc"))
+    assert missing.kind == "FATAL"
+    assert "'abc'" in (missing.hint or "")
+    assert describe_failure(SystemExit(2)).message == "SystemExit: 2."
+    assert describe_failure(KeyboardInterrupt()).message == "KeyboardInterrupt."
+
+
+# --- preflight and shipping ---------------------------------------------------------------------------------------
+
+
+def found(**changes):
+    import platform
+
+    versions = {"pyarrow": pa.__version__, "numpy": np.__version__}
+    given = {"host": "h1", "executor": "e", "python": platform.python_version(), "versions": versions}
+    return Findings(**{**given, **changes})
+
+
+def test_executors_that_have_everything_pass():
+    check([found(), found()], "/data")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"python": "3.8.1"}, "h1 run Python 3.8.1"),
+        ({"versions": {"pyarrow": None, "numpy": "2.0"}}, "h1 have no pyarrow"),
+        ({"versions": {"pyarrow": "20.0", "numpy": "1.26"}}, "h1 have numpy 1.26"),
+        ({"missing": ("lib.a", "lib.b")}, "'lib.a', 'lib.b'"),
+        ({"problem": "does not see there what the driver has written"}, "/data, but h1 does not see"),
+    ],
+)
+def test_what_an_executor_lacks_is_a_sentence(changes, words):
+    with pytest.raises(UsageError, match=words):
+        check([found(), found(**changes)], "/data")
+
+
+def test_a_probe_looks_round(tmp_path):
+    (tmp_path / "mark").touch()
+    seen = Probe(("json", "no.such.module"), str(tmp_path), "mark").look(0)
+    assert seen.missing == ("no.such.module",)
+    assert seen.problem is None
+    assert [p.name for p in tmp_path.iterdir()] == ["mark"]
+    assert "does not see" in (Probe((), str(tmp_path), "other").look(0).problem or "")
+
+
+def test_modules_that_a_program_names_are_found():
+    assert "runtime_support" in modules_of(dumps(Numbers(3)))
+    assert modules_of(dumps({"a": np.arange(3), "b": pa.schema([]), "c": threading.Thread})) == set()
+    assert modules_of(dumps(["runtime_support", "hypothesis"])) == set()
+
+
+def test_the_zip_is_the_same_each_time_and_imports_without_pyspark_or_the_front_end(tmp_path):
+    first, second = (shipping.build_zip(tmp_path / name) for name in ("a", "b") if (tmp_path / name).mkdir() is None)
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+    assert "firesteel/operators/task.py" in zipfile.ZipFile(first).namelist()
+    code = (
+        "import sys\n"
+        f"sys.path[:] = [p for p in sys.path if not p.endswith('/src')]; sys.path.insert(0, {str(first)!r})\n"
+        "import firesteel.spark.task, firesteel.operators.task\n"
+        "assert '.zip' in firesteel.spark.task.__file__, firesteel.spark.task.__file__\n"
+        "print([m for m in ('msgspec', 'typer', 'rich', 'pyspark', 'pandas') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
