@@ -336,3 +336,13 @@ def test_small_files_with_dictionaries_of_their_own(tmp_path):
     for i in range(3):
         pq.write_table(pa.table({"d": pa.array([f"v{i}"]).dictionary_encode()}), tmp_path / f"{i}.parquet")
     assert read_all(ParquetSource(tmp_path)).column("d").to_pylist() == ["v0", "v1", "v2"]
+
+
+def test_place_says_what_a_batch_is_made_of(tmp_path, path):
+    pq.write_table(pq.read_table(path).slice(0, 10), tmp_path / "b.parquet")
+    source, ctx = ParquetSource(tmp_path, columns=["id"]), context()
+    (split,) = source.list_splits(64 << 20)
+    assert [ctx.place for _ in source.read(split.payload, ctx)] == [
+        f"{path}, row group 0 to {path}, row group 8",
+        f"{path}, row group 9 to {tmp_path}/b.parquet, row group 0",
+    ]

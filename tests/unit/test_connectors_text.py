@@ -71,7 +71,7 @@ def test_large_files_are_cut_and_small_ones_packed(tmp_path):
     assert len(splits) == 9
     assert sum(split.bytes for split in splits) == (8 << 20) + sum(len(f"{i}\n") for i in range(1000))
     assert splits[1].description == f"{tmp_path}/large.txt, bytes 1048576-2097152"
-    assert splits[8].description == f"{tmp_path}/small-0000.txt to {tmp_path}/small-0999.txt (1000 pieces)"
+    assert splits[8].description == f"{tmp_path}/small-0000.txt to {tmp_path}/small-0999.txt (1000 files)"
     assert lines_of(source, 4 << 20)[-1000:] == [str(i) for i in range(1000)]
 
 
@@ -96,11 +96,17 @@ def test_path_column_names_each_lines_file(tmp_path):
     }
 
 
-def test_place_says_what_is_being_read(tmp_path):
-    (tmp_path / "a.txt").write_text("1\n")
-    source, ctx = TextSource(tmp_path / "a.txt"), context()
-    next(source.read(source.list_splits(1 << 20)[0].payload, ctx))
-    assert ctx.place == f"{tmp_path}/a.txt"
+def test_place_says_what_a_batch_is_made_of(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text("1\n")
+    (tmp_path / "d.txt").write_bytes(b"0123456\n" * (1 << 18))
+    source, ctx = TextSource(tmp_path), context()
+    places = [[ctx.place for _ in source.read(s.payload, ctx)] for s in source.list_splits(4 << 20)]
+    assert places == [
+        [f"{tmp_path}/a.txt to {tmp_path}/c.txt (3 files)"],
+        [f"{tmp_path}/d.txt, bytes 0-1048576"] * 2,
+        [f"{tmp_path}/d.txt, bytes 1048576-2097152"] * 2,
+    ]
 
 
 def test_strict_names_the_file_and_the_line(tmp_path):

@@ -173,7 +173,7 @@ class ParquetSource:
 
     def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         batches = (batch for groups in split for batch in self._read_file(groups, ctx))
-        return batches if _has(self.schema, pa.types.is_dictionary) else _gather(batches)
+        return batches if _has(self.schema, pa.types.is_dictionary) else _gather(batches, ctx)
 
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
@@ -229,18 +229,26 @@ def _rows_without_columns(rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_struct_array(empty.slice(start, _MOST_ROWS))
 
 
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _gather(batches: Iterator[pa.RecordBatch], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
     """Neighbouring small batches as one: many small files would else cost every later step a call each."""
     held: list[pa.RecordBatch] = []
-    rows = size = 0
+    first, rows, size = "", 0, 0
     for batch in batches:
+        first = ctx.place if not held else first
         held.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES:
-            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            yield _together(held, first, ctx)
             held, rows, size = [], 0, 0
     if held:
-        yield pa.concat_batches(held)
+        yield _together(held, first, ctx)
+
+
+def _together(held: list[pa.RecordBatch], first: str, ctx: TaskContext) -> pa.RecordBatch:
+    if len(held) == 1:
+        return held[0]
+    ctx.place = ctx.place if ctx.place == first else f"{first} to {ctx.place}"
+    return pa.concat_batches(held)
 
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ A split owns the lines that *begin* in its byte range, as Hadoop's and Spark's d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -102,22 +102,25 @@ class TextSource:
 
     def read(self, split: tuple[_Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         pending: list[tuple[str, bytes]] = []
+        pieces: list[_Piece] = []
         size = 0
         for piece in split:
-            ctx.place = self._describe([piece])
+            pieces.append(piece)
             for block in self._blocks(piece):
                 pending.append((piece.path, block))
                 size += len(block)
                 if size >= _BLOCK:
+                    ctx.place = self._describe(pieces)
                     yield from self._batches(pending)
-                    pending, size = [], 0
+                    pending, pieces, size = [], [piece], 0
+        ctx.place = self._describe(pieces)
         yield from self._batches(pending)
 
-    def _describe(self, pieces: list[_Piece]) -> str:
+    def _describe(self, pieces: Sequence[_Piece]) -> str:
         first, last = pieces[0], pieces[-1]
         label = self._prefix + first.path
         if len(pieces) > 1:
-            return f"{label} to {self._prefix + last.path} ({len(pieces)} pieces)"
+            return f"{label} to {self._prefix + last.path} ({len(pieces)} files)"
         return label if (first.start, first.end) == (0, first.size) else f"{label}, bytes {first.start}-{first.end}"
 
     def _blocks(self, piece: _Piece) -> Iterator[bytes]:
