@@ -1,0 +1,179 @@
+"""The demo's pipeline on a small tree, and whole scripts under ``firesteel run``, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from firesteel import ExecutionEnvironment
+from firesteel.cli import demo
+from firesteel.journal.journal import read
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+
+SOURCES = {
+    "alpha/__init__.py": "import os\nos.getcwd(); name = os.sep\n",
+    "alpha/beta.py": "from os import path as name\n\n# name, name: 12abc _x\nif name:\n    name = None\n",
+    "gamma.py": "café = name + 1\n",
+    "delta.txt": "name name name\n",
+}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "firesteel.cli", *arguments]
+
+
+def firesteel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        check=False,
+        timeout=120,
+    )
+
+
+def script(folder: Path, text: str) -> str:
+    (folder / "job.py").write_text(textwrap.dedent(text))
+    return "job.py"
+
+
+@pytest.mark.parametrize("options", [{}, {"data-volume-per-task": "1k", "cut": "by-count"}])
+def test_the_demo_counts_identifiers_by_module(spark, tmp_path, options):
+    root = tmp_path / "lib" / "python3.12"
+    for name, text in SOURCES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    given = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "j"), **options}
+    env = ExecutionEnvironment(spark=spark, options=given)
+    for _ in range(2):  # the second run writes over the first
+        demo.pipeline(env, [root], tmp_path / "out")
+        env.execute("demo")
+    found = {row["identifier"]: row for row in pq.read_table(tmp_path / "out" / "identifiers").to_pylist()}
+    assert found["name"] == {"identifier": "name", "total": 7, "modules": 3, "top_module": "alpha.beta", "top_uses": 5}
+    assert found["os"] == {"identifier": "os", "total": 4, "modules": 2, "top_module": "alpha", "top_uses": 3}
+    assert set(found) == {"os", "getcwd", "name", "sep", "path", "_x", "caf"}
+    modules = {row["module"]: row for row in pq.read_table(tmp_path / "out" / "modules").to_pylist()}
+    assert modules["gamma"] == {"module": "gamma", "identifiers": 2, "uses": 2}
+    assert set(modules) == {"alpha", "alpha.beta", "gamma"}
+
+
+def test_the_readmes_example_runs_and_its_journal_explains_it(tmp_path):
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "src" / "deep" / "a.py").write_text("one two two\nthree three three\n")
+    shown = firesteel(
+        tmp_path, "run", str(ROOT / "examples" / "word_count.py"), "-O", "max-parallelism=3", "--master", "local[1]"
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "[1] finished in" in shown.stderr, "progress, in lines"
+    counts = {row["word"]: row["n"] for row in pq.read_table(tmp_path / "out" / "words").to_pylist()}
+    assert counts == Counter(["one", "two", "two", "three", "three", "three"])
+    assert (tmp_path / "out" / "words" / "_SUCCESS").exists()
+    explained = firesteel(tmp_path, "explain", "last")
+    assert explained.stdout == shown.stdout
+    assert re.match(
+        r"word count \(job \w+\): FINISHED after .* s\.\n    options      .*max-parallelism = 3", explained.stdout
+    )
+
+
+def test_a_failing_function_shows_the_users_frames_and_nothing_of_ours(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        from firesteel import ExecutionEnvironment
+
+        def invert(x):
+            return 1 / x
+
+        def step(batches):
+            for batch in batches:
+                invert(0)
+                yield batch
+
+        env = ExecutionEnvironment.get_or_create()
+        env.from_collection([1, 2]).map_in_arrow(step, "value bigint").write_parquet("out")
+        env.execute("bad")
+        """,
+    )
+    shown = firesteel(tmp_path, "run", name, "-O", "restart-strategy.type=none", "--quiet", "--master", "local[1]")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert [line for line in shown.stderr.splitlines() if "File" in line] == [
+        '  File "job.py", line 9, in step',
+        '  File "job.py", line 5, in invert',
+    ]
+    assert "ZeroDivisionError: division by zero\nfiresteel: The job 'bad' failed in 'from_collection" in shown.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        import pathlib, threading
+        from firesteel import ExecutionEnvironment
+
+        def step(batches):
+            for batch in batches:
+                pathlib.Path("started").touch()
+                threading.Event().wait(60)
+                yield batch
+
+        env = ExecutionEnvironment.get_or_create()
+        env.from_collection([1, 2]).map_in_arrow(step, "value bigint").write_parquet("out")
+        env.execute("slow")
+        """,
+    )
+    with subprocess.Popen(
+        command("run", name, "--master", "local[1]"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=tmp_path,
+    ) as running:
+        assert running.stderr is not None
+        lines = []
+        for line in running.stderr:  # until the job has begun
+            lines.append(line)
+            if "source subtask" in line:
+                break
+        os.kill(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, "".join(lines) + err
+    assert "Traceback" not in err
+    assert "cancel" in err
+    assert out == ""
+    assert not (tmp_path / "out").exists()
+    (journal,) = (tmp_path / ".firesteel" / "journal").glob("*.jsonl")
+    assert json.loads(journal.read_text().splitlines()[-1])["status"] == "CANCELED"
+    assert read(journal)
+
+
+def test_wrong_use_in_a_script_is_found_before_spark_starts(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        from firesteel import ExecutionEnvironment
+        env = ExecutionEnvironment.get_or_create(options={"firesteel.progress": False})
+        env.read_text("missing/*.txt").write_text("out")
+        """,
+    )
+    shown = firesteel(tmp_path, "run", name)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "missing/*.txt" in shown.stderr
+    assert "job.py:4" in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
