@@ -191,3 +191,27 @@ def test_trouble_of_the_store_is_not_blamed_on_the_producer(tmp_path, monkeypatc
     monkeypatch.setattr(store, "open_input", refuse)
     with pytest.raises(StorageError, match="Permission denied"):
         list(gate(store, data.schema).read())
+
+
+def test_lack_of_memory_is_not_blamed_on_the_producer(tmp_path, monkeypatch):
+    store, data = ResultStore(str(tmp_path)), table(1)
+    write(store, data)
+
+    def refuse(message, schema):
+        raise pa.ArrowMemoryError("no more")
+
+    monkeypatch.setattr(pa.ipc, "read_record_batch", refuse)
+    with pytest.raises(MemoryError):
+        list(gate(store, data.schema).read())
+
+
+def test_abort_never_hides_what_went_wrong(tmp_path, monkeypatch):
+    store, data = ResultStore(str(tmp_path)), table(1)
+    writer = ResultWriter(store, NAME, data.schema, SUBPARTITIONS, memory_budget=1 << 20)
+
+    def refuse(names):
+        raise StorageError("cannot")
+
+    monkeypatch.setattr(store, "delete", refuse)
+    writer.abort()
+    writer.abort()

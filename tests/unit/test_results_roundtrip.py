@@ -304,6 +304,25 @@ def test_memory_stays_within_the_budget(store):
     assert peak < 24 << 20
 
 
+def test_many_tiny_batches_count_too(store):
+    schema = pa.schema([(name, pa.int64()) for name in "kabcdefg"])
+    one = pa.record_batch([pa.array([i]) for i in range(8)], schema=schema)
+    writer = ResultWriter(store, object_name(1, 0, 0, 7), schema, 4, ("k",), memory_budget=1 << 20)
+    base, peak = pa.total_allocated_bytes(), 0
+    for _ in range(3000):
+        writer.write(one.take(pa.array([0])))
+        peak = max(peak, pa.total_allocated_bytes() - base)
+    assert writer.finish().rows == 3000
+    assert peak < 1 << 20
+
+
+def test_kept_slices_do_not_keep_whole_messages(store):
+    table = numbers(20_000)
+    write(store, table.to_batches(), table.schema, 64, ("k",))
+    kept = [batch for sub in range(64) for batch in gate(store, table.schema, 64).read(sub, sub + 1)]
+    assert sum(batch.get_total_buffer_size() for batch in kept) < 3 * table.nbytes
+
+
 def test_one_huge_row_and_rows_of_very_different_sizes(store):
     sizes = [10, 5_000_000, 20, 3_000_000] + [5] * 1000
     table = pa.table({"k": np.zeros(len(sizes), np.int64), "s": ["x" * size for size in sizes]})

@@ -150,7 +150,7 @@ class GateReader:
                 batch = self._decode(data, piece, number, int(offsets[message]))
                 first = int(starts[number])
                 cut = max(begin - first, 0)
-                yield batch.slice(cut, min(end - first, batch.num_rows) - cut)
+                yield _part(batch, cut, min(end - first, batch.num_rows))
             del data
             message = stop
         self.bytes_read += int(piece.plain[high] - piece.plain[low])
@@ -190,6 +190,8 @@ class GateReader:
         source = _Object(self._store, object_name(self._dataset, partition, attempt, token))
         try:
             yield source
+        except MemoryError:  # also Arrow's own, which is no sign of damage
+            raise
         except Damaged as damage:
             raise self._lost(source.name, partition, attempt, token, str(damage)) from damage
         except FileNotFoundError as error:
@@ -239,6 +241,14 @@ class _Object:
     def close(self) -> None:
         if self._input is not None:
             self._input.close()
+
+
+def _part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+    """Some rows of a message; copied when they are few, so that whoever keeps them does not keep the whole message."""
+    part = batch.slice(begin, end - begin)
+    if 2 * part.num_rows >= batch.num_rows or not batch.num_columns:
+        return part
+    return part.take(pa.array(np.arange(part.num_rows)))
 
 
 def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

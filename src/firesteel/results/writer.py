@@ -7,6 +7,7 @@ reader finds one contiguous run of messages per region, and nothing is written t
 from __future__ import annotations
 
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
-from firesteel.results.store import Output, ResultStore
+from firesteel.results.store import Output, ResultStore, StorageError
 
 MESSAGE_MIN_BYTES = 128 << 10
 """Subpartitions smaller than this share a message with their neighbours."""
@@ -30,6 +31,8 @@ ORDER_BYTES_PER_ROW = 16
 """Half of what ordering needs per row beside the rows: subpartition, position, the sort's work space."""
 SIZE_BYTES_PER_ROW = 12
 """Half of what rows of varying size need: each one's size, in order, and the running sum."""
+PIECE_BYTES = 512
+"""About what an array costs beside its values: many tiny batches must not slip past the budget."""
 REGION_MAX_BYTES = 1 << 30
 """A region's columns must be addressable by 32-bit string offsets, whatever the budget."""
 CODECS = ("lz4", "zstd", "none")
@@ -116,16 +119,16 @@ class ResultWriter:
         return ResultSummary(self._bytes, self._rows, self._out.finish(footer))
 
     def abort(self) -> None:
-        """Give up: close and remove what was written. Never raises for an object that is gone already."""
+        """Give up: close and remove what was written. Never raises: what cannot be removed goes with the job's directory."""
         self._pending.clear()
-        try:
-            self._out.discard()
-        finally:
-            self._store.delete([self._name])
+        for step in (self._out.discard, lambda: self._store.delete([self._name])):
+            with suppress(StorageError):
+                step()
 
     def _held(self, rows: int = 0, size: int = 0) -> int:
         """What the pending rows, and those to come, count against the budget."""
-        return self._pending.bytes + size + (self._pending.rows + rows) * self._row_cost
+        pieces = self._pending.pieces * PIECE_BYTES
+        return self._pending.bytes + size + pieces + (self._pending.rows + rows) * self._row_cost
 
     def _pieces(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """A batch much larger than the budget is taken piece by piece, so that ordering it does not copy all of it at once."""
@@ -214,6 +217,7 @@ class _Pending:
         self._varying: list[NDArray[np.int64]] = []
         self.rows = 0
         self.bytes = 0
+        self.pieces = 0
 
     def add(
         self, columns: list[Any], rows: int, size: int, varying: NDArray[Any] | None, ids: NDArray[Any] | None
@@ -226,6 +230,7 @@ class _Pending:
             self._varying.append(varying)
         self.rows += rows
         self.bytes += size
+        self.pieces += self._width
 
     def ids(self) -> NDArray[Any] | None:
         return np.concatenate(self._ids) if self._ids else None
