@@ -4,6 +4,7 @@ import decimal
 
 import pyarrow as pa
 import pytest
+
 from oracle import assert_same_rows, duckdb_answer
 
 
