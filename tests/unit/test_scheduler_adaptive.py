@@ -182,6 +182,7 @@ def test_a_persistent_result_stays_and_is_named_at_the_end():
 def test_what_cannot_be_decided_fails_the_job_with_a_sentence():
     p = plane(two_steps(HASH), sizes=lambda _v, _s, _d, n: np.full(n, -1)).start().run()
     assert p.status == "FAILED" and "is negative" in p.ended.cause.message
+    assert p.ended.vertex == 1 and "'step 1' cannot be decided" in p.ended.cause.message
 
 
 def test_bounds_that_exclude_each_other_are_refused_before_the_start():

@@ -136,6 +136,29 @@ def test_released_inputs_are_produced_again_transitively():
     assert [len(attempts_of(p.deploys, v)) for v in range(4)] == [6, 6, 4, 6]
 
 
+def test_a_lost_disk_is_survived_though_it_held_more_partitions_than_there_are_restarts():
+    p = chain(HASH, n=8).start()
+    p.run(0)
+    for subtask in range(8):
+        lose(p, 0, subtask, 0)
+    assert p.run().status == "FINISHED"
+    assert len(p.decisions("failover")) == 8
+
+
+def test_a_partition_that_is_lost_again_and_again_fails_the_job():
+    p = chain(HASH).start()
+    while p.ended is None:
+        p.run(0)
+        if p.keys(1):
+            lose(p, 0, 1, 0)
+            p.finish(p.keys(1)[0])
+        for key in [k for k, task in p.tasks.items() if task.cancelled]:
+            p.confirm_cancel(key)
+        for timer in list(p.timers):
+            p.fire(timer)
+    assert p.status == "FAILED" and len(p.decisions("failover")) == 5
+
+
 def test_pointwise_blocks_restart_alone():
     p = chain(FORWARD, FORWARD).start()
     p.run(0), p.run(1)
@@ -319,7 +342,7 @@ def test_every_failover_leaves_a_decision_and_a_story():
     decision = p.decisions("failover")[0]
     assert decision.inputs["subtasks"] == [1] and decision.result == {"1": 1}
     assert decision.reason == (
-        "subtask 1 of 'step 1' failed (user function): 1 subtasks run again, restart 1 of 3, after 1 s."
+        "subtask 1 of 'step 1' failed (user function): 1 subtask to run again, restart 1 of 3, after 1 s"
     )
     story = "\n".join(p.scheduler.story(1, 1))
     assert "attempt 0 -> FAILED (USER failure)" in story and "attempt 1 -> CREATED (restart)" in story

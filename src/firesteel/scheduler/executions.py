@@ -18,6 +18,7 @@ from firesteel.scheduler.states import IS_TERMINAL, LEGAL, RANK, ExecutionState
 Rows = NDArray[np.int64]
 NO_ROW = -1
 NO_TOKEN = -1
+_LEGAL_PAIRS: list[list[bool]] = LEGAL.tolist()
 
 
 class IllegalTransition(RuntimeError):
@@ -65,7 +66,9 @@ class ExecutionTable:
 
     def transition(self, rows: Rows, target: ExecutionState, at: float | NDArray[np.float64]) -> None:
         """Bring all rows (distinct) to ``target``. All or none: raises IllegalTransition and changes nothing."""
-        if not len(rows):
+        if len(rows) <= 1:
+            if len(rows):
+                self._transition_one(int(rows[0]), target, at)
             return
         source = self.state[rows]
         legal = LEGAL[source, target]
@@ -75,6 +78,15 @@ class ExecutionTable:
         self.counts[target] += len(rows)
         self.state[rows] = target
         self.stamps[target, rows] = at
+
+    def _transition_one(self, row: int, target: ExecutionState, at: float | NDArray[np.float64]) -> None:
+        source = int(self.state[row])
+        if not _LEGAL_PAIRS[source][target]:
+            self._refuse(row, target)
+        self.counts[source] -= 1
+        self.counts[target] += 1
+        self.state[row] = target
+        self.stamps[target, row] = at
 
     def set_nodes(self, rows: Rows, nodes: Sequence[str]) -> None:
         ids = np.fromiter((self._node_id(node) for node in nodes), np.int32, len(nodes))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from firesteel.humanize import plural
 from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
@@ -49,7 +50,8 @@ class ExecutionFailureHandler:
         self._failover = RestartPipelinedRegionFailoverStrategy(graph)
         self._pending: dict[str, dict[int, Ints]] = {}
         self._timers = 0
-        self._last_delay = 0.0
+        self._lost: set[tuple[int, int]] = set()
+        """(data set, partition) that was lost once already."""
 
     def failed(self, failure: Failure) -> None:
         """Deployed executions of the subtasks failed: mark them, and see what must run again."""
@@ -94,10 +96,12 @@ class ExecutionFailureHandler:
                 return Verdict(0.0, f"not charged, {why}")
         if kind in (FailureKind.WORKER, FailureKind.STORAGE) and self._pending:
             # One dead executor takes several executions along, which are reported one by one.
-            return Verdict(self._last_delay, "not charged, it joins the restart that is pending")
-        verdict = self._restart.charge()
-        self._last_delay = verdict.delay or 0.0
-        return verdict
+            return self._restart.uncharged("it joins the restart that is pending")
+        if lost and (failure.cause.dataset, failure.cause.partition) not in self._lost:
+            # A lost disk holds many partitions, and each is found missing only when somebody reads it.
+            self._lost.add((failure.cause.dataset, failure.cause.partition))
+            return self._restart.uncharged("this partition was not lost before")
+        return self._restart.charge()
 
     def _names_input(self, failure: Failure) -> IntermediateResult | None:
         """The consumed result that the cause speaks of, if it names one of its partitions."""
@@ -125,7 +129,7 @@ class ExecutionFailureHandler:
     def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float) -> None:
         tasks = self._failover.tasks_needing_restart(failure.vertex.id, failure.subtasks)
         count = sum(len(subtasks) for subtasks in tasks.values())
-        self._decide(failure, verdict, tasks, f"{count} subtasks run again, {verdict.reason}")
+        self._decide(failure, verdict, tasks, f"{plural(count, 'subtask')} to run again, {verdict.reason}")
         for vertex, subtasks in tasks.items():
             self._reset(self._graph.vertices[vertex], subtasks, failure)
         if delay <= 0:
@@ -165,7 +169,9 @@ class ExecutionFailureHandler:
 
     def _decide(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints], outcome: str) -> None:
         vertex, cause = failure.vertex, failure.cause
-        who = f"subtask {failure.subtasks[0]}" if len(failure.subtasks) == 1 else f"{len(failure.subtasks)} subtasks"
+        who = (
+            f"subtask {failure.subtasks[0]}" if len(failure.subtasks) == 1 else plural(len(failure.subtasks), "subtask")
+        )
         place = "" if cause.dataset < 0 else f" at partition {cause.partition} of data set {cause.dataset}"
         self._recorder.decision(
             "failover",
@@ -179,5 +185,5 @@ class ExecutionFailureHandler:
             },
             rule=f"{self._restart.name}, failed region with its lost inputs and unfinished consumers",
             result={str(v): len(subtasks) for v, subtasks in tasks.items()},
-            reason=f"{who} of '{vertex.job.name}' failed{place} ({cause.kind.value}): {outcome}.",
+            reason=f"{who} of '{vertex.job.name}' failed{place} ({cause.kind.value}): {outcome}",
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 
+from firesteel.errors import FiresteelError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, SourceInfo
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, Options
@@ -55,6 +58,22 @@ class Parallelisms:
         return replace(bounds, vertex_maximum=self.maximum(vertex.id))
 
 
+class UndecidableVertex(FiresteelError):
+    """A vertex' parallelism or ranges cannot be decided. Names the vertex."""
+
+    def __init__(self, vertex: JobVertex, why: FiresteelError) -> None:
+        super().__init__(f"The parallelism of '{vertex.name}' cannot be decided. {why.message}", hint=why.hint)
+        self.vertex = vertex.id
+
+
+@contextmanager
+def _naming(vertex: JobVertex) -> Iterator[None]:
+    try:
+        yield
+    except FiresteelError as error:
+        raise UndecidableVertex(vertex, error) from error
+
+
 class Planner:
     """Decides vertices and leaves the records of it."""
 
@@ -74,7 +93,8 @@ class Planner:
 
     def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex without inputs, and start its coordinator."""
-        plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
+        with _naming(vertex):
+            plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
         self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         if vertex.source is not None:
             coordinator = SourceCoordinator(vertex.id, vertex.name, plan)
@@ -89,7 +109,8 @@ class Planner:
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are all pointwise: blocks by number, before anything was produced."""
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
-        plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
+        with _naming(vertex):
+            plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
         self._record(vertex, plan)
         return self._initialization(vertex, plan.parallelism, plan.ranges, None)
 
@@ -98,7 +119,9 @@ class Planner:
         return self._initialization(vertex, parallelism, None, None)
 
     def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
-        plan = decide_vertex([self._consumed(vertex, index) for index in range(len(vertex.inputs))], bounds)
+        inputs = [self._consumed(vertex, index) for index in range(len(vertex.inputs))]
+        with _naming(vertex):
+            plan = decide_vertex(inputs, bounds)
         self._record(vertex, plan)
         return plan
 

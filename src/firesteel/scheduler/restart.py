@@ -23,12 +23,19 @@ class RestartStrategy(Protocol):
         """One more failure; may it be followed by a restart?"""
         ...
 
+    def uncharged(self, why: str) -> Verdict:
+        """A failure that does not count, but still is followed by a restart, if there are any."""
+        ...
+
 
 class NoRestart:
     name = "none"
 
     def charge(self) -> Verdict:
-        return Verdict(None, "restart-strategy.type is none")
+        return Verdict(None, f"{RESTART_STRATEGY.key} is none")
+
+    def uncharged(self, why: str) -> Verdict:
+        return self.charge()
 
 
 class FixedDelayRestart:
@@ -46,6 +53,9 @@ class FixedDelayRestart:
             return Verdict(None, f"all {self._attempts} restarts of {RESTART_ATTEMPTS.key} are used up")
         self._used += 1
         return Verdict(self._delay, f"restart {self._used} of {self._attempts}, after {self._delay:g} s")
+
+    def uncharged(self, why: str) -> Verdict:
+        return Verdict(self._delay, f"not charged, {why}; after {self._delay:g} s")
 
 
 def restart_strategy(options: Options) -> RestartStrategy:

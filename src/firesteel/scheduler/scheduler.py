@@ -11,7 +11,6 @@ from functools import singledispatchmethod
 
 import numpy as np
 
-from firesteel.errors import FiresteelError
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.options import Options
 from firesteel.scheduler.commands import Command, CommitSinks, DiscardExecution, JobStatus
@@ -41,7 +40,7 @@ from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.operations import ExecutionOperations
-from firesteel.scheduler.planning import Parallelisms, Planner
+from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.records import VertexProgress
 from firesteel.scheduler.release import PartitionReleaseStrategy
@@ -125,7 +124,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def _grow(self) -> list[int]:
-        """Initialise every vertex that can be; returns their ids. Raises FiresteelError if one cannot be decided."""
+        """Initialise every vertex that can be; returns their ids. Raises UndecidableVertex."""
 
     @abstractmethod
     def _known_parallelism(self, vertex: JobVertex) -> int | None:
@@ -146,8 +145,8 @@ class Scheduler(ABC):
     def _grow_graph(self) -> None:
         try:
             new = self._grow()
-        except FiresteelError as error:
-            self.job.fail(FailureCause(FailureKind.FATAL, error.message, hint=error.hint))
+        except UndecidableVertex as error:
+            self.job.fail(FailureCause(FailureKind.FATAL, error.message, hint=error.hint), error.vertex)
             return
         if new:
             self.graph.notify_execution_graph_updated(new)
@@ -336,6 +335,8 @@ class Scheduler(ABC):
 def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """True at the first occurrence of each row."""
     first = np.zeros(len(rows), np.bool_)
+    if len(rows) == 1:
+        return ~first
     first[np.unique(rows, return_index=True)[1]] = True
     return first
 

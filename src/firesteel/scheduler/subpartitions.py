@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
+from firesteel.humanize import plural
 from firesteel.options import SUBPARTITION_FACTOR, Options
 
 EXCESSIVE = 32768
@@ -68,7 +69,7 @@ class SubpartitionCounts:
         if together:
             inputs["co_partitioned_with"] = together
             why += f", as many as the data sets consumed together with it ({', '.join(map(str, together))})"
-        return {"inputs": inputs, "rule": rule, "result": n, "reason": f"{n} subpartitions: {why}."}
+        return {"inputs": inputs, "rule": rule, "result": n, "reason": f"{plural(n, 'subpartition')}: {why}"}
 
     def warning(self, dataset: IntermediateDataSet, producers: int) -> str | None:
         """A sentence when the maximum is so large that every producer pays for it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from firesteel.humanize import plural
 from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
@@ -36,7 +37,7 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
         return ["The job waits for its sinks to be published."]
     lines: list[str] = []
     if waits.pending_restarts:
-        lines.append(f"{waits.pending_restarts} subtasks wait for the delay of a restart.")
+        lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
         lines += _vertex(graph, vertex, waits.has_slots, now)
     return lines
