@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from firesteel.errors import PartitionException, UsageError
+from firesteel.results import reader as reader_module
 from firesteel.results import store as store_module
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.reader import GateReader
@@ -402,3 +403,23 @@ def test_remote_store(remote):
     remote.delete_all()
     remote.delete_all()
     assert remote.list() == []
+
+
+@pytest.mark.parametrize("chunk", [1, 10_000, 4 << 20])
+def test_remote_producers_are_read_ahead_in_order(remote, monkeypatch, chunk):
+    monkeypatch.setattr(reader_module, "CHUNK_BYTES", chunk)
+    table = numbers(9000)
+    for partition in range(9):
+        part = table.slice(1000 * partition, 1000)
+        write(remote, part.to_batches(100), table.schema, partition=partition, budget=1 << 15, codec="none")
+    reader = gate(remote, table.schema, 1, 9)
+    assert read_table(reader).equals(table)
+    assert read_table(reader).equals(table)  # from indexes that were kept
+    assert gate(remote, table.schema, 1, 9).bytes_per_subpartition()[1].sum() == reader.bytes_read / 2
+    some = reader.read()
+    assert next(some).num_rows > 0
+    some.close()  # does not wait for what was not begun
+    remote.delete([object_name(1, 6, 0, 7)])
+    with pytest.raises(PartitionException, match="is missing") as error:
+        read_table(gate(remote, table.schema, 1, 9))
+    assert error.value.partition == 6

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,24 +30,35 @@ CHUNK_BYTES = 4 << 20
 LOCAL_TAIL_BYTES = 4 << 10
 REMOTE_TAIL_BYTES = 64 << 10
 """Fetched first, from an object's end: the trailer, and often all of the index in the same round trip."""
+READ_AHEAD = 4
+"""Producers of a remote store whose index and first chunk are fetched while another one's rows are used."""
 INDEX_CACHE_BYTES = 16 << 20
 """Indexes kept between reads of one gate; the ones beyond are read again."""
 GATHER_ROWS = 4096
 GATHER_BYTES = 4 << 20
 """Small slices of many producers are joined until they have so many rows, or hold so many bytes in memory."""
+_T = TypeVar("_T")
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
 
-@dataclass(slots=True)
-class _Index:
-    """What one producer's object says about the subpartitions from ``low`` on, for the regions that have rows there."""
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One producer's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high)."""
 
+    partition: int
+    rect_low: int
+    rect_high: int
     low: int
-    slices: list[Slice]
+    high: int
 
     @property
-    def nbytes(self) -> int:
-        return sum(piece.nbytes for piece in self.slices)
+    def key(self) -> tuple[int, int, int]:
+        return self.partition, self.rect_low, self.rect_high
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Where the wanted subpartitions begin and end in the index of the rectangle."""
+        return self.low - self.rect_low, self.high - self.rect_low
 
 
 class GateReader:
@@ -77,7 +91,7 @@ class GateReader:
         self._tokens = tokens
         self._rects = [tuple(int(bound) for bound in rect) for rect in np.asarray(rects).reshape(-1, 4)]
         self._tail_bytes = LOCAL_TAIL_BYTES if store.is_local else REMOTE_TAIL_BYTES
-        self._cache: dict[tuple[int, int, int], _Index] = {}
+        self._cache: dict[tuple[int, int, int], list[Slice]] = {}
         self._cache_bytes = 0
         self.rows_read = 0
         self.bytes_read = 0
@@ -88,12 +102,10 @@ class GateReader:
             return 0, np.zeros(0, np.int64)
         first = min(rect[2] for rect in self._rects)
         sizes = np.zeros(max(rect[3] for rect in self._rects) - first, np.int64)
-        for partition_from, partition_to, low, high in self._rects:
-            for partition in range(partition_from, partition_to):
-                with self._opened(partition) as source:
-                    index = self._index(source, partition, low, high)
-                for piece in index.slices:
-                    sizes[low - first : high - first] += np.diff(piece.plain)
+        for target, index in self._ahead(self._index, self._targets(None, None)):
+            self._keep(target, index)
+            for piece in index:
+                sizes[target.rect_low - first : target.rect_high - first] += np.diff(piece.plain)
         return first, sizes
 
     def read(
@@ -109,49 +121,96 @@ class GateReader:
             yield from self._declared(batch)
 
     def _slices(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[pa.RecordBatch]:
+        targets = self._targets(subpartition_from, subpartition_to)
+        for target, (index, chunk) in self._ahead(self._begin, targets):
+            self._keep(target, index)
+            if chunk is None:
+                continue
+            data: pa.Buffer | None = chunk  # the first; the others are fetched as they come up
+            with self._opened(target.partition) as source:
+                for piece in index:
+                    low, high = target.places
+                    if piece.rows[low] < piece.rows[high]:
+                        yield from self._read_run(source, piece, target, data)
+                        data = None
+
+    def _targets(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[_Target]:
         for partition_from, partition_to, rect_low, rect_high in self._rects:
             low = rect_low if subpartition_from is None else max(rect_low, subpartition_from)
             high = rect_high if subpartition_to is None else min(rect_high, subpartition_to)
-            if low >= high:
-                continue
-            for partition in range(partition_from, partition_to):
-                with self._opened(partition) as source:
-                    index = self._index(source, partition, rect_low, rect_high)
-                    for piece in index.slices:
-                        yield from self._read_run(source, piece, low - index.low, high - index.low)
+            if low < high:
+                for partition in range(partition_from, partition_to):
+                    yield _Target(partition, rect_low, rect_high, low, high)
 
-    def _index(self, source: _Object, partition: int, low: int, high: int) -> _Index:
-        key = (partition, low, high)
-        if (index := self._cache.get(key)) is not None:
+    def _ahead(self, fetch: Callable[[_Target], _T], targets: Iterable[_Target]) -> Iterator[tuple[_Target, _T]]:
+        """Each target with what is fetched for it, in order; of a remote store some are fetched while others are used."""
+        if self._store.is_local:
+            for target in targets:
+                yield target, fetch(target)
+            return
+        pool = ThreadPoolExecutor(READ_AHEAD)
+        waiting: deque[tuple[_Target, Future[_T]]] = deque()
+        try:
+            for target in targets:
+                waiting.append((target, pool.submit(fetch, target)))
+                if len(waiting) > READ_AHEAD:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _index(self, target: _Target) -> list[Slice]:
+        """What the producer's object says about the rectangle's subpartitions, for the regions that have rows there."""
+        if (index := self._cache.get(target.key)) is not None:
             return index
+        with self._opened(target.partition) as source:
+            return self._read_index(source, target)
+
+    def _begin(self, target: _Target) -> tuple[list[Slice], pa.Buffer | None]:
+        """The index, and the first chunk of messages that the target needs, if it needs any; in one opening."""
+        with self._opened(target.partition) as source:
+            index = self._cache.get(target.key) or self._read_index(source, target)
+            low, high = target.places
+            for piece in index:
+                if piece.rows[low] < piece.rows[high]:
+                    message, last = _messages(piece, int(piece.rows[low]), int(piece.rows[high]))
+                    stop = _chunk(piece, message, last)
+                    return index, source.read(int(piece.message_offsets[message]), int(piece.message_offsets[stop]))
+        return index, None
+
+    def _read_index(self, source: _Object, target: _Target) -> list[Slice]:
         tail = layout.Tail(source.input, self._tail_bytes)
         identity = layout.Identity(self._subpartitions, self._print, layout.name_print(source.name))
-        slices = layout.read_slices(tail, identity, low, high)
-        index = _Index(low, [piece for piece in slices if piece.rows[0] < piece.rows[-1]])
-        size = index.nbytes
-        if self._cache_bytes + size <= INDEX_CACHE_BYTES:
-            self._cache[key] = index
-            self._cache_bytes += size
-        return index
+        slices = layout.read_slices(tail, identity, target.rect_low, target.rect_high)
+        return [piece for piece in slices if piece.rows[0] < piece.rows[-1]]
 
-    def _read_run(self, source: _Object, piece: Slice, low: int, high: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one region between two places of ``piece``: one contiguous run of messages, in chunks."""
+    def _keep(self, target: _Target, index: list[Slice]) -> None:
+        size = sum(piece.nbytes for piece in index)
+        if target.key not in self._cache and self._cache_bytes + size <= INDEX_CACHE_BYTES:
+            self._cache[target.key] = index
+            self._cache_bytes += size
+
+    def _read_run(
+        self, source: _Object, piece: Slice, target: _Target, data: pa.Buffer | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The target's rows of one region: one contiguous run of messages, in chunks, of which ``data`` may be the first."""
+        low, high = target.places
         begin, end = int(piece.rows[low]), int(piece.rows[high])
-        if begin == end:
-            return
         offsets, starts = piece.message_offsets, piece.message_rows
-        message = int(np.searchsorted(starts, begin, side="right")) - 1
-        last = int(np.searchsorted(starts, end))
+        message, last = _messages(piece, begin, end)
         while message < last:
-            fits = int(np.searchsorted(offsets, offsets[message] + CHUNK_BYTES, side="right")) - 1
-            stop = min(max(fits, message + 1), last)
-            data = source.read(int(offsets[message]), int(offsets[stop]))
+            stop = _chunk(piece, message, last)
+            if data is None:
+                data = source.read(int(offsets[message]), int(offsets[stop]))
             for number in range(message, stop):
                 batch = self._decode(data, piece, number, int(offsets[message]))
                 first = int(starts[number])
                 cut = max(begin - first, 0)
                 yield _part(batch, cut, min(end - first, batch.num_rows))
-            del data
+            data = None
             message = stop
         self.bytes_read += int(piece.plain[high] - piece.plain[low])
 
@@ -241,6 +300,19 @@ class _Object:
     def close(self) -> None:
         if self._input is not None:
             self._input.close()
+
+
+def _messages(piece: Slice, begin: int, end: int) -> tuple[int, int]:
+    """The messages that hold rows [begin, end) of a region: half-open places in ``piece``."""
+    first = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
+    return first, int(np.searchsorted(piece.message_rows, end))
+
+
+def _chunk(piece: Slice, message: int, last: int) -> int:
+    """Where a chunk that begins with ``message`` ends: as many messages as fit, at least one."""
+    offsets = piece.message_offsets
+    fits = int(np.searchsorted(offsets, offsets[message] + CHUNK_BYTES, side="right")) - 1
+    return min(max(fits, message + 1), last)
 
 
 def _part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
