@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ class UndecidableVertex(FiresteelError):
 
 
 @contextmanager
-def _naming(vertex: JobVertex) -> Iterator[None]:
+def _naming(vertex: JobVertex) -> Generator[None, None, None]:
     try:
         yield
     except FiresteelError as error:

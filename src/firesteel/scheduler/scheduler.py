@@ -7,7 +7,8 @@ slot allocator. How the graph grows is the one thing that the adaptive batch and
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import singledispatchmethod
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,18 @@ class Scheduler(ABC):
         )
         self.parallelisms = Parallelisms(job_graph, options)
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            JobStarted: self._started,
+            ExecutionsDeploying: self._deploying,
+            ExecutionsFinished: self._finished,
+            ExecutionsFailed: self._failed,
+            ExecutionsCancelled: self._cancelled,
+            TimerFired: self._timer,
+            ExecutorChanged: self._executor,
+            SinksCommitted: self._sinks_committed,
+            SinksFailed: self._sinks_failed,
+            CancelRequested: self._cancel_requested,
+        }
         self.slots: dict[str, int] = {}
         """Task slots per executor, as far as we were told."""
         self._told_of_executors = False
@@ -93,7 +106,7 @@ class Scheduler(ABC):
         if self.job.status.is_terminal:
             return []
         self.recorder.begin(event)
-        self._on(event)
+        self._handlers[type(event)](event)
         self._advance()
         return self.recorder.take()
 
@@ -169,16 +182,10 @@ class Scheduler(ABC):
 
     # --- events ------------------------------------------------------------------------------------------------
 
-    @singledispatchmethod
-    def _on(self, event: Event) -> None:
-        raise TypeError(f"The scheduler does not know the event {type(event).__name__}.")
-
-    @_on.register
     def _started(self, event: JobStarted) -> None:
         if self.job.status is JobStatus.CREATED:
             self.job.go(JobStatus.RUNNING, f"job '{self.job_graph.name}' started")
 
-    @_on.register
     def _deploying(self, event: ExecutionsDeploying) -> None:
         vertex, rows = self._find(event)
         states = self.executions.state[rows]
@@ -190,7 +197,6 @@ class Scheduler(ABC):
             self.executions.transition(rows[moved & (states == S.SCHEDULED)], S.DEPLOYING, event.at)
         self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING)
 
-    @_on.register
     def _finished(self, event: ExecutionsFinished) -> None:
         vertex, rows = self._find(event)
         first = _first_of_each(rows) & IS_DEPLOYED[self.executions.state[rows]]
@@ -202,7 +208,6 @@ class Scheduler(ABC):
             key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), event.reports[k].token)
             self._not_admitted(vertex, int(rows[k]), key)
 
-    @_on.register
     def _failed(self, event: ExecutionsFailed) -> None:
         vertex, rows = self._find(event)
         rows = self._end_cancelled(vertex, rows)
@@ -210,7 +215,6 @@ class Scheduler(ABC):
             subtasks = self.executions.index[rows].astype(np.int64)
             self.failures.failed(Failure(vertex, subtasks, event.cause, event.culpable))
 
-    @_on.register
     def _cancelled(self, event: ExecutionsCancelled) -> None:
         vertex, rows = self._find(event)
         rows = self._end_cancelled(vertex, rows)
@@ -218,11 +222,9 @@ class Scheduler(ABC):
             cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
             self.failures.failed(Failure(vertex, self.executions.index[rows].astype(np.int64), cause, culpable=True))
 
-    @_on.register
     def _timer(self, event: TimerFired) -> None:
         self.failures.timer_fired(event.timer)
 
-    @_on.register
     def _executor(self, event: ExecutorChanged) -> None:
         self._told_of_executors = True
         if event.added:
@@ -232,18 +234,15 @@ class Scheduler(ABC):
         what = f"joined with {event.slots} slots" if event.added else "is gone"
         self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
 
-    @_on.register
     def _sinks_committed(self, event: SinksCommitted) -> None:
         if self._committing:
             self._finish()
 
-    @_on.register
     def _sinks_failed(self, event: SinksFailed) -> None:
         if self._committing:
             self._committing = False
             self.job.fail(event.cause)
 
-    @_on.register
     def _cancel_requested(self, event: CancelRequested) -> None:
         if self._committing:
             self.recorder.tell(None, "cancel refused: all steps have finished and the sinks are being published")
