@@ -39,7 +39,9 @@ def check_shape(job: CompiledJob) -> None:
         assert set(dataset.keys) <= set(job.schemas[dataset.id].names)
     for vertex in graph.vertices:
         _check_vertex(job, graph, vertex)
-    assert sorted(itertools.chain(*(group.vertices for group in forward_groups(graph)))) == list(range(len(graph.vertices)))
+    assert sorted(itertools.chain(*(group.vertices for group in forward_groups(graph)))) == list(
+        range(len(graph.vertices))
+    )
 
 
 def _check_vertex(job: CompiledJob, graph: JobGraph, vertex: JobVertex) -> None:
@@ -66,7 +68,9 @@ def _check_vertex(job: CompiledJob, graph: JobGraph, vertex: JobVertex) -> None:
             assert [d.keys for d in gates] == list(program.head.operator.keys)
 
 
-def run_local(job: CompiledJob, directory: Path, parallelism: Callable[[int], int] = lambda v: 2, memory: int = 32 << 20) -> dict[int, pa.Table]:
+def run_local(
+    job: CompiledJob, directory: Path, parallelism: Callable[[int], int] = lambda v: 2, memory: int = 32 << 20
+) -> dict[int, pa.Table]:
     """The rows of every collect. ``parallelism``: of the vertices for which nobody set one."""
     return LocalRun(job, directory, parallelism, memory).run()
 

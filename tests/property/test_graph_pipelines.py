@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from graph_kit import check_shape, run_local
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.stream_graph import CollectStep, StreamNode
+from graph_kit import check_shape, run_local
 
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 FILES = tempfile.TemporaryDirectory()
@@ -53,7 +53,10 @@ def total(rows: Rows) -> Rows:
     groups: dict = defaultdict(list)
     for k, g, v in rows:
         groups[k, g].append(v)
-    return [(k, g, sum(x for x in vs if x is not None) if any(x is not None for x in vs) else None) for (k, g), vs in groups.items()]
+    return [
+        (k, g, sum(x for x in vs if x is not None) if any(x is not None for x in vs) else None)
+        for (k, g), vs in groups.items()
+    ]
 
 
 def grouped(rows: Rows) -> dict:
@@ -71,7 +74,11 @@ def joined(left: Rows, right: Rows) -> Rows:
 
 
 def unary(draw, stream: DataStream, rows: Rows) -> tuple[DataStream, Rows]:
-    step = draw(st.sampled_from(["filter", "plus", "map", "distinct", "total", "total_gk", "total_fused", "sizes", "top", "drop", "deep"]))
+    step = draw(
+        st.sampled_from(
+            ["filter", "plus", "map", "distinct", "total", "total_gk", "total_fused", "sizes", "top", "drop", "deep"]
+        )
+    )
     if step == "filter":
         return stream.filter(col("v") > 0), [r for r in rows if r[2] is not None and r[2] > 0]
     if step == "plus":
@@ -93,7 +100,12 @@ def unary(draw, stream: DataStream, rows: Rows) -> tuple[DataStream, Rows]:
         return stream, [(k, g, n) for (k, g), n in counts.items()]
     if step == "top":
         key = [("v", True), ("k", True), ("g", True)]
-        ordered = sorted(rows, key=lambda r: [(r[i] is None, r[i] if r[i] is not None else 0) for i in (2, 0)] + [(r[1] is None, r[1] or "")])
+        ordered = sorted(
+            rows,
+            key=lambda r: (
+                [(r[i] is None, r[i] if r[i] is not None else 0) for i in (2, 0)] + [(r[1] is None, r[1] or "")]
+            ),
+        )
         return stream.top_k(3, *key), ordered[:3]
     if step == "deep":
         stream = stream.filter(col("k") >= 0).with_column("x", col("v") * 2).filter(col("x") > -4).filter(col("k") < 3)
@@ -134,7 +146,9 @@ def nulls_for_g(batches):
 
 def dressed(draw, stream: DataStream) -> DataStream:
     """The same rows, run in another way."""
-    how = draw(st.sampled_from(["", "", "", "rebalance", "rescale", "forward", "global_", "chain", "alone", "parallelism"]))
+    how = draw(
+        st.sampled_from(["", "", "", "rebalance", "rescale", "forward", "global_", "chain", "alone", "parallelism"])
+    )
     if how in ("rebalance", "rescale", "forward", "global_"):
         return getattr(stream, how)()
     if stream._ship is not None or stream._node.kind in ("union",) or stream._node.kind.startswith("top_k"):
@@ -182,5 +196,9 @@ def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline
     with tempfile.TemporaryDirectory() as directory:
         tables = run_local(job, Path(directory), lambda vertex: 1 + (vertex * 7 + seed) % 3)
     for i, (_, rows) in enumerate(ends):
-        found = Counter(zip(*(column.to_pylist() for column in tables[i].columns), strict=True)) if tables[i].num_rows else Counter()
+        found = (
+            Counter(zip(*(column.to_pylist() for column in tables[i].columns), strict=True))
+            if tables[i].num_rows
+            else Counter()
+        )
         assert found == Counter(rows), i

