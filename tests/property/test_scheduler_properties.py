@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.job_graph import DistributionPattern, ShipStrategy
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.records import StateChange
+from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 
 CHAOS = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.05, double=0.1, other_token=0.05)
 ENDING = Chaos(user=0.05, lose=0.02, double=0.05, fatal=0.02, cancel=0.02)
@@ -100,6 +101,54 @@ def test_records_alone_tell_every_state(seed):
             execution = vertex[subtask].current_execution
             assert told.get((vertex.id, subtask, execution.attempt), "CREATED") == execution.state.name
     assert table.size == table.counts.sum()
+
+
+def naive_restart_set(graph, vertex, subtasks):
+    """Edge by edge: failed tasks, finished producers of what cannot be read, deployed consumers of what runs again."""
+
+    def reads(edge, consumer):
+        inputs = [e.dataset for e in graph.vertices[edge.vertex].job.inputs]
+        if len(edge) == 1 or graph.result(edge.dataset).dataset.ship.pattern is DistributionPattern.ALL_TO_ALL:
+            return range(edge[0].first, edge[0].end)
+        rects = graph.vertices[edge.vertex].ranges[inputs.index(edge.dataset)].of(consumer)
+        return range(rects[:, 0].min(), rects[:, 1].max()) if len(rects) else range(0)
+
+    tasks, queue = set(), [(vertex, int(s)) for s in subtasks]
+    while queue:
+        task = queue.pop()
+        if task in tasks:
+            continue
+        tasks.add(task)
+        job_vertex = graph.vertices[task[0]]
+        for edge in job_vertex.inputs:
+            result = graph.result(edge.dataset)
+            producer = graph.vertices[result.dataset.producer]
+            gone = [p for p in reads(edge, task[1]) if not result.available[p]]
+            queue += [(producer.id, p) for p in gone if producer.states[p] == ExecutionState.FINISHED]
+        for result in graph.outputs(job_vertex):
+            for edge in result.consumers:
+                states = graph.vertices[edge.vertex].states
+                active = [k for k in range(len(states)) if IS_DEPLOYED[states[k]]]
+                queue += [(edge.vertex, k) for k in active if task[1] in reads(edge, k)]
+    return tasks
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
+    rng = random.Random(seed)
+    p = job(rng, restart_strategy__fixed_delay__attempts=10_000)
+    strategy = p.scheduler.failures._failover
+    by_groups = strategy.tasks_needing_restart
+
+    def compared(vertex, subtasks):
+        tasks = by_groups(vertex, subtasks)
+        expected = naive_restart_set(p.scheduler.graph, vertex, subtasks)
+        assert {(v, int(s)) for v, chosen in tasks.items() for s in chosen} == expected
+        return tasks
+
+    strategy.tasks_needing_restart = compared
+    drive(p, rng, CHAOS)
 
 
 @settings(max_examples=100, deadline=None)

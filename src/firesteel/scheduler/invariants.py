@@ -41,6 +41,11 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     older = np.setdiff1d(rows, newest)
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))
     assert not alive.any(), f"{where}: a superseded execution may still finish"
+    if scheduler.job.is_active and vertex.ranges is not None:
+        ready = (vertex.states == S.CREATED) & ~vertex.held
+        for edge in vertex.inputs:
+            ready &= edge.ready(np.arange(vertex.parallelism))
+        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and nobody scheduled them"
     names = table.index[rows].astype(np.int64) << 32 | table.attempt[rows]
     assert len(np.unique(names)) == len(names), f"{where}: an attempt number was given twice"
 
@@ -60,10 +65,11 @@ def _result(scheduler: Scheduler, result: IntermediateResult) -> None:
         for group in (edge[k] for k in range(len(edge))):
             missing = int((~result.available[group.first : group.end]).sum())
             assert missing == group.unavailable, f"{where}: group {group} counts {group.unavailable} of {missing}"
+    consumers = [scheduler.graph.vertices[v] for v in scheduler.graph.consumers[result.dataset.id]]
+    if not result.dataset.persistent and producer.is_finished and all(v.is_finished for v in consumers):
+        assert not len(available), f"{where}: kept although its last consumer has finished"
     info = result.info
     if len(available) == info.recorded.sum() == result.num_partitions and producer.is_finished:
-        undecided = any(
-            scheduler.graph.vertices[v].ranges is None for v in scheduler.graph.consumers[result.dataset.id]
-        )
+        undecided = any(v.ranges is None for v in consumers)
         same = info.subpartition_bytes.sum() == info.partition_bytes.sum()
         assert same or not undecided, f"{where}: folded sums do not add up to what was produced"
