@@ -209,7 +209,7 @@ class GateReader:
                 batch = self._decode(data, piece, number, int(offsets[message]))
                 first = int(starts[number])
                 cut = max(begin - first, 0)
-                yield _part(batch, cut, min(end - first, batch.num_rows))
+                yield batch.slice(cut, min(end - first, batch.num_rows) - cut)
             data = None
             message = stop
         self.bytes_read += int(piece.plain[high] - piece.plain[low])
@@ -315,14 +315,6 @@ def _chunk(piece: Slice, message: int, last: int) -> int:
     return min(max(fits, message + 1), last)
 
 
-def _part(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
-    """Some rows of a message; copied when they are few, so that whoever keeps them does not keep the whole message."""
-    part = batch.slice(begin, end - begin)
-    if 2 * part.num_rows >= batch.num_rows or not batch.num_columns:
-        return part
-    return part.take(pa.array(np.arange(part.num_rows)))
-
-
 def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Join small neighbours, in order; large ones pass as they are."""
     if not len(schema):
@@ -334,7 +326,7 @@ def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         if batch.num_rows >= GATHER_ROWS // 2:
             yield from _joined(small)
             small, rows, held = [], 0, 0
-            yield batch
+            yield _compact(batch)
             continue
         small.append(batch)
         rows += batch.num_rows
@@ -347,6 +339,13 @@ def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
 
 def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if len(batches) == 1:
-        yield batches[0]
+        yield _compact(batches[0])
     elif batches:
         yield pa.concat_batches(batches)
+
+
+def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows; copied when they are a small part of their message, so that who keeps them does not keep all of it."""
+    if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:
+        return batch
+    return batch.take(pa.array(np.arange(batch.num_rows)))
