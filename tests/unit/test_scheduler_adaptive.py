@@ -84,6 +84,9 @@ def test_forward_groups_share_one_parallelism_and_single_tasks_go_ahead():
     builder.step((1, FORWARD))
     p = plane(builder.graph).start()
     assert [p.parallelism(v) for v in range(3)] == [3, 3, 3]
+    assert [d.reason for d in p.decisions("parallelism")] == [
+        "3 subtasks, as its forward group; cut by count, before its inputs were there"
+    ] * 2
     p.finish((0, 1, 0))
     assert deployed(p, 1) == [1] and deployed(p, 2) == []
     assert p.deploys[-1].gates[0].tokens.tolist() == [-1, 1, -1]

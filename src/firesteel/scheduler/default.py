@@ -29,7 +29,9 @@ class DefaultScheduler(Scheduler):
         return new
 
     def _initialize(self, job: JobVertex) -> int:
-        self.planner.initialize(self._plan(job, self._bounds(job)))
+        plan = self._plan(job, self._bounds(job))
+        self.parallelisms.decide(job.id, plan.parallelism)
+        self.planner.initialize(plan)
         return job.id
 
     def _plan(self, job: JobVertex, bounds: Bounds) -> VertexInitialization:

@@ -11,6 +11,7 @@ import numpy as np
 from firesteel.errors import FiresteelError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, SourceInfo
+from firesteel.humanize import plural
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler, SourceCoordinator
@@ -111,7 +112,11 @@ class Planner:
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
-        self._record(vertex, plan)
+        decision = {name: plan.decision[name] for name in ("rule", "bounds", "result")}
+        decision["inputs"] = {"datasets": [i.dataset for i in inputs], "partitions": [i.num_partitions for i in inputs]}
+        why = "as its forward group" if plan.decision["rule"] == "forward group" else "as known beforehand"
+        decision["reason"] = f"{plural(plan.parallelism, 'subtask')}, {why}; cut by count, before its inputs were there"
+        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **decision)
         return self._initialization(vertex, plan.parallelism, plan.ranges, None)
 
     def undecided_inputs(self, vertex: JobVertex, parallelism: int) -> VertexInitialization:
@@ -122,7 +127,7 @@ class Planner:
         inputs = [self._consumed(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, bounds)
-        self._record(vertex, plan)
+        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         return plan
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
@@ -149,9 +154,6 @@ class Planner:
                     reason=warning,
                 )
         return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
-
-    def _record(self, vertex: JobVertex, plan: VertexPlan) -> None:
-        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
 
     def _consumed(self, vertex: JobVertex, index: int) -> ConsumedResult:
         edge = vertex.inputs[index]
