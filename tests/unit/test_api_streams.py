@@ -171,7 +171,7 @@ class TestErrors:
             rows.union(ExecutionEnvironment().from_collection([1]))
 
     def test_sources(self, env):
-        with pytest.raises(UsageError, match="In step 'read_text' at test_api_streams.py:.*Nothing matches"):
+        with pytest.raises(UsageError, match=r"In step 'read_text' at test_api_streams.py:.*Nothing matches"):
             env.read_text("/nowhere/*.py")
         with pytest.raises(UsageError, match="is no source: it has no method list_splits, read"):
             env.from_source(3)

@@ -168,7 +168,7 @@ class TestKeyed:
     @pytest.mark.parametrize(
         "between",
         [
-            lambda s: identity(s),  # a function may change the keys
+            identity,  # a function may change the keys
             lambda s: s.with_column("k", col("k") + 1),
             lambda s: s.select("v", k=col("v")),
             lambda s: s.limit(5),
@@ -309,7 +309,7 @@ class TestSettings:
             compiled(identity(rows).set_parallelism(4).set_max_parallelism(2))
 
     def test_forward_between_two_parallelisms_is_an_error(self, rows):
-        with pytest.raises(UsageError, match="parallelism 2 and .* has 3.*forward"):
+        with pytest.raises(UsageError, match=r"parallelism 2 and .* has 3.*forward"):
             compiled(identity(rows.set_parallelism(2).forward()).set_parallelism(3))
 
     def test_uids_are_the_users_or_the_same_in_every_run(self, rows):
