@@ -37,7 +37,7 @@ def waits(folder: Path):
             import numpy as np
             import pyarrow as pa
 
-            (Path(where) / f"running-{split}-{ctx.attempt}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+            (Path(where) / f"running-{split}-{ctx.token}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
             while not (Path(where) / "go").exists():
                 time.sleep(0.01)
             v = np.arange(split * 10, split * 10 + 10, dtype=np.int64)

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.cluster
 
 
-def until(condition, driver, seconds=60.0):
+def until(condition, driver, seconds=180.0):
     end = time.monotonic() + seconds
     while not condition():
         assert driver.process.poll() is None, driver.log.read_text()[-3000:]

@@ -9,15 +9,17 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from firesteel.api.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.records import StateChange
 from firesteel.spark import channel
 from firesteel.spark.cleaning import late
 from firesteel.spark.runtime import submit
-from runtime_support import Numbers, RecordingSink, collected, left_behind, options, two_steps
+from runtime_support import NUMBERS, Numbers, RecordingSink, collected, left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
 
@@ -208,23 +210,40 @@ class _Opened:
         raise RuntimeError("a receiver must never do this")
 
 
+@dataclass(frozen=True)
+class WorkerIds:
+    """One row a split: the process that read it."""
+
+    def read(self, split, ctx):
+        yield pa.RecordBatch.from_arrays([pa.array([split]), pa.array([os.getpid()])], schema=NUMBERS)
+
+
 def test_workers_are_used_again(spark, tmp_path):
-    """A task that leaves its input unread costs its worker."""
-    seen = spark.sparkContext.accumulator(0)
-    outcome = submit(two_steps(splits=2, rows=10), spark, options(tmp_path)).result()
+    """A task that leaves its input unread would cost its worker: there would be as many processes as subtasks."""
+    outcome = submit(two_steps(splits=12, source=WorkerIds()), spark, options(tmp_path)).result()
     assert outcome.error is None
-    seen.add(1)
-    pids = [_pids(spark) for _ in range(2)]
-    outcome = submit(two_steps(splits=6, rows=10), spark, options(tmp_path)).result()
-    assert outcome.error is None
-    assert _pids(spark) & pids[-1]
+    assert len(set(collected(outcome)["v"].to_pylist())) <= 4
 
 
-def _pids(spark) -> set[int]:
-    context = spark.sparkContext
+def test_what_runs_is_told_before_it_ends(spark, tmp_path):
+    seen = Seen()
+    job = submit(two_steps(splits=3, source=Waits(str(tmp_path))), spark, options(tmp_path), [seen])
+    until(lambda: seen.states("DEPLOYING", 0))
+    assert len(seen.states("DEPLOYING", 0)) == 2
+    (tmp_path / "go").touch()
+    assert job.result().error is None
 
-    def pid(numbers):
-        list(numbers)
-        return [os.getpid()]
 
-    return set(context.runJob(context.parallelize(range(2), 2), pid))
+class Seen:
+    def __init__(self):
+        self.records = []
+
+    def record(self, record):
+        self.records.append(record)
+
+    def close(self):
+        pass
+
+    def states(self, state, vertex):
+        changes = [r for r in list(self.records) if isinstance(r, StateChange) and r.state == state and r.vertex == vertex]
+        return [s for change in changes for s in change.subtasks]

@@ -116,7 +116,7 @@ def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(java, "_wheel_home", lambda: None)
     assert java.java_version(home / "bin" / "java") == 11
-    with pytest.raises(UsageError, match="Java 17 or newer.*is Java 11.*firesteel\\[jre\\]"):
+    with pytest.raises(UsageError, match=r"Java 17 or newer.*is Java 11.*firesteel\[jre\]"):
         java.find_java_home()
     monkeypatch.setattr(java, "_wheel_home", lambda: "/wheel/jre")
     assert java.find_java_home() == "/wheel/jre"
@@ -156,7 +156,7 @@ def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
 
 
 def test_an_execution_reports_once():
-    batch = Batch.of(0, deploy([0, 1]), "job", "words", "pool")
+    batch = Batch.of(0, deploy([0, 1]), "job", "words")
     assert batch.close(0, 0)
     assert not batch.close(0, 0)
     assert not batch.close(1, 7)

@@ -16,6 +16,7 @@ import numpy as np
 
 from firesteel.scheduler.commands import Deploy
 from firesteel.scheduler.events import Ints
+from firesteel.spark import pools
 from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, ExecutionDescriptor, GateInformation
 
 CANCEL_REPEAT_SECONDS = 0.2
@@ -33,15 +34,17 @@ class Batch:
     description: str
     pool: str
     open: dict[int, int]
+    by_partition: bool = False
+    """A DataFrame vertex: Spark's partition number is the subtask, not its position in the batch."""
     cancelled: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None
 
     @classmethod
-    def of(cls, number: int, deploy: Deploy, job_id: str, description: str, pool: str) -> Batch:
+    def of(cls, number: int, deploy: Deploy, job_id: str, description: str) -> Batch:
         executions = dict(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True))
         tag = f"firesteel-{job_id}-{number}"
-        return cls(number, deploy.vertex, deploy, tag, description, pool, executions)
+        return cls(number, deploy.vertex, deploy, tag, description, pools.borrow(), executions)
 
     def close(self, subtask: int, attempt: int) -> bool:
         """The execution has reported. False: it had before, or is none of ours."""

@@ -43,6 +43,7 @@ from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.giveup import partition_of, read_error
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
 from firesteel.spark.task import Blob, VertexInformation
+from firesteel.spark.watch import Watcher
 
 CANCEL_PATIENCE_SECONDS = 10.0
 """How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
@@ -126,12 +127,15 @@ class JobDriver:
 
     def run(self) -> JobEnd:
         """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
+        watcher = Watcher(self._in.context, lambda: list(self._active.values()), self._queue.put, self._in.clock.of_wall)
         try:
+            watcher.start()
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
                 self._digest(self._next_items())
             return JobEnd(self._end, self._decisions, self._had_zombies)
         finally:
+            watcher.stop()
             self._stop_everything()
 
     # --- what comes in ---------------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ class JobDriver:
         kind = ev.FailureKind.WORKER
         if given_up.fatal:
             kind = ev.FailureKind.FATAL
-        elif batch.vertex in self._in.compiled.dataframes and not given_up.worker:
+        elif batch.by_partition and not given_up.worker:
             kind = ev.FailureKind.USER
         _log.debug("batch %s was given up", batch.tag, exc_info=error)
         cause = ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
@@ -292,7 +296,7 @@ class JobDriver:
         if given_up.task is not None:
             partition = partition_of(self._in.context, given_up) if given_up.stage_attempt else given_up.task
             position = given_up.task if partition is None else partition
-            if batch.vertex in self._in.compiled.dataframes and given_up.stage_attempt:
+            if batch.by_partition and given_up.stage_attempt:
                 subtask = position
             else:
                 subtask = batch.position_to_subtask(position) if position < len(batch.deploy.subtasks) else -1
@@ -353,7 +357,8 @@ class JobDriver:
         description = (
             f"{title} ({n} of {deploy.parallelism} subtasks)" if n != deploy.parallelism else f"{title} ({n} subtasks)"
         )
-        batch = Batch.of(len(self._batches), deploy, given.job_id, description, pools.borrow())
+        batch = Batch.of(len(self._batches), deploy, given.job_id, description)
+        batch.by_partition = deploy.vertex in given.compiled.dataframes
         self._batches[batch.id] = self._active[batch.id] = batch
         code = BatchCode(
             job=given.job,
