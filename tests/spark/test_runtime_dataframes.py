@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from runtime_support import NUMBERS, collected, left_behind, options, two_steps
 
 from firesteel.errors import JobExecutionError, UsageError
 from firesteel.graph.job_graph import SourceInfo
@@ -13,6 +12,7 @@ from firesteel.operators.functions import MapInArrow
 from firesteel.operators.program import ResultOutput, SparkHead, VertexProgram
 from firesteel.spark.dataframes import dataframe_schema, dataframe_source, to_dataframe
 from firesteel.spark.runtime import submit
+from runtime_support import NUMBERS, collected, left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
 

@@ -245,5 +245,7 @@ class Seen:
         pass
 
     def states(self, state, vertex):
-        changes = [r for r in list(self.records) if isinstance(r, StateChange) and r.state == state and r.vertex == vertex]
+        changes = [
+            r for r in list(self.records) if isinstance(r, StateChange) and r.state == state and r.vertex == vertex
+        ]
         return [s for change in changes for s in change.subtasks]

@@ -127,7 +127,9 @@ class JobDriver:
 
     def run(self) -> JobEnd:
         """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
-        watcher = Watcher(self._in.context, lambda: list(self._active.values()), self._queue.put, self._in.clock.of_wall)
+        watcher = Watcher(
+            self._in.context, lambda: list(self._active.values()), self._queue.put, self._in.clock.of_wall
+        )
         try:
             watcher.start()
             self._feed(ev.JobStarted(at=self._now()))

@@ -1,0 +1,307 @@
+"""The job's loop without Spark: what it tells the scheduler of messages and ends of batches, and how it carries out commands."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+from firesteel.scheduler import events as ev
+from firesteel.scheduler.commands import (
+    Cancel,
+    CommitSinks,
+    Deploy,
+    DiscardExecution,
+    GateDescriptor,
+    InputRanges,
+    JobStatus,
+    JobStatusChanged,
+    ReleasePartitions,
+    SetTimer,
+)
+from firesteel.spark.batch import BatchEnded
+from firesteel.spark.driver import Clock, DriverInput, JobDriver
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode, pack_sizes
+from firesteel.spark.task import Blob
+from runtime_support import RecordingSink, two_steps
+
+END = JobStatusChanged(JobStatus.FINISHED)
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def deploy(*subtasks, vertex=1, attempt=0):
+    n = len(subtasks)
+    ranges = InputRanges(np.arange(n + 1, dtype=np.int32), np.zeros((n, 4), dtype=np.int32))
+    gate = GateDescriptor(0, 4, ints(0), ints(0), False)
+    return Deploy(vertex, n, ints(*subtasks), ints(*[attempt] * n), (gate,), (ranges,), {1: 1})
+
+
+def finished(subtask, token, batch=0, attempt=0, commits=()):
+    now = time.time()
+    where = Where(batch, subtask, attempt, token, "node", now, now, now)
+    return encode(FinishedMessage(where, ((1, pack_sizes(ints(5)), 1, 9),), commits, 1, 2, 3))
+
+
+def failed(subtask, token, batch=0):
+    now = time.time()
+    where = Where(batch, subtask, 0, token, "node", now, now, now)
+    return encode(FailedMessage(where, "USER", "bad", None, "frames"))
+
+
+class Script:
+    """A scheduler that remembers what it is told and answers from a function."""
+
+    def __init__(self, answer):
+        self.told: list[ev.Event] = []
+        self._answer = answer
+
+    def handle(self, event):
+        self.told.append(event)
+        return self._answer(event) or []
+
+    def of(self, kind):
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+class Loop:
+    """A driver whose batches never reach Spark: the test plays Spark's part on its queue."""
+
+    def __init__(self, answer, sink=None):
+        self.scheduler = Script(answer)
+        self.compiled = two_steps(sink=sink)
+        self.store = MagicMock()
+        self.driver = JobDriver(
+            DriverInput(
+                compiled=self.compiled,
+                context=MagicMock(),
+                scheduler=self.scheduler,
+                job_id="job",
+                store=self.store,
+                job=Blob.of(1),
+                programs={0: b"", 1: b""},
+                record=lambda record: None,
+                clock=Clock(),
+            )
+        )
+        self.runner = MagicMock()
+        self.driver._runner = self.runner
+        self.runner.start.side_effect = lambda batch, code: self.batches.append(batch)
+        self.runner.cancel.side_effect = self._cancelled
+        self.batches: list = []
+
+    def _cancelled(self, batch):
+        batch.cancelled = True
+        batch.ended.set()
+
+    def put(self, *items):
+        for item in items:
+            self.driver._queue.put(item)
+
+    def run(self):
+        return self.driver.run()
+
+
+def deploying(*subtasks, until, also=None):
+    """Deploys at the start, ends the job when ``until`` says so."""
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(*subtasks), *(also or [])]
+        return [END] if until(event) else None
+
+    return answer
+
+
+def test_messages_that_came_already_are_reconciled_and_a_retrys_are_told():
+    loop = Loop(deploying(0, 1, until=lambda e: isinstance(e, ev.TimerFired), also=[SetTimer("end", 0.2)]))
+    loop.put(finished(0, 7), finished(0, 7), finished(1, 8), finished(1, 99))
+    loop.run()
+    told = [
+        (s, r.token)
+        for e in loop.scheduler.of(ev.ExecutionsFinished)
+        for s, r in zip(e.subtasks, e.reports, strict=True)
+    ]
+    assert told == [(0, 7), (1, 8), (1, 99)]
+
+
+def test_finished_executions_are_told_in_bulk():
+    loop = Loop(deploying(*range(50), until=lambda e: isinstance(e, ev.ExecutionsFinished)))
+    loop.put(*[finished(k, 100 + k) for k in range(50)])
+    loop.run()
+    (event,) = loop.scheduler.of(ev.ExecutionsFinished)
+    assert event.subtasks.tolist() == list(range(50))
+    assert event.reports[3].partitions[0].bytes.tolist() == [5]
+    assert event.reports[3].rows_out == 3
+
+
+def test_results_fill_in_for_messages_that_were_lost():
+    loop = Loop(deploying(0, 1, until=lambda e: isinstance(e, ev.ExecutionsFinished) and 1 in e.subtasks))
+    loop.put(finished(0, 7))
+    start = loop.runner.start.side_effect
+
+    def and_end(batch, code):
+        start(batch, code)
+        loop.put(BatchEnded(batch, [finished(0, 7), finished(1, 8)], None))
+
+    loop.runner.start.side_effect = and_end
+    loop.run()
+    assert not loop.scheduler.of(ev.ExecutionsFailed)
+
+
+class Py4JJavaError(Exception):
+    @property
+    def java_exception(self):
+        return SimpleNamespace(getMessage=lambda: str(self))
+
+
+def test_the_culprit_is_charged_and_unfinished_siblings_are_not():
+    loop = Loop(deploying(4, 5, 6, 7, until=lambda e: isinstance(e, ev.ExecutionsFailed) and not e.culpable))
+    start = loop.runner.start.side_effect
+
+    def and_die(batch, code):
+        start(batch, code)
+        text = "Task 2 in stage 9.0 failed 1 times, most recent failure: Lost task 2.0 in stage 9.0 (TID 1) (h executor 1): Python worker exited unexpectedly (crashed)"
+        loop.put(finished(4, 1), BatchEnded(batch, [], Py4JJavaError(text)))
+
+    loop.runner.start.side_effect = and_die
+    loop.run()
+    culprit, innocent = loop.scheduler.of(ev.ExecutionsFailed)
+    assert (culprit.subtasks.tolist(), culprit.culpable, culprit.cause.kind) == ([6], True, ev.FailureKind.WORKER)
+    assert (innocent.subtasks.tolist(), innocent.culpable) == ([5, 7], False)
+
+
+def test_a_user_error_is_told_with_its_trace_and_its_batch_lives_on():
+    loop = Loop(deploying(0, 1, until=lambda e: isinstance(e, ev.ExecutionsFinished)))
+    loop.put(failed(0, 1), finished(1, 2))
+    loop.run()
+    (event,) = loop.scheduler.of(ev.ExecutionsFailed)
+    assert (event.cause.message, event.cause.trace, event.subtasks.tolist()) == ("bad", "frames", [0])
+
+
+def cancelling(*subtasks):
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1), Cancel(1, ints(*subtasks), ints(*[0] * len(subtasks)), "why")]
+        return [END] if isinstance(event, ev.ExecutionsCancelled) else None
+
+    return answer
+
+
+def test_a_whole_batch_is_cancelled_in_spark_and_told_when_it_has_ended():
+    loop = Loop(cancelling(0, 1))
+    loop.runner.cancel.side_effect = lambda batch: (loop._cancelled(batch), loop.put(BatchEnded(batch, [], None)))
+    loop.run()
+    loop.runner.cancel.assert_called_once_with(loop.batches[0])
+    assert sorted(loop.scheduler.of(ev.ExecutionsCancelled)[0].subtasks.tolist()) == [0, 1]
+
+
+def test_a_single_execution_is_let_go_and_told_at_once():
+    loop = Loop(cancelling(1))
+    loop.run()
+    assert loop.scheduler.of(ev.ExecutionsCancelled)[0].subtasks.tolist() == [1]
+    assert list(loop.batches[0].open) == [0]
+
+
+def test_what_does_not_run_any_more_is_cancelled_at_once():
+    loop = Loop(cancelling(8, 9))
+    loop.run()
+    assert loop.scheduler.of(ev.ExecutionsCancelled)[0].subtasks.tolist() == [8, 9]
+
+
+def test_released_and_discarded_objects_are_deleted_and_a_losers_sink_output_is_aborted():
+    sink = RecordingSink()
+    gone = ReleasePartitions(0, ints(0, 1), ints(0, 2), ints(5, 6))
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0), gone]
+        if isinstance(event, ev.ExecutionsFinished):
+            return [DiscardExecution(1, 0, 0, 7), END]
+        return None
+
+    loop = Loop(answer, sink)
+    loop.put(finished(0, 7, commits=(pickle.dumps("message"),)))
+    loop.run()
+    deleted = [call.args[0] for call in loop.store.delete.call_args_list]
+    assert deleted == [["d0-p0-a0-t5.fsr", "d0-p1-a2-t6.fsr"], ["d1-p0-a0-t7.fsr"]]
+    assert sink.calls == [("abort", ["message"])]
+
+
+@pytest.mark.parametrize("error", [None, OSError(28, "No space left on device")])
+def test_sinks_are_committed_with_the_winners_in_order(error):
+    sink = RecordingSink(commit_error=error)
+    winners = {1: [(0, (pickle.dumps("a"),)), (3, (pickle.dumps("b"),))]}
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [CommitSinks(winners)]
+        return [END]
+
+    loop = Loop(answer, sink)
+    loop.run()
+    assert sink.calls == [("commit", ["a", "b"])]
+    if error is None:
+        assert loop.scheduler.of(ev.SinksCommitted)
+    else:
+        (failed_,) = loop.scheduler.of(ev.SinksFailed)
+        assert "recording" in failed_.cause.message
+        assert failed_.cause.kind is ev.FailureKind.STORAGE
+
+
+def test_timers_fire_in_their_time_and_a_later_setting_counts():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [SetTimer("a", 0.01), SetTimer("b", 30.0), SetTimer("b", 0.05)]
+        return [END] if isinstance(event, ev.TimerFired) and event.timer == "b" else None
+
+    loop = Loop(answer)
+    loop.run()
+    assert [e.timer for e in loop.scheduler.of(ev.TimerFired)] == ["a", "b"]
+    assert loop.scheduler.told[-1].at >= 0.05
+
+
+def test_a_fault_in_the_scheduler_stops_what_runs():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1)]
+        raise RuntimeError("a fault of ours")
+
+    loop = Loop(answer)
+    loop.put(finished(0, 1))
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        loop.run()
+    loop.runner.cancel.assert_called_once()
+
+
+def test_a_cancelled_batch_that_does_not_return_is_given_up(monkeypatch):
+    monkeypatch.setattr("firesteel.spark.driver.CANCEL_PATIENCE_SECONDS", 0.05)
+    loop = Loop(cancelling(0, 1))
+    loop.runner.cancel.side_effect = lambda batch: None
+    loop.run()
+    assert sorted(loop.scheduler.of(ev.ExecutionsCancelled)[0].subtasks.tolist()) == [0, 1]
+
+
+def test_a_job_cancelled_by_others_in_spark_is_cancelled():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0)]
+        return [END] if isinstance(event, ev.ExecutionsCancelled) else None
+
+    loop = Loop(answer)
+    start = loop.runner.start.side_effect
+
+    def and_end(batch, code):
+        start(batch, code)
+        loop.put(BatchEnded(batch, [], Py4JJavaError("Job 3 cancelled as part of cancellation of all jobs")))
+
+    loop.runner.start.side_effect = and_end
+    end = loop.run()
+    assert loop.scheduler.of(ev.CancelRequested)
+    assert end.had_zombies
