@@ -54,6 +54,7 @@ class TestSchemas:
     def test_of_columns(self, rows):
         assert rows.select("v", col("k"), x=col("k") + 1).columns == ["v", "k", "x"]
         assert rows.select(["k", "v"]).columns == ["k", "v"]
+        assert rows.select("*", x=col("v")).columns == ["k", "v", "name", "x"]
         assert rows.with_column("k", lit("s")).schema.field("k").type == pa.string()
         assert rows.with_column("z", pc.utf8_upper(col("name"))).columns == ["k", "v", "name", "z"]
         assert rows.drop("v").columns == ["k", "name"]

@@ -260,6 +260,17 @@ class TestUnionsAndSides:
         job = compiled(rows.union(identity(rows)))
         assert names(job)[-1] == "union -> collect"
 
+    def test_unions_of_unions_stay_of_a_bounded_size(self, rows):
+        doubled = rows
+        for _ in range(40):
+            doubled = doubled.union(doubled)
+        job = compiled(doubled)
+        assert max(len(v.inputs) for v in job.job_graph.vertices) <= 128
+        grown = rows
+        for _ in range(300):
+            grown = grown.union(rows)
+        assert len(compiled(grown).job_graph.vertices) < 10
+
     def test_columns_that_are_nullable_on_one_side_are_in_the_union(self, env):
         one = env.from_arrow(pa.table({"a": [1]}, schema=pa.schema([pa.field("a", pa.int64(), nullable=False)])))
         two = env.from_collection([{"a": 2}])
@@ -368,6 +379,15 @@ class TestSources:
         assert vertex.source.split_bytes.tolist() == [8] * 5
         assert vertex.source.inferred_parallelism == 3
         assert not vertex.supports_concurrent_attempts
+
+    def test_mistakes_of_a_source_are_the_users(self, env):
+        broken = Numbers()
+        broken.list_splits = lambda data_volume: 1 / 0
+        with pytest.raises(UsageError, match=r"of step 'from_source\(numbers\)' at .* failed: ZeroDivisionError"):
+            compiled(env.from_source(broken))
+        broken.list_splits = lambda data_volume: [3]
+        with pytest.raises(UsageError, match=r"gave 3, which is no firesteel.Split"):
+            compiled(env.from_source(broken))
 
     def test_an_output_that_exists_is_found_when_compiling(self, env, rows, tmp_path):
         rows.write_parquet(tmp_path)

@@ -8,8 +8,8 @@ known and checked as the step is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -150,14 +150,19 @@ class DataStream(_Configurable):
     # --- columns and rows ---
 
     def select(self, *columns: Any, **named: Any) -> DataStream:
-        """Only these columns: names, expressions that merely name one, or ``new_name=expression``."""
+        """Only these columns: names (``"*"``: all), expressions that merely name one, or ``new_name=expression``."""
         with step_at("select") as place:
-            flat = [c for column in columns for c in (column if isinstance(column, list | tuple) else [column])]
+            flat = [c for column in columns for c in self._spread(column)]
             pairs = [(self._column_name(c), as_expression(c)) for c in flat]
             pairs += [(name, as_expression(e)) for name, e in named.items()]
             if not pairs:
                 raise UsageError("Nothing is selected.", hint="Name at least one column.")
             return self._project("select", pairs, place)
+
+    def _spread(self, column: Any) -> list[Any]:
+        if isinstance(column, list | tuple):
+            return list(cast(Sequence[Any], column))
+        return list(self.schema.names) if isinstance(column, str) and column == "*" else [column]
 
     def _column_name(self, column: Any) -> str:
         if isinstance(column, str):
@@ -257,6 +262,8 @@ class DataStream(_Configurable):
         """The rows of all the streams (duplicates stay). Columns must agree in name, order and type."""
         with step_at("union") as place:
             streams = [self, *others]
+            if not others:
+                return self
             for stream in streams:
                 if not isinstance(stream, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
                     raise UsageError(f"union wants streams, not {stream!r}.")
@@ -420,7 +427,7 @@ class DataStream(_Configurable):
 
     def explain(self) -> str:
         """The job that this stream would be: its tasks, what is chained in each, and how data travels between them."""
-        end = actions.collected(self, "explain")
+        end = actions.collected(self, "collect")
         return describe(compile_job([end], self._env.options, "explain"))
 
     # --- for the steps ---

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from firesteel.connectors.base import infer_parallelism
-from firesteel.errors import UsageError
+from firesteel.connectors.base import Split, infer_parallelism
+from firesteel.errors import FiresteelError, UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import (
     PARALLELISM_DEFAULT,
@@ -137,7 +137,10 @@ class _Builder:
         work = vertex.first.work
         if isinstance(work, SourceStep):
             volume = self.options[DATA_VOLUME_PER_TASK]
-            splits = list(_at(vertex.first, work.source.list_splits, volume))
+            splits: list[Any] = list(_at(vertex.first, work.source.list_splits, volume))
+            wrong = next((split for split in splits if not isinstance(split, Split)), None)
+            if wrong is not None:
+                raise UsageError(f"list_splits() of {vertex.first.node} gave {wrong!r}, which is no firesteel.Split.")
             job.splits[job_vertex.id] = splits
             sizes = np.array([split.bytes for split in splits], dtype=np.int64)
             upper = self.options[DEFAULT_SOURCE_PARALLELISM] or self.options[MAX_PARALLELISM]
@@ -204,11 +207,16 @@ def _program(
 
 
 def _at(step: PlannedStep, call: Any, *args: Any) -> Any:
-    """Calls a connector; a UsageError of its gets the step and the user's line."""
+    """Calls a connector; an error of its gets the step and the user's line."""
     try:
         return call(*args)
     except UsageError as error:
         raise located(error, step.node) from None
+    except FiresteelError:
+        raise
+    except Exception as error:  # a connector of the user's own
+        what = getattr(call, "__name__", "a call")
+        raise UsageError(f"{what}() of {step.node} failed: {type(error).__name__}: {error}") from error
 
 
 def located(error: UsageError, node: StreamNode) -> UsageError:

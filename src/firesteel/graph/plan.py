@@ -15,6 +15,9 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.stream_graph import CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
 from firesteel.operators.program import Combiner
 
+MAX_UNITED = 64
+"""A union of more streams than these becomes a step of its own (unions of unions would grow beyond all bounds)."""
+
 
 @dataclass(slots=True, eq=False)
 class Feed:
@@ -66,13 +69,19 @@ class _Planner:
         self._rewrites = rewrites
         self._steps: dict[StreamNode, PlannedStep] = {}
         self._order: list[PlannedStep] = []
+        self._width: dict[StreamNode, int] = {}
+        """Of each union: how many streams it comes down to."""
 
     def plan(self, nodes: list[StreamNode]) -> list[PlannedStep]:
         for node in nodes:
             rewrite = self._rewrites.get(node)
             if rewrite is not None and rewrite.work is None:
                 self._steps[node] = self._steps[node.inputs[0].source]
-            elif not isinstance(node.work, UnionStep):
+            elif isinstance(node.work, UnionStep):
+                self._width[node] = sum(self._width.get(e.source, 1) for e in node.inputs)
+                if self._width[node] > MAX_UNITED:
+                    self._add_union(node)
+            else:
                 whole = isinstance(node.work, CollectStep)
                 inputs = [[self._whole(e)] if whole else self._parts(e) for e in node.inputs]
                 self._add(node, inputs, rewrite)
@@ -89,7 +98,7 @@ class _Planner:
 
     def _parts(self, edge: StreamEdge) -> list[Feed]:
         """The feeds of an edge; those of a union's inputs, if it reads one."""
-        if not isinstance(edge.source.work, UnionStep):
+        if edge.source in self._steps:
             return [self._feed(edge, self._steps[edge.source])]
         parts: list[Feed] = []
         for inner in edge.source.inputs:
@@ -99,10 +108,13 @@ class _Planner:
 
     def _whole(self, edge: StreamEdge) -> Feed:
         """The one feed of an edge; a union is made a step."""
-        node = edge.source
-        if isinstance(node.work, UnionStep) and node not in self._steps:
-            self._add(node, [[f for e in node.inputs for f in self._parts(e)]])
-        return self._feed(edge, self._steps[node])
+        if edge.source not in self._steps:
+            self._add_union(edge.source)
+        return self._feed(edge, self._steps[edge.source])
+
+    def _add_union(self, node: StreamNode) -> None:
+        self._add(node, [[f for e in node.inputs for f in self._parts(e)]])
+        self._width[node] = 1
 
     @staticmethod
     def _feed(edge: StreamEdge, source: PlannedStep) -> Feed:
