@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shlex
 import shutil
 import subprocess
 import sys
@@ -332,7 +333,7 @@ def on_a_mount(tmp_path, options, code):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(code))
     (tmp_path / "disk").mkdir()
-    command = f"mount -t tmpfs -o {options} tmpfs {tmp_path}/disk && exec {sys.executable} {script} {tmp_path}/disk"
+    command = f"mount -t tmpfs -o {options} tmpfs {tmp_path}/disk && exec {shlex.quote(sys.executable)} {script} {tmp_path}/disk"
     return subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, text=True, check=False)
 
 

@@ -69,7 +69,7 @@ def explain(
     from firesteel.journal.journal import find, read
     from firesteel.options import Options
 
-    print(explain_records(read(find(job, Options(given_options(option)))), vertex))
+    show(explain_records(read(find(job, Options(given_options(option)))), vertex))
 
 
 @app.command()
@@ -81,7 +81,7 @@ def options(
     from firesteel.cli.options_list import options_text
     from firesteel.options import Options
 
-    print(options_text(Options(given_options(option)), words))
+    show(options_text(Options(given_options(option)), words))
 
 
 @app.command()
@@ -116,6 +116,14 @@ def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any
     return values
 
 
+def show(text: str) -> None:
+    """Prints, also where the reader goes away before the end (``firesteel options | head``)."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> NoReturn:
     """The entry point of the ``firesteel`` command."""
     try:
@@ -124,7 +132,4 @@ def main() -> NoReturn:
         from firesteel.cli.script import report
 
         raise SystemExit(report(error)) from None
-    except BrokenPipeError:  # firesteel options | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
     raise SystemExit(0)

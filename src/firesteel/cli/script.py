@@ -31,8 +31,6 @@ def run_script(script: Path, arguments: list[str]) -> int:
         return CANCELLED
     except SystemExit as end:
         return _exit_code(end)
-    except BrokenPipeError:
-        raise
     except BaseException as error:
         _print_own_trace(error, path)
         return 1
