@@ -221,12 +221,16 @@ class FullAggregate(_Folded):
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.group_keys,)
 
-    @cached_property
+    @property
     def folding(self) -> Plan:
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> Plan:
         return Plan(self.input_schema, self.group_keys, self.aggregations)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "folding"}
+        return {k: v for k, v in self.__dict__.items() if k != "_plan"}
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,9 @@ def encode(columns: Sequence[pa.Array], *, nulls_match: bool) -> tuple[Codes, in
 
 
 def _encode_one(column: pa.Array, nulls_match: bool) -> tuple[Codes, int]:
-    if _is_integral(column.type):
-        dense = _as_codes(column, nulls_match)
-        if dense is not None:
-            return dense
+    dense = integer_codes(column, nulls_match=nulls_match)
+    if dense is not None:
+        return dense[:2]
     if pa.types.is_null(column.type):
         return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1
     encoded = column.dictionary_encode(null_encoding="encode" if nulls_match else "mask")
@@ -69,25 +68,35 @@ def _encode_one(column: pa.Array, nulls_match: bool) -> tuple[Codes, int]:
     return codes, max(len(encoded.dictionary), 1)
 
 
-def _is_integral(type_: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_int64(type_) or types.is_int32(type_) or types.is_timestamp(type_) or types.is_date(type_)
+def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, int] | None:
+    """(``value - smallest`` as codes, their number, the smallest) of integer, date or timestamp columns whose values lie close together.
 
-
-def _as_codes(column: pa.Array, nulls_match: bool) -> tuple[Codes, int] | None:
-    """``value - smallest`` when that is dense enough, else None."""
+    The last code stands for null. None for other columns.
+    """
+    if not _is_integral(column.type):
+        return None
     if len(column) == column.null_count:
-        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1
-    values = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+        return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1, 0
+    values = (
+        column
+        if pa.types.is_integer(column.type)
+        else column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    )
     bounds = pc.min_max(values)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     span = high - low + 1
-    if span > max(_DENSE * len(column), 1024):
+    if span > max(_DENSE * len(column), 1024) or high >= 1 << 63:
         return None
-    codes = np.asarray(values.fill_null(low)).astype(np.int64) - low
+    numbers = np.asarray(values.fill_null(low) if values.null_count else values)
+    codes = numbers.astype(np.int64, copy=False) - low
     if column.null_count:
         codes[np.asarray(column.is_null())] = span if nulls_match else -1
-    return codes, span + 1
+    return codes, span + 1, low
+
+
+def _is_integral(type_: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(type_) or types.is_timestamp(type_) or types.is_date32(type_)
 
 
 def _densify(codes: Codes) -> tuple[Codes, int]:

@@ -8,6 +8,7 @@ nullable integers otherwise. Back: against the declared schema, null where panda
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -57,9 +58,46 @@ def _to_series(column: Any, field: pa.Field, *, as_float: bool) -> Any:
     if _types.is_integer(type_) and not as_float and column.null_count:
         return column.to_pandas(types_mapper=pd.ArrowDtype).astype(_nullable_integer(type_))
     if _types.is_nested(type_):
-        column = _wall_clock(column)
-        return column.to_pandas(maps_as_pydicts="lossy", date_as_object=True, coerce_temporal_nanoseconds=True)
+        return _nested_series(column)
     return column.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True)
+
+
+def _nested_series(column: Any) -> Any:
+    column = _wall_clock(column)
+    series = column.to_pandas(
+        maps_as_pydicts="lossy", date_as_object=True, coerce_temporal_nanoseconds=True, integer_object_nulls=True
+    )
+    return series.map(partial(_python_value, type_=column.type)) if _is_converted(column.type) else series
+
+
+def _is_converted(type_: pa.DataType) -> bool:
+    """Whether PySpark makes the values of this nested type in Python: timestamps, and arrays of structs or maps."""
+    if _types.is_map(type_):
+        return _is_converted(type_.key_type) or _is_converted(type_.item_type)
+    if _types.is_struct(type_):
+        return any(_is_converted(field.type) for field in type_)
+    if _is_list(type_):
+        return _types.is_struct(type_.value_type) or _types.is_map(type_.value_type) or _is_converted(type_.value_type)
+    return _types.is_timestamp(type_)
+
+
+def _python_value(value: Any, type_: pa.DataType) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    if value is None:
+        return None
+    if _types.is_map(type_):
+        return {_python_value(k, type_.key_type): _python_value(v, type_.item_type) for k, v in value.items()}
+    if _types.is_struct(type_):
+        return {field.name: _python_value(value[field.name], field.type) for field in type_}
+    if _is_list(type_) and _is_converted(type_):
+        return np.array([_python_value(item, type_.value_type) for item in value])
+    return pd.Timestamp(value) if _types.is_timestamp(type_) else value
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return _types.is_list(type_) or _types.is_large_list(type_) or _types.is_fixed_size_list(type_)
 
 
 def _nullable_integer(type_: pa.DataType) -> str:
@@ -171,7 +209,7 @@ def _converted(series: Any, type_: pa.DataType) -> pa.Array:
     if _types.is_timestamp(type_):
         series = _in_utc(series, type_)
     elif _types.is_nested(type_):
-        series = series.map(lambda value: None if value is None else _nested(value, type_))
+        series = series.map(partial(_nested, type_=type_))
     mask = None if hasattr(series.array, "__arrow_array__") else series.isnull()
     try:
         converted = pa.Array.from_pandas(series, mask=mask, type=type_, safe=True)
@@ -201,7 +239,7 @@ def _nested(value: Any, type_: pa.DataType) -> Any:
         if not isinstance(value, dict):
             value = dict(zip((field.name for field in type_), value, strict=True))
         return {field.name: _nested(value.get(field.name), field.type) for field in type_}
-    if _types.is_list(type_) or _types.is_large_list(type_) or _types.is_fixed_size_list(type_):
+    if _is_list(type_):
         return [_nested(item, type_.value_type) for item in value]
     if _types.is_timestamp(type_) and type_.tz is not None:
         import pandas as pd

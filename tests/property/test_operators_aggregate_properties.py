@@ -183,6 +183,39 @@ def test_distinct(tmp_path, table, budget, whole, batch):
     assert rows(result).keys() <= rows(table).keys()
 
 
+EDGES = {
+    pa.int8(): [-128, 127, 0, -1],
+    pa.uint8(): [0, 255, 128],
+    pa.int16(): [-32768, 32767, 0],
+    pa.int64(): [-(2**63), 2**63 - 1, 0, -1],
+    pa.uint64(): [2**64 - 1, 2**63, 2**63 - 1, 0],
+    pa.date32(): [0, 1, 18_000],
+}
+
+
+@QUICK
+@given(data=st.data(), type_=st.sampled_from(list(EDGES)), near=st.booleans())
+def test_integer_keys_whether_close_together_or_far_apart(tmp_path, data, type_, near):
+    """The shortcut of merging for close keys and the hash table give the same."""
+    low = data.draw(st.sampled_from(EDGES[type_]))
+    keys = st.one_of(st.none(), st.just(low) if near else st.sampled_from(EDGES[type_]))
+    ks = data.draw(st.lists(keys, max_size=30))
+    n = len(ks)
+    vs = data.draw(
+        st.lists(st.one_of(st.none(), st.sampled_from([0, 1, -5, 2**52, -(2**53) - 1])), min_size=n, max_size=n)
+    )
+    fs = data.draw(st.lists(floats, min_size=n, max_size=n))
+    table = pa.table({"k": pa.array(ks, type_), "v": pa.array(vs, pa.int64()), "f": pa.array(fs, pa.float64())})
+    aggs = tuple(Aggregation(c, f, f"{c}_{f}") for c in "vf" for f in ("sum", "count"))
+    ctx = context(tmp_path)
+    result = (
+        collect(FullAggregate("agg", ("k",), aggs, table.schema).apply_unit([unit(table, ctx)], ctx)) if n else None
+    )
+    if result is not None:
+        check(result, table, ("k",), aggs)
+        assert result.schema.field("k").type == type_
+
+
 @pytest.mark.parametrize("distincts", [1, 2])
 def test_a_giant_group_of_distinct_values_is_counted_within_a_small_budget(tmp_path, distincts):
     n = 50_000
