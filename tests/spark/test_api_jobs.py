@@ -140,6 +140,14 @@ def test_partitionings_and_parallelisms(env):
     assert rows.global_().map_in_arrow(same, "v bigint").count() == 1000
 
 
+def only_keys_of(batches, small):
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        found = pc.is_in(batch.column("k"), small.column("k").combine_chunks())
+        yield batch.filter(found).select(["k"])
+
+
 def test_dataframes_in_and_out(env, spark, tmp_path):
     kept = {**env.options, "firesteel.storage.directory": str(tmp_path / "kept")}  # to_dataframe's rows stay
     env = ExecutionEnvironment(spark=spark, options=kept)
@@ -156,6 +164,9 @@ def test_dataframes_in_and_out(env, spark, tmp_path):
     }
     assert back.count() == 7
     assert env.from_dataframe(frame.filter("id < 0")).count() == 0
+    small = env.from_collection([{"k": 1}, {"k": 2}])
+    beside = stream.with_broadcast(small=small).map_in_arrow(only_keys_of, "k bigint")
+    assert sorted(set(beside.to_arrow().column(0).to_pylist())) == [1, 2]
     with pytest.raises(UsageError, match="its DataFrame has 4 partitions"):
         env.from_dataframe(frame).set_parallelism(2).count()
 

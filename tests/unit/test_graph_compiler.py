@@ -290,17 +290,22 @@ class TestUnionsAndSides:
         ]
         assert not last.inputs[1].co_partitioned
 
-    def test_a_source_has_no_side_inputs(self, env, rows):
+    def test_a_source_takes_side_inputs_into_its_task(self, env, rows):
         small = env.from_collection([{"x": 1}])
         job = compiled(rows.with_broadcast(small=small).map_in_arrow(same, "k bigint"))
-        assert all(not v.inputs for v in job.job_graph.vertices if v.source is not None)
+        assert len(job.job_graph.vertices) == 2
+        last = job.job_graph.vertices[1]
+        assert last.source is not None
+        assert ships(job) == [ShipStrategy.BROADCAST]
+        assert last.program.side_inputs == (("small", 0),)
 
     def test_one_name_for_two_side_inputs_breaks_the_chain(self, env, rows):
         a, b = env.from_collection([{"x": 1}]), env.from_collection([{"x": 2}])
         first = rows.with_broadcast(small=a).map_in_arrow(same, rows.schema)
         again = compiled(first.with_broadcast(small=a).map_in_arrow(same, rows.schema))
         other = compiled(first.with_broadcast(small=b).map_in_arrow(same, rows.schema))
-        assert len(other.job_graph.vertices) == len(again.job_graph.vertices) + 2
+        assert len(again.job_graph.vertices) == 2
+        assert len(other.job_graph.vertices) == 4
 
     def test_a_side_input_of_a_keyed_function(self, env, rows):
         small = env.from_collection([{"x": 1}])

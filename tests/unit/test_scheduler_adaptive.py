@@ -5,7 +5,7 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, attempts_of, plane
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
+from firesteel.graph.job_graph import JobEdge, ResultPartitionType, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import create_scheduler
@@ -63,6 +63,23 @@ def test_a_vertex_is_decided_from_what_its_inputs_produced():
     deploy = p.deploys[-1]
     assert deploy.input_bytes.tolist() == [960, 960] and deploy.subpartitions == {}
     assert deploy.gates[0].num_subpartitions == 64 and deploy.gates[0].tokens.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"jobmanager.scheduler": "Default"}])
+def test_a_source_with_a_broadcast_beside_is_a_source_that_waits_for_it(options):
+    builder = GraphBuilder()
+    builder.source([1] * 2, parallelism=2)
+    builder.source([100] * 6)
+    builder.graph.vertices[1].inputs.append(JobEdge(builder.dataset(0, BROADCAST), 0))
+    p = plane(builder.graph, data_volume_per_task=200, **options).start()
+    assert p.parallelism(1) == 3, "from its splits"
+    assert deployed(p, 1) == []
+    p.run(0)
+    assert deployed(p, 1) == [0, 1, 2]
+    deploy = p.deploys[-1]
+    assert [s.tolist() for s in deploy.splits] == [[0, 1], [2, 3], [4, 5]]
+    assert deploy.ranges[0].of(2).tolist() == [[0, 2, 0, 1]]
+    assert p.run().status == "FINISHED"
 
 
 def test_a_broadcast_has_one_subpartition_that_all_read():

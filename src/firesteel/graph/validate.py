@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from firesteel.errors import UsageError
 from firesteel.graph.forward_group import forward_groups
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType, ShipStrategy
 from firesteel.graph.stream_graph import StreamNode
 from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options
 
@@ -57,7 +57,11 @@ def _check_shape(graph: JobGraph) -> None:
         assert dataset.persistent or graph.consumers(index), f"nobody reads {dataset}"
     for index, vertex in enumerate(graph.vertices):
         assert vertex.id == index, vertex.name
-        assert bool(vertex.inputs) != (vertex.source is not None), f"{vertex.name}: inputs or a source"
+        if vertex.source is None:
+            assert vertex.inputs, f"{vertex.name} has neither inputs nor a source"
+        else:  # beside a source only side inputs
+            ships = {graph.datasets[edge.dataset].ship for edge in vertex.inputs}
+            assert ships <= {ShipStrategy.BROADCAST}, f"{vertex.name}: inputs and a source"
         for number, edge in enumerate(vertex.inputs):
             assert edge.index == number, vertex.name
             assert graph.datasets[edge.dataset].producer < index, f"{vertex.name} comes before its input"

@@ -50,10 +50,6 @@ class Vertex:
     def first(self) -> PlannedStep:
         return self.steps[0]
 
-    @property
-    def is_source(self) -> bool:
-        return isinstance(self.first.work, SourceStep | DataFrameStep)
-
     def head(self) -> Head:
         if self.keyed is not None:
             return _keyed_head(self.keyed, self.gates)
@@ -99,8 +95,8 @@ class _Fuser:
         vertex = None
         if chain_obstacle(step) is None:
             vertex = self.vertex_of[step.feeds[0].source]
-            if _sides_clash([vertex], step) or (step.sides and vertex.is_source):
-                vertex = None  # a source's parallelism is decided before anything has run, so it reads nothing else
+            if _sides_clash([vertex], step):
+                vertex = None
         if vertex is None:
             vertex = self._new(step)
             vertex.gates = step.feeds

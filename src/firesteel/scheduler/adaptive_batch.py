@@ -39,7 +39,7 @@ class AdaptiveBatchScheduler(Scheduler):
         return new
 
     def _decide(self, job: JobVertex) -> VertexInitialization | None:
-        if not job.inputs:
+        if not job.inputs or job.source is not None:
             return self.planner.source(job, self.parallelisms.bounds(job))
         if self.graph.inputs_available(self.graph.vertices[job.id]):
             return self.planner.decided(job, self.parallelisms.bounds(job))

@@ -35,7 +35,7 @@ class DefaultScheduler(Scheduler):
         return job.id
 
     def _plan(self, job: JobVertex, bounds: Bounds) -> VertexInitialization:
-        if not job.inputs:
+        if not job.inputs or job.source is not None:
             return self.planner.source(job, bounds)
         patterns = {self.job_graph.datasets[edge.dataset].ship.pattern for edge in job.inputs}
         if patterns == {DistributionPattern.POINTWISE}:
@@ -58,7 +58,7 @@ class DefaultScheduler(Scheduler):
         default = self.options[PARALLELISM_DEFAULT]
         if default is not None:
             return default if maximum is None else min(default, maximum)
-        if vertex.inputs:
+        if vertex.inputs and vertex.source is None:
             return 1
         bounds = replace(self.parallelisms.bounds(vertex), vertex_maximum=maximum)
         return decide_source(vertex.source or NO_SPLITS, bounds, self.options[DEFAULT_SOURCE_PARALLELISM]).parallelism

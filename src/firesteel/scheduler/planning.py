@@ -20,6 +20,7 @@ from firesteel.scheduler.execution_graph import DefaultExecutionGraph, Execution
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
 from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, VertexPlan
+from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.subpartitions import SubpartitionCounts
@@ -93,14 +94,16 @@ class Planner:
         self._recorder = recorder
 
     def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
-        """Decide a vertex without inputs, and start its coordinator."""
+        """Decide a vertex that reads a source, and start its coordinator. All inputs it has beside are broadcast."""
         with _naming(vertex):
             plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
         self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         if vertex.source is not None:
             coordinator = SourceCoordinator(vertex.id, vertex.name, plan)
             self._coordinators.register_and_start_new_coordinators([coordinator])
-        return self._initialization(vertex, plan.parallelism, (), plan.input_bytes)
+        beside = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
+        ranges = tuple(whole(result, plan.parallelism) for result in beside)
+        return self._initialization(vertex, plan.parallelism, ranges, plan.input_bytes)
 
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
