@@ -313,6 +313,9 @@ class Options(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         self._values: dict[str, Any] = {}
+        if isinstance(values, Options):  # parsed already: a duration is seconds by now
+            self._values.update(values._values)
+            return
         given: dict[str, str] = {}
         for key, value in (values or {}).items():
             option = lookup(key)

@@ -211,6 +211,15 @@ class TestEnvironment:
         with pytest.raises(UsageError, match="master="):
             ExecutionEnvironment("local[2]")
 
+    def test_options_of_another_environment_can_be_given(self):
+        delay = "restart-strategy.fixed-delay.delay"
+        first = ExecutionEnvironment(options={delay: "2 s"})
+        assert ExecutionEnvironment(options=first.options).options[delay] == 2.0
+
+    def test_long_lists_of_aggregates_have_short_names(self, rows):
+        many = rows.key_by("k").aggregate({f"x{i}": ("v", "sum") for i in range(60)})
+        assert many._node.kind == "aggregate(x0, x1, x2 and 57 more)"
+
     def test_defaults_fill_what_the_program_leaves_open(self):
         set_defaults(master="local[3]", options={"max-parallelism": 5, "firesteel.progress": False})
         try:

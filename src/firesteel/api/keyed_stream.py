@@ -158,7 +158,7 @@ def aggregate(stream: DataStream, keys: tuple[str, ...], aggs: tuple[Aggregation
     reads = tuple(dict.fromkeys([*keys, *(a.column for a in aggs if a.column not in (None, "*"))]))
     reads = reads or (narrowest(stream.schema),)  # rows without columns have no number
     read_schema = pa.schema([stream.schema.field(name) for name in reads])
-    kind = f"aggregate({', '.join(a.output for a in aggs)})"
+    kind = f"aggregate({_some([a.output for a in aggs])})"
     edge = StreamEdge(
         stream._node,  # pyright: ignore[reportPrivateUsage]
         ShipStrategy.HASH if keys else ShipStrategy.GLOBAL,
@@ -170,6 +170,11 @@ def aggregate(stream: DataStream, keys: tuple[str, ...], aggs: tuple[Aggregation
     final = FinalAggregate(kind, keys, aggs, read_schema)
     full = FullAggregate(kind, keys, aggs, read_schema)
     return _keyed(stream, kind, KeyedStep(final, full, (keys,), keys), out, (edge,), place)
+
+
+def _some(names: list[str]) -> str:
+    """The first few of many names."""
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def distinct(stream: DataStream, place: str) -> DataStream:
