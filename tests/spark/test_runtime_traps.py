@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -208,6 +209,35 @@ class _Opened:
     def receive(self, message):
         self.received.append(message)
         raise RuntimeError("a receiver must never do this")
+
+
+def test_a_given_session_is_left_as_it_was(spark, tmp_path):
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", "theirs")
+    context.addJobTag("theirs")
+    try:
+        before = (
+            sorted(context.getConf().getAll()),
+            context.getJobTags(),
+            signal.getsignal(signal.SIGINT),
+            list(sys.path),
+        )
+        threads = {t.name for t in threading.enumerate() if t.name.startswith("firesteel-job")}
+        outcome = submit(two_steps(splits=2, rows=10), spark, options(tmp_path)).result()
+        assert outcome.error is None
+        after = (
+            sorted(context.getConf().getAll()),
+            context.getJobTags(),
+            signal.getsignal(signal.SIGINT),
+            list(sys.path),
+        )
+        assert after == before
+        assert context.getLocalProperty("spark.scheduler.pool") == "theirs"
+        until(lambda: {t.name for t in threading.enumerate() if t.name.startswith("firesteel-job")} <= threads)
+        assert not [name for name in channel._receivers if name == outcome.job_id]
+    finally:
+        context.removeJobTag("theirs")
+        context.setLocalProperty("spark.scheduler.pool", None)
 
 
 @dataclass(frozen=True)

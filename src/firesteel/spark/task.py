@@ -19,6 +19,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ class Blob:
 _cache: OrderedDict[bytes, Any] = OrderedDict()
 _programs: OrderedDict[bytes, VertexProgram] = OrderedDict()
 _extended_by: set[tuple[str, ...]] = {()}
+_scratch: dict[str, Path] = {}
 
 
 class BatchFunction:
@@ -179,7 +181,7 @@ class _Execution:
         _extend_module_path(job.module_paths)
         vertex: VertexInformation = self.function.vertex.load()
         program = _program(self.function.vertex.digest, vertex)
-        scratch = make_scratch(job, self.token)
+        scratch = scratch_of(job)
         try:
             context = TaskContext(
                 job_id=job.job_id,
@@ -206,7 +208,7 @@ class _Execution:
                 spark_batches,
             )
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            empty(scratch)
 
     def _gates(self) -> list[Gate]:
         infos: Sequence[GateInformation] = self.function.gates.load()
@@ -299,13 +301,38 @@ def node_name() -> str:
     return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
 
 
-def make_scratch(job: JobInformation, token: int) -> Path:
-    """A task's private directory. Spark removes an executor's local directory with the executor, whatever dies in it."""
-    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    root = job.scratch or f"{local or tempfile.gettempdir()}/firesteel-scratch-{job.job_id}"
-    path = Path(root) / str(token)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def scratch_of(job: JobInformation) -> Path:
+    """This worker's private directory for the job, empty. A worker runs one task at a time, so the task owns it.
+
+    Made once per job, since making and removing a directory for each task costs more than a small task does.
+    """
+    known = _scratch.get(job.job_id)
+    if known is None:
+        _forget_scratch()
+        local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        root = job.scratch or f"{local or tempfile.gettempdir()}/firesteel-scratch-{job.job_id}"
+        known = Path(root) / str(os.getpid())
+        empty(known)  # of an earlier process with this number
+        _scratch[job.job_id] = known
+    known.mkdir(parents=True, exist_ok=True)
+    return known
+
+
+def empty(directory: Path) -> None:
+    """Removes what a task left in its directory, if anything."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _forget_scratch() -> None:
+    """Removes what this worker has from an earlier job; Spark removes the executor's directory with the executor."""
+    while _scratch:
+        _, directory = _scratch.popitem()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _spark_task(task_class: Any) -> Any:
