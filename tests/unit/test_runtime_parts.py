@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +106,25 @@ def test_the_budget_is_half_of_what_the_heap_leaves_by_slots_and_bounded():
     assert budget_per_task(1 * GIB, 2 * GIB, 4) == 16 * MIB
     assert machine_memory() > 64 * MIB
     assert [spark_bytes(t) for t in ("1g", "512m", "10", "2KB")] == [GIB, 512 * MIB, 10, 2048]
+
+
+def test_a_slim_java_gets_a_stand_in_that_leaves_out_the_module_it_lacks(tmp_path, monkeypatch):
+    home = tmp_path / "a slim jre"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text('#!/bin/sh\nfor a; do echo "<$a>"; done\n')
+    (home / "bin" / "java").chmod(0o755)
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base java.sql"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    stand_in = Path(java.find_java_home())
+    assert stand_in != home
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "-x=*"]
+    said = subprocess.run([stand_in / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
+    assert said == "<-cp>\n<a b>\n<>\n<-x=*>\n"
+    assert java.java_version(stand_in / "bin" / "java") == 21
+    assert not java.lacks_vector_module(stand_in)
+    assert java.find_java_home() == str(stand_in), "one a process"
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.incubator.vector"\n')
+    assert java.find_java_home() is None
 
 
 def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypatch):

