@@ -27,7 +27,10 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     """Writes ``out/identifiers`` and ``out/modules`` (over those of an earlier run) and prints what was found and decided."""
     env = ExecutionEnvironment(master=master, options=options)
     roots = source_roots()
-    print(f"Reading the Python sources under {' and '.join(map(str, roots))}; comments and docstrings count too.")
+    print(
+        f"Reading the Python sources under {' and '.join(map(str, roots))}; comments and docstrings count too.",
+        flush=True,
+    )
     pipeline(env, roots, out)
     result = env.execute("identifiers of all Python sources")
     print(f"\nDone in {format_seconds(result.duration)}. The identifiers used most:\n")
