@@ -6,6 +6,7 @@ one was given. A given session is used, never stopped or reconfigured.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -41,6 +42,8 @@ class _Defaults:
 
 
 _defaults = _Defaults()
+_session_lock = threading.Lock()
+"""Two jobs that are the first to need Spark must not both start it."""
 
 
 def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -92,18 +95,22 @@ class ExecutionEnvironment:
     @property
     def spark(self) -> Any:
         """The Spark session; made now if there is none yet."""
-        if self._session is None:
-            from pyspark import SparkContext
+        with _session_lock:
+            if self._session is None:
+                self._make_session()
+            return self._session
 
-            from firesteel.spark.session import check_session, create_session
+    def _make_session(self) -> None:
+        from pyspark import SparkContext
 
-            found = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-            session = create_session(self._master, self.options, self._app_name)
-            check_session(session)
-            self._session = session
-            if found is None:
-                self._stop = session.stop
-        return self._session
+        from firesteel.spark.session import check_session, create_session
+
+        found = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
+        session = create_session(self._master, self.options, self._app_name)
+        check_session(session)
+        self._session = session
+        if found is None:
+            self._stop = session.stop
 
     def _use(self, session: Any) -> None:
         from firesteel.spark.session import check_session

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 
-_SKIPPED = (str(Path(__file__).resolve().parent.parent), contextlib.__file__)
+_SKIPPED = (str(Path(__file__).resolve().parent.parent) + os.sep, contextlib.__file__)
 
 
 def caller_place() -> str:
