@@ -306,6 +306,28 @@ def test_apply_in_pandas_passes_values_as_key(ctx):
     assert collect(plain.apply_unit([unit(GROUPED, ctx)], ctx), OUT).num_rows == 4
 
 
+def test_groups_in_pandas_are_the_functions_own(ctx):
+    """Many groups are converted together; each is still a frame of its own, numbered from 0, with its own types."""
+    n = 1000
+    table = pa.table({"k": [i // 4 for i in range(n)], "v": [None if i == 5 else i for i in range(n)], "s": ["x"] * n})
+    seen = {}
+
+    def fn(frame):
+        seen[frame["k"][0]] = (list(frame.index), str(frame["v"].dtype))
+        frame["s"] = "changed"
+        frame.loc[0, "v"] = -1
+        return frame[["s", "v"]].rename(columns={"v": "total"})
+
+    result = collect(ApplyInPandas("step", fn, ("k",), OUT).apply_unit([unit(table, ctx)], ctx), OUT)
+    assert set(result["s"].to_pylist()) == {"changed"} and result["total"].to_pylist().count(-1.0) == n // 4
+    assert all(index == [0, 1, 2, 3] for index, _ in seen.values())
+    assert {dtype for k, (_, dtype) in seen.items() if k != 1} == {"int64"} and seen[1][1] == "float64"
+    whole = table.set_column(1, "v", table["s"])
+    names = pa.schema({"s": pa.string()})
+    copy = ApplyInPandas("step", lambda frame: frame.assign(s=frame["v"])[["s"]], ("k",), names)
+    assert collect(copy.apply_unit([unit(whole, ctx)], ctx), names)["s"].to_pylist() == ["x"] * n
+
+
 def test_apply_checks_what_comes_back(ctx):
     def run(result):
         return lambda: collect(

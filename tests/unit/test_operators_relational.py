@@ -81,6 +81,7 @@ def test_plain_columns_are_passed_by_reference_with_their_field(ctx):
         ),
         ([("y", pc.field("name") + 1)], ("for column 'y' cannot be computed", "name string_view")),
         ([("y", pc.field("id")), ("y", pc.field("id"))], ("'y' is given twice",)),
+        ([], ("Select at least one column",)),
     ],
 )
 def test_mistakes_in_a_projection(columns, parts):
@@ -112,6 +113,17 @@ def test_filter_keeps_what_is_true_and_merges_small_batches(ctx):
     assert batches[0]["id"].to_pylist() == [1, 3] * 5
     assert batches[0].schema == SCHEMA and batches[0]["name"].to_pylist()[1] == "a name longer than twelve bytes"
     assert not list(Filter("step", pc.field("price") > 100).apply(iter([BATCH]), ctx))
+
+
+def test_dictionaries_that_cannot_be_merged_stay_apart(ctx):
+    """127 values fit an int8 index; two batches of other values each do not fit together."""
+    type_ = pa.dictionary(pa.int8(), pa.string())
+    batches = [
+        pa.record_batch({"d": pa.array([f"{i}-{k}" for k in range(100)]).dictionary_encode().cast(type_)})
+        for i in range(3)
+    ]
+    result = list(Filter("step", pc.is_valid(pc.field("d"))).apply(iter(batches), ctx))
+    assert [v for b in result for v in b["d"].to_pylist()] == [v for b in batches for v in b["d"].to_pylist()]
 
 
 def test_an_error_while_computing_names_the_step(ctx):

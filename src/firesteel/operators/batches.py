@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.errors import FiresteelError
 from firesteel.operators.program import Batches
 from firesteel.results.plain import from_stored, to_stored
 
@@ -29,24 +30,36 @@ def reslice(batches: Iterable[pa.RecordBatch], max_rows: int) -> Batches:
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], rows: int = COALESCE_ROWS, nbytes: int = COALESCE_BYTES) -> Batches:
-    """Merges runs of small batches until ``rows`` or ``nbytes`` is reached; larger ones pass untouched."""
+    """Merges runs of small batches until ``rows`` or about ``nbytes`` is reached; larger ones pass untouched."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        size = batch.nbytes
-        if not held and (batch.num_rows >= rows or size >= nbytes):
+        if not held and (batch.num_rows >= rows or batch.nbytes >= nbytes):
             yield batch
             continue
         held.append(batch)
         held_rows += batch.num_rows
-        held_bytes += size
+        if batch.num_rows >= _MEASURED_ROWS:
+            held_bytes += batch.nbytes
+        elif len(held) % _SAMPLED == 0:  # measuring a batch costs more than a batch of a few rows is worth
+            held_bytes += _SAMPLED * batch.nbytes
         if held_rows >= rows or held_bytes >= nbytes:
-            yield concat(held)
+            yield from _merged(held)
             held, held_rows, held_bytes = [], 0, 0
-    if held:
-        yield concat(held)
+    yield from _merged(held)
+
+
+_MEASURED_ROWS, _SAMPLED = 256, 8
+
+
+def _merged(batches: list[pa.RecordBatch]) -> Batches:
+    try:
+        if batches:
+            yield batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    except pa.ArrowInvalid:  # dictionaries with more values together than their index can count
+        yield from batches
 
 
 def chunked(batches: Iterable[pa.RecordBatch], schema: pa.Schema, nbytes: int, rows: int) -> Iterator[pa.Table]:
@@ -66,11 +79,6 @@ def chunked(batches: Iterable[pa.RecordBatch], schema: pa.Schema, nbytes: int, r
         yield pa.Table.from_batches(held, schema)
 
 
-def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several with the same schema (dictionaries are unified)."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
 def table_batches(table: pa.Table, max_rows: int | None = None) -> Batches:
     """The table's rows as record batches; none for an empty table."""
     for batch in table.to_batches(max_chunksize=max_rows):
@@ -81,16 +89,18 @@ def table_batches(table: pa.Table, max_rows: int | None = None) -> Batches:
 def one_chunk(column: Any) -> pa.Array:
     """A chunked array as one array."""
     if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(_unified(column))
+        return column.chunk(0) if column.num_chunks == 1 else _combined(column)
     return column
 
 
-def _unified(column: pa.ChunkedArray) -> list[pa.Array]:
-    if column.num_chunks == 0:
-        return [pa.array([], column.type)]
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return column.chunks
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    try:
+        return column.combine_chunks()
+    except pa.ArrowInvalid as error:
+        raise FiresteelError(
+            f"A column of type {column.type} holds too much to be worked on as a whole: {error}",
+            hint="Give its dictionary a wider index (int32), or make it a plain or large type.",
+        ) from None
 
 
 def stable_order(codes: Any) -> Any:

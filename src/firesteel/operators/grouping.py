@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -123,9 +124,21 @@ class Groups:
     def of(self, code: int) -> pa.Table:
         return self.table.slice(self.starts[code], self.counts[code])
 
-    def codes(self) -> Iterator[int]:
+    def codes(self) -> list[int]:
         """Codes that have rows, ascending."""
-        return iter(np.flatnonzero(self.counts).tolist())
+        return np.flatnonzero(self.counts).tolist()
+
+    def runs(self, rows: int) -> Iterator[tuple[pa.Table, list[tuple[int, int]]]]:
+        """The groups in tables of about ``rows`` rows each (one larger group whole), with the bounds of the groups in each."""
+        counts = self.counts[self.counts > 0]
+        ends = np.cumsum(counts)
+        low = 0
+        while low < len(ends):
+            before = int(ends[low - 1]) if low else 0
+            high = max(int(np.searchsorted(ends, before + rows, side="right")), low + 1)
+            within = (ends[low:high] - before).tolist()
+            yield self.table.slice(before, within[-1]), list(itertools.pairwise([0, *within]))
+            low = high
 
 
 def _is_sorted(order: NDArray[np.int64]) -> bool:

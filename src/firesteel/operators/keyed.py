@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.operators.batches import coalesce, table_batches
 from firesteel.operators.grouping import Groups, encode, key_columns, paired_columns
-from firesteel.operators.pandas_conversion import from_dataframe, to_dataframe
-from firesteel.operators.program import Batches, TaskContext, UnitInput
+from firesteel.operators.pandas_conversion import from_dataframe, looks_the_same_in_parts, to_dataframe
+from firesteel.operators.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 from firesteel.operators.user_code import Conformer, call
 
 
@@ -94,9 +95,8 @@ class ApplyInPandas:
     def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
         with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
         side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}
-        for table in _groups(unit, self.group_keys):
-            frame = to_dataframe(table, per_column=True)
-            key = tuple(frame[name].iloc[0] for name in self.group_keys)
+        for frame in _frames(unit, self.group_keys):
+            key = tuple(frame[name].iloc[0] for name in self.group_keys) if with_key else ()
             arguments = (key, frame) if with_key else (frame,)
             result = call(self.name, ctx, self.fn, *arguments, **side)
             batch = from_dataframe(self.name, result, self.schema, ctx, truncate=False)
@@ -148,14 +148,29 @@ class CoGroupApplyInArrow:
 
 def _groups(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[pa.Table]:
     table = unit.table()
+    if table.num_rows:
+        groups = _grouped(table, keys)
+        yield from map(groups.of, groups.codes())
+
+
+def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[Any]:
+    """Every group as a DataFrame. Many small ones are converted together, where that gives the same types."""
+    table = unit.table()
     if table.num_rows == 0:
         return
+    for run, bounds in _grouped(table, keys).runs(MAX_RECORDS_PER_BATCH):
+        if len(bounds) == 1 or not looks_the_same_in_parts(run):
+            yield from (to_dataframe(run.slice(low, high - low), per_column=True) for low, high in bounds)
+            continue
+        frame = to_dataframe(run, per_column=True)
+        for low, high in bounds:
+            yield frame.iloc[low:high].reset_index(drop=True)
+
+
+def _grouped(table: pa.Table, keys: tuple[str, ...]) -> Groups:
     if not keys:
-        yield table
-        return
-    groups = Groups(table, *encode(key_columns(table, keys), nulls_match=True))
-    for code in groups.codes():
-        yield groups.of(code)
+        return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
+    return Groups(table, *encode(key_columns(table, keys), nulls_match=True))
 
 
 def _arrow_key(table: pa.Table, keys: tuple[str, ...]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,6 +39,21 @@ def to_dataframe(data: pa.RecordBatch | pa.Table, *, per_column: bool = False) -
     frame = pd.concat(series, axis=1)
     frame.columns = list(data.schema.names)
     return frame
+
+
+def looks_the_same_in_parts(table: pa.Table) -> bool:
+    """Whether rows of the table have the same pandas types when they are converted without the rest.
+
+    Not so where a null decides about the type: of integers, booleans, and inside nested values.
+    """
+    return not any(
+        _types.is_nested(field.type)
+        or (
+            column.null_count
+            and (_types.is_integer(field.type) or _types.is_boolean(field.type) or _types.is_null(field.type))
+        )
+        for field, column in zip(table.schema, table.columns, strict=True)
+    )
 
 
 def _is_plain(type_: pa.DataType) -> bool:
@@ -82,7 +98,6 @@ def _is_converted(type_: pa.DataType) -> bool:
 
 
 def _python_value(value: Any, type_: pa.DataType) -> Any:
-    import numpy as np
     import pandas as pd
 
     if value is None:
@@ -173,7 +188,7 @@ def from_dataframe(
     names = list(frame.columns)[: len(schema)] if truncate else list(frame.columns)
     if any(isinstance(n, str) for n in frame.columns):
         check_names(name, names, schema, ctx)
-        columns = [frame.iloc[:, names.index(n)] for n in schema.names]
+        columns = [frame[n] for n in schema.names]
     else:
         if len(names) != len(schema):
             raise complaint(
@@ -210,7 +225,10 @@ def _converted(series: Any, type_: pa.DataType) -> pa.Array:
         series = _in_utc(series, type_)
     elif _types.is_nested(type_):
         series = series.map(partial(_nested, type_=type_))
-    mask = None if hasattr(series.array, "__arrow_array__") else series.isnull()
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb" and not _types.is_boolean(type_):
+        series, mask = series.to_numpy(), None  # NaN is null without being told
+    else:
+        mask = None if hasattr(series.array, "__arrow_array__") else series.isnull()
     try:
         converted = pa.Array.from_pandas(series, mask=mask, type=type_, safe=True)
     except pa.ArrowInvalid:  # only a value that does not fit is cast, a wrong type is refused

@@ -47,6 +47,8 @@ def project_schema(schema: pa.Schema, columns: Sequence[tuple[str, pc.Expression
     Raises UsageError for an unknown column (with "did you mean"), a name given twice, or types that do not fit.
     """
     names = [name for name, _ in columns]
+    if not names:
+        raise UsageError("A selection of no columns would lose the rows.", hint="Select at least one column.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"The column name '{twice[0]}' is given twice.", hint="Give one of them another name.")
