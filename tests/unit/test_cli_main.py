@@ -10,6 +10,7 @@ import time
 import pytest
 from tests.unit.journal_samples import word_count
 
+from firesteel.cli import main
 from firesteel.journal.journal import Journal
 from firesteel.options import Options
 
@@ -98,6 +99,18 @@ def test_options_are_listed_with_values_defaults_and_meaning(firesteel):
     assert "jobmanager.adaptive-batch-scheduler.max-parallelism: 12 (default 128)\n    Upper bound" in shown
     assert "firesteel.decider.cut: default by-bytes\n" in shown
     assert firesteel("options", "codec").stdout.count("default") == 1
+
+
+def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "given_options", interrupt)
+    monkeypatch.setattr(sys, "argv", ["firesteel", "run", "x.py"])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 130
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from firesteel.cli import CANCELLED
 from firesteel.errors import FiresteelError, UsageError
 
 app = typer.Typer(
@@ -132,4 +133,12 @@ def main() -> NoReturn:
         from firesteel.cli.script import report
 
         raise SystemExit(report(error)) from None
+    except SystemExit as end:  # typer ends with 1 after Ctrl-C
+        raise SystemExit(CANCELLED if _interrupted(end) else end.code) from None
     raise SystemExit(0)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

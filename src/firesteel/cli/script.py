@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 
 import firesteel
+from firesteel.cli import CANCELLED
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 
 _OURS = str(Path(firesteel.__file__).parent)
-CANCELLED = 130
 
 
 def run_script(script: Path, arguments: list[str]) -> int:
