@@ -162,7 +162,9 @@ class TestErrors:
             rows.union(rows).name("x")
 
     def test_settings_are_checked(self, rows):
-        with pytest.raises(UsageError, match="at least 1, not 0"):
+        with pytest.raises(
+            UsageError, match=r"In step 'set_parallelism' at test_api_streams.py:\d+: .*at least 1, not 0"
+        ):
             rows.set_parallelism(0)
         with pytest.raises(UsageError, match="at least 1, not 'a'"):
             rows.set_max_parallelism("a")

@@ -8,7 +8,8 @@ known and checked as the step is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
@@ -67,34 +68,46 @@ class _Configurable:
     def _config(self, what: str) -> StepConfig:
         return self._node.config
 
+    @contextmanager
+    def _setting(self, what: str) -> Generator[StepConfig]:
+        """The last step's settings; an error inside gets the user's place."""
+        with step_at(what):
+            yield self._config(what)
+
     def name(self, name: str) -> Self:
         """What the step is called in progress, explain and Spark's UI."""
-        self._config("name").name = str(name)
+        with self._setting("name") as config:
+            config.name = str(name)
         return self
 
     def uid(self, uid: str) -> Self:
         """An identifier of the step that stays the same when the pipeline around it changes."""
-        self._config("uid").uid = str(uid)
+        with self._setting("uid") as config:
+            config.uid = str(uid)
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Runs the step in exactly so many subtasks, instead of letting the scheduler decide."""
-        self._config("set_parallelism").parallelism = require_count(parallelism, "set_parallelism()", 1)
+        with self._setting("set_parallelism") as config:
+            config.parallelism = require_count(parallelism, "set_parallelism()", 1)
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Runs the step in at most so many subtasks."""
-        self._config("set_max_parallelism").max_parallelism = require_count(max_parallelism, "set_max_parallelism()", 1)
+        with self._setting("set_max_parallelism") as config:
+            config.max_parallelism = require_count(max_parallelism, "set_max_parallelism()", 1)
         return self
 
     def disable_chaining(self) -> Self:
         """Shares no task with the steps before and after it."""
-        self._config("disable_chaining").chaining = Chaining.NEVER
+        with self._setting("disable_chaining") as config:
+            config.chaining = Chaining.NEVER
         return self
 
     def start_new_chain(self) -> Self:
         """Shares no task with the step before it."""
-        self._config("start_new_chain").chaining = Chaining.HEAD
+        with self._setting("start_new_chain") as config:
+            config.chaining = Chaining.HEAD
         return self
 
 
