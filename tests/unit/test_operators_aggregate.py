@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from firesteel.errors import FiresteelError, UsageError
@@ -68,6 +69,11 @@ def test_values_of_rarer_types(ctx):
         }
     )
     out = aggregate(table, ctx, ("d", "sum", "ds"), ("d", "max", "dm"), ("w", "min", "wm"), ("h", "max", "hm"))
+    encoded = pa.table({"k": [1, 1, 2], "v": pc.run_end_encode(pa.array([5, 5, 7]))})
+    assert aggregate(encoded, ctx, ("v", "sum", "s"), ("v", "max", "m")).to_pylist() == [
+        {"k": 1, "s": 10, "m": 5},
+        {"k": 2, "s": 7, "m": 7},
+    ]
     assert out.to_pylist() == [{"k": 1, "ds": timedelta(days=4), "dm": timedelta(days=3), "wm": "a", "hm": 2.0}]
 
 

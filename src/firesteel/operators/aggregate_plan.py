@@ -80,7 +80,8 @@ def output_type(agg: Aggregation, schema: pa.Schema) -> pa.DataType:
         return type_
     if agg.function == "sum" and number:
         return _sum_type(type_)
-    if agg.function in ("min", "max") and not (_types.is_nested(type_) or _types.is_interval(type_)):
+    unordered = _types.is_nested(type_) or _types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType)
+    if agg.function in ("min", "max") and not unordered:
         return type_
     raise UsageError(
         f"{agg.function} does not work on column '{agg.column}' of type {type_}.",
@@ -89,7 +90,7 @@ def output_type(agg: Aggregation, schema: pa.Schema) -> pa.DataType:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if _types.is_dictionary(type_) else type_
+    return type_.value_type if _types.is_dictionary(type_) or _types.is_run_end_encoded(type_) else type_
 
 
 def _sum_type(type_: pa.DataType) -> pa.DataType:
@@ -210,6 +211,8 @@ def _raw(part: Part, table: pa.Table) -> Any:
         return normalised(column)
     if _types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    elif _types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     if column.type == part.type:
         return column
     return column.cast(part.type, safe=not _types.is_floating(part.type))  # a mean takes int64 as doubles, as SQL does

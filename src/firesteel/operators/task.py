@@ -1,6 +1,6 @@
 """Runs one execution: builds the readers, the chain of generators and the writers of a program, and drives it batch by batch.
 
-Shares of the memory budget: a keyed head's unit takes a quarter and its operator about twice that again; the outputs share a
+Shares of the memory budget: a keyed head's unit takes an eighth and its operator up to four times that again; the outputs share a
 quarter (half without a keyed head), evenly among result writers and combiners; what is left is for batches on their way.
 """
 
