@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from firesteel.errors import UsageError
@@ -68,6 +69,8 @@ def case_plain(folder: Path):
     """Whole jobs, and everything that is refused, on one session."""
     spark = session()
     context = spark.sparkContext
+    while len(executors(context)) < 2:
+        time.sleep(0.05)
     answers: dict[str, object] = {}
     answers["storage unset"] = refused(lambda: submit(two_steps(), spark, Options({})))
     answers["s3a"] = refused(lambda: submit(two_steps(), spark, Options({"firesteel.storage.directory": "s3a://b/c"})))
@@ -84,11 +87,10 @@ def case_plain(folder: Path):
     submit(two_steps(splits=1, rows=20), spark, options(folder)).result().close()
     answers["jobs of a second run"] = len(context.statusTracker().getJobIdsForGroup(None)) - probes
     answers["left"] = left_behind(folder)
+    spark.stop()
+    os.environ["PYSPARK_PYTHON"] = "/no/such/python"
+    answers["worker python"] = refused(lambda: submit(two_steps(source=waits(folder)), session(), options(folder)))
     return answers
-
-
-def case_worker_python(folder: Path):
-    return {"said": refused(lambda: submit(two_steps(source=waits(folder)), session(), options(folder)))}
 
 
 def refused(action) -> str:

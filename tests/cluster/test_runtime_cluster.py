@@ -29,6 +29,8 @@ def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(
     assert {e.partition(":")[0] for e in answer["executors"]} == {"127.0.0.2", "127.0.0.3"}
     assert answer["jobs of a second run"] == 2, "the executors were looked at twice"
     assert answer["left"] == []
+    assert "/no/such/python" in answer["worker python"]
+    assert "PYSPARK_PYTHON" in answer["worker python"]
 
 
 def test_a_job_survives_a_killed_executor(cluster, tmp_path):
@@ -42,9 +44,3 @@ def test_a_job_survives_a_killed_executor(cluster, tmp_path):
     assert answer["error"] == "None"
     assert answer["values"] == list(range(40))
     assert answer["left"] == []
-
-
-def test_a_missing_worker_python_is_a_sentence(cluster, tmp_path):
-    answer = cluster.driver("worker_python", tmp_path, PYSPARK_PYTHON="/no/such/python").answer()
-    assert "/no/such/python" in answer["said"]
-    assert "PYSPARK_PYTHON" in answer["said"]

@@ -209,6 +209,19 @@ def test_a_single_execution_is_let_go_and_told_at_once():
     assert list(loop.batches[0].open) == [0]
 
 
+def test_when_only_what_was_let_go_still_runs_the_batch_is_cancelled():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1), Cancel(1, ints(1), ints(0), "why")]
+        return [END] if isinstance(event, ev.ExecutionsFinished) else None
+
+    loop = Loop(answer)
+    loop.put(finished(0, 7))
+    loop.run()
+    loop.runner.cancel.assert_any_call(loop.batches[0])
+    assert loop.batches[0].let_go
+
+
 def test_what_does_not_run_any_more_is_cancelled_at_once():
     loop = Loop(cancelling(8, 9))
     loop.run()

@@ -37,6 +37,8 @@ class Batch:
     by_partition: bool = False
     """A DataFrame vertex: Spark's partition number is the subtask, not its position in the batch."""
     cancelled: bool = False
+    let_go: bool = False
+    """Some executions were cancelled alone: they may still run, but nobody waits for them."""
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None
 

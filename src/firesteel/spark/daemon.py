@@ -34,10 +34,10 @@ class _QuietTraceback:
 def main() -> None:
     from pyspark import daemon, worker  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    vars(daemon)["traceback"] = _QuietTraceback
+    setattr(daemon, "traceback", _QuietTraceback)  # noqa: B010 (the module is typed)
 
     with suppress(ImportError):  # the session serves Spark's own Python too; a task of ours would name what is missing
-        import firesteel.operators.task
+        import firesteel.operators.task  # pyright: ignore[reportUnusedImport]
         import firesteel.spark.task  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     gc.collect()

@@ -176,6 +176,8 @@ class JobDriver:
         self._seen.add(key)
         batch = self._batches[where.batch]
         batch.close(where.subtask, where.attempt)
+        if batch.let_go and not batch.open and batch.id in self._active:
+            self._runner.cancel(batch)  # what is left of it was let go before
         if isinstance(message, FinishedMessage):
             self._collect(batch, message)
         else:
@@ -397,6 +399,7 @@ class JobDriver:
                 self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
                 self._runner.cancel(batch)
             else:
+                batch.let_go = batch.let_go or bool(meant)
                 for subtask in meant:
                     del batch.open[subtask]
         if wanted:

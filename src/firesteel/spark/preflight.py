@@ -42,6 +42,9 @@ def preflight(context: Any, modules: tuple[str, ...], root: str) -> int:
     if asked not in _known:
         findings = _ask(context, modules, root)
         check(findings, root)
+        now = executors(context)  # more may have registered meanwhile
+        if len({f.executor for f in findings}) >= len(now):
+            asked = (context.applicationId, frozenset(now), modules, root)
         _known[asked] = min((f.memory for f in findings if f.memory), default=0)
     return _known[asked]
 
@@ -103,7 +106,8 @@ def modules_of(program: bytes) -> set[str]:
         if opcode.name == "MEMOIZE":
             memo.append(pushed[-1] if pushed else None)
         elif opcode.name in ("BINGET", "LONG_BINGET"):
-            pushed.append(memo[argument] if argument < len(memo) else None)
+            index = int(argument or 0)
+            pushed.append(memo[index] if index < len(memo) else None)
         else:
             pushed.append(argument if "UNICODE" in opcode.name else None)
     return {n for n in names if _is_users(n)}

@@ -19,7 +19,7 @@ from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
 from firesteel.options import CODEC, MEMORY_PER_TASK, Options
 from firesteel.results.store import object_name
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
@@ -52,14 +52,18 @@ def submit(
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
     watchers = Instruments(instruments)
+    run: JobRun | None = None
     try:
         check_session(session)
         with own_interrupts():
             prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id())
             run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
             run.start()
-    except BaseException:
-        watchers.close()
+    except BaseException:  # Ctrl-C too: nobody holds the job now
+        if run is None:
+            watchers.close()
+        else:
+            run.cancel("interrupted by the user")
         raise
     return run
 
@@ -68,12 +72,14 @@ def submit(
 class Prepared:
     """What was made before the job starts. ``programs``: vertex to its cloudpickled program."""
 
+    scheduler: Scheduler
     storage: JobStorage
     job: Blob
     programs: dict[int, bytes]
 
 
 def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
+    scheduler = create_scheduler(compiled.job_graph, options)
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
@@ -84,7 +90,11 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     memory = preflight(context, modules, root)
     storage = JobStorage(root, job_id, context.applicationId)
     storage.sweep()
-    storage.create()
+    try:
+        storage.create()
+    except BaseException:
+        storage.remove()
+        raise
     information = JobInformation(
         job_id=job_id,
         store=storage.store,
@@ -93,7 +103,7 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
         scratch=storage.scratch if local else None,
         module_paths=tuple(p for p in sys.path if p) if local else (),
     )
-    return Prepared(storage, Blob.of(information), programs)
+    return Prepared(scheduler, storage, Blob.of(information), programs)
 
 
 class JobRun:
@@ -113,6 +123,7 @@ class JobRun:
         self._context = context
         self._options = options
         self._instruments = instruments
+        self._scheduler = prepared.scheduler
         self._storage = prepared.storage
         self._job = prepared.job
         self._programs = prepared.programs
@@ -201,7 +212,7 @@ class JobRun:
             DriverInput(
                 compiled=self._compiled,
                 context=self._context,
-                scheduler=create_scheduler(self._compiled.job_graph, self._options),
+                scheduler=self._scheduler,
                 job_id=self.job_id,
                 store=self._storage.store,
                 job=self._job,

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -25,8 +25,11 @@ SUPPORTED_SPARK = (4, 3)
 _NOISE = re.compile(
     rb"incubator modules|Using Spark's default log4j profile|Setting default log level|To adjust logging level use|Setting Spark log level"
 )
-_OURS = "spark.firesteel.session"
-"""Set in the configuration of sessions that we made."""
+_ANYWHERE = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 def create_session(
@@ -52,7 +55,9 @@ def create_session(
             )
         return SparkSession.builder.getOrCreate()
     spark_conf = SparkConf(loadDefaults=False)
-    settings = {**_settings(master or os.environ.get("MASTER") or "local[*]"), **(conf or {})}
+    settings = {**_settings(master or "local[*]"), **(conf or {})}
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, which has chosen the master
+        settings = {key: value for key, value in settings.items() if key in _ANYWHERE}
     for key, value in settings.items():
         spark_conf.set(key, value)
     spark_conf.setAppName(app_name)
@@ -64,7 +69,9 @@ def create_session(
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"Spark did not start on '{settings['spark.master']}': {_first_line(error)}") from error
+        raise UsageError(
+            f"Spark did not start on '{settings.get('spark.master', 'the master of spark-submit')}': {_first_line(error)}"
+        ) from error
     finally:
         # PySpark's handler cancels every job of the context on Ctrl-C, the user's own ones too.
         if threading.current_thread() is threading.main_thread() and handler is not None:
@@ -96,13 +103,8 @@ def is_local(context: Any) -> bool:
     return bool(re.fullmatch(r"local(\[.*\])?", context.master))
 
 
-def is_ours(context: Any) -> bool:
-    """True for a context that :func:`create_session` made."""
-    return context.getConf().get(_OURS, "false") == "true"
-
-
 @contextmanager
-def own_interrupts() -> Iterator[None]:
+def own_interrupts() -> Generator[None]:
     """While we wait on the main thread, Ctrl-C is a plain KeyboardInterrupt: PySpark's handler cancels all jobs."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -119,13 +121,7 @@ def own_interrupts() -> Iterator[None]:
 
 
 def _settings(master: str) -> dict[str, str]:
-    settings = {
-        "spark.master": master,
-        "spark.scheduler.mode": "FAIR",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.ui.showConsoleProgress": "false",
-        _OURS: "true",
-    }
+    settings = {**_ANYWHERE, "spark.master": master}
     if not os.environ.get("SPARK_CONF_DIR"):
         quiet = Path(__file__).with_name("log4j2.properties")
         settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
@@ -149,7 +145,7 @@ def _interpreter_variables() -> dict[str, str]:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Generator[None]:
     before = {key: os.environ.get(key) for key in variables}
     os.environ.update(variables)
     try:
