@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from firesteel.operators.aggregate import Aggregation, FullAggregate
+from firesteel.operators.aggregate import Aggregation, Distinct, FullAggregate
+from firesteel.operators.composed import UnitedInput
 from firesteel.operators.join import HashJoin, join_schema
 from firesteel.operators.keyed import ApplyInArrow
 from firesteel.operators.units import SpoolInput, run_keyed, run_unit, unit_limit, units
@@ -148,6 +149,17 @@ def test_buckets_are_removed_when_a_consumer_stops_or_fails(tmp_path):
     assert list(tmp_path.iterdir())
     batches.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_union_of_inputs_that_differ_in_nullability_is_one_input(tmp_path):
+    ctx = context(tmp_path)
+    strict = pa.schema([pa.field("k", pa.int64(), nullable=False)])
+    loose = pa.schema([pa.field("k", pa.int64())])
+    parts = [unit(pa.table({"k": [1, 2]}, schema=strict), ctx), unit(pa.table({"k": [None, 2]}, schema=loose), ctx)]
+    united = UnitedInput(parts, loose)
+    assert united.table().schema == loose
+    distinct = Distinct("distinct", ("k",), loose)
+    assert rows(collect(distinct.apply_unit([united], ctx))) == rows(pa.table({"k": [1, 2, None]}))
 
 
 def test_a_spool_is_read_any_number_of_times_and_keeps_every_type(tmp_path):

@@ -62,6 +62,16 @@ def _merged(batches: list[pa.RecordBatch]) -> Batches:
         yield from batches
 
 
+def labelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch under a schema of the same types: inputs of a union may differ in nullability and metadata."""
+    return batch if batch.schema.equals(schema) else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def whole(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """All of ``batches`` as a table."""
+    return pa.Table.from_batches([labelled(batch, schema) for batch in batches], schema)
+
+
 def chunked(batches: Iterable[pa.RecordBatch], schema: pa.Schema, nbytes: int, rows: int) -> Iterator[pa.Table]:
     """Tables of about ``nbytes`` or ``rows``, whichever comes first (at least one batch each)."""
     held: list[pa.RecordBatch] = []
@@ -69,7 +79,7 @@ def chunked(batches: Iterable[pa.RecordBatch], schema: pa.Schema, nbytes: int, r
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        held.append(batch)
+        held.append(labelled(batch, schema))
         held_bytes += batch.nbytes
         held_rows += batch.num_rows
         if held_bytes >= nbytes or held_rows >= rows:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
-from firesteel.operators.batches import closing, coalesce
+from firesteel.operators.batches import closing, coalesce, whole
 from firesteel.operators.program import Batches, KeyedOperator, Operator, TaskContext, UnitInput
 from firesteel.operators.units import SpoolInput, run_unit, spool
 
@@ -123,4 +123,4 @@ class UnitedInput:
         return chain.from_iterable(unit.batches() for unit in self._units)
 
     def table(self) -> pa.Table:
-        return pa.concat_tables([unit.table() for unit in self._units])
+        return whole(self.batches(), self.schema)

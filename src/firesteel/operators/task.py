@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
-from firesteel.operators.batches import closing, coalesce
+from firesteel.operators.batches import closing, coalesce, whole
 from firesteel.operators.program import (
     Batches,
     CombinerState,
@@ -99,7 +99,7 @@ class _Run:
 
     def read_side_inputs(self) -> None:
         for name, gate in self._program.side_inputs:
-            self._ctx.side_inputs[name] = pa.Table.from_batches(list(self._readers[gate].read()), self._schemas[gate])
+            self._ctx.side_inputs[name] = whole(self._readers[gate].read(), self._schemas[gate])
 
     def chain(self, splits: Sequence[Any], spark_batches: Batches | None) -> Batches:
         batches = self._head(splits, spark_batches)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.operators.batches import chunked, stable_order, take_rows
+from firesteel.operators.batches import chunked, labelled, stable_order, take_rows, whole
 from firesteel.operators.program import Batches, KeyedOperator, TaskContext, UnitInput
 from firesteel.results.hashing import hash_columns, subpartition_of
 
@@ -58,7 +58,7 @@ class GateInput:
         return self.reader.read(self.subpartition_from, self.subpartition_to)
 
     def table(self) -> pa.Table:
-        return pa.Table.from_batches(list(self.batches()), self.schema)
+        return whole(self.batches(), self.schema)
 
 
 class SpoolInput:
@@ -77,8 +77,7 @@ class SpoolInput:
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
-        if batch.schema != self.schema:  # nullability
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        batch = labelled(batch, self.schema)
         self.nbytes += batch.nbytes
         if not self._on_disk and self.nbytes <= self._limit:
             self._held.append(batch)
@@ -110,7 +109,7 @@ class SpoolInput:
             yield from reader
 
     def table(self) -> pa.Table:
-        return pa.Table.from_batches(list(self.batches()), self.schema)
+        return whole(self.batches(), self.schema)
 
     def close(self) -> None:
         """Drops the rows, on disk too. May be called twice."""
