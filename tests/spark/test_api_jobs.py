@@ -299,3 +299,17 @@ def test_the_default_scheduler_and_both_cuts(env):
         other = ExecutionEnvironment(spark=env.spark, options={**env.options, **options})
         again = other.from_arrow(rows.to_arrow()).key_by("k").aggregate({"v": "sum"})
         assert sum(row["v"] for row in again.collect()) == sum(range(900))
+
+
+def test_what_a_closure_keeps_does_not_reach_the_next_subtask(env):
+    seen: set[int] = set()
+
+    def first_of_each(batches):
+        for batch in batches:
+            fresh = [v for v in batch.column("v").to_pylist() if v not in seen]
+            seen.update(fresh)
+            yield pa.record_batch({"v": pa.array(fresh, pa.int64())})
+
+    numbers = env.from_arrow(pa.table({"v": [1, 2, 3] * 4})).set_parallelism(1).rebalance()
+    found = numbers.map_in_arrow(first_of_each, "v bigint").set_parallelism(4).to_arrow()
+    assert found.num_rows > 3  # each subtask has a memory of its own, however few worker processes there are

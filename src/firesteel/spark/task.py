@@ -108,7 +108,6 @@ class Blob:
 
 
 _cache: OrderedDict[bytes, Any] = OrderedDict()
-_programs: OrderedDict[bytes, VertexProgram] = OrderedDict()
 _extended_by: set[tuple[str, ...]] = {()}
 _scratch: dict[str, Path] = {}
 
@@ -180,7 +179,7 @@ class _Execution:
         job: JobInformation = self.function.job.load()
         _extend_module_path(job.module_paths)
         vertex: VertexInformation = self.function.vertex.load()
-        program = _program(self.function.vertex.digest, vertex)
+        program = _program(vertex)
         scratch = scratch_of(job)
         try:
             context = TaskContext(
@@ -342,12 +341,9 @@ def _spark_task(task_class: Any) -> Any:
     return task
 
 
-def _program(digest: bytes, vertex: VertexInformation) -> VertexProgram:
-    program = _programs.get(digest)
-    if program is None:
-        program = _programs[digest] = pickle.loads(vertex.program)
-        while len(_programs) > CACHED_OBJECTS:
-            _programs.popitem(last=False)
+def _program(vertex: VertexInformation) -> VertexProgram:
+    """Unpickled anew for each execution, as PySpark does: what a user's closure keeps must not reach the next subtask."""
+    program: VertexProgram = pickle.loads(vertex.program)
     return program
 
 
