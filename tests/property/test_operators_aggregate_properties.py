@@ -118,7 +118,7 @@ def same(a, b) -> bool:
 
 
 @QUICK
-@given(table=tables(), budget=st.sampled_from([1 << 10, 1 << 24]), batch=st.integers(1, 50))
+@given(table=tables(), budget=st.sampled_from([1 << 14, 1 << 24]), batch=st.integers(1, 50))
 def test_full_aggregate(tmp_path, table, budget, batch):
     ctx = context(tmp_path, budget)
     operator = FullAggregate("agg", ("k0",), AGGS, table.schema)
@@ -131,7 +131,7 @@ def test_full_aggregate(tmp_path, table, budget, batch):
 @QUICK
 @given(
     table=tables(key_names=2),
-    budgets=st.tuples(st.sampled_from([64, 1 << 12, 1 << 24]), st.sampled_from([1 << 12, 1 << 24])),
+    budgets=st.tuples(st.sampled_from([64, 1 << 12, 1 << 24]), st.sampled_from([1 << 15, 1 << 24])),
     batch=st.integers(1, 50),
     tasks=st.integers(1, 3),
 )
@@ -153,7 +153,7 @@ def test_partial_then_final(tmp_path, table, budgets, batch, tasks):
 
 
 @QUICK
-@given(table=tables(), budget=st.sampled_from([1 << 10, 1 << 24]), distinct=st.sampled_from(["", "s", "fs"]))
+@given(table=tables(), budget=st.sampled_from([1 << 14, 1 << 24]), distinct=st.sampled_from(["", "s", "fs"]))
 def test_global_aggregate_gives_one_row_and_any_number_of_distinct_counts(tmp_path, table, budget, distinct):
     aggs = (
         Aggregation("*", "count", "n"),
@@ -169,7 +169,7 @@ def test_global_aggregate_gives_one_row_and_any_number_of_distinct_counts(tmp_pa
 
 @QUICK
 @given(
-    table=tables(key_names=2), budget=st.sampled_from([1 << 10, 1 << 24]), whole=st.booleans(), batch=st.integers(1, 50)
+    table=tables(key_names=2), budget=st.sampled_from([1 << 14, 1 << 24]), whole=st.booleans(), batch=st.integers(1, 50)
 )
 def test_distinct(tmp_path, table, budget, whole, batch):
     keys = tuple(table.schema.names) if whole else ("k0", "k1")
