@@ -73,7 +73,7 @@ class Script:
 class Loop:
     """A driver whose batches never reach Spark: the test plays Spark's part on its queue."""
 
-    def __init__(self, answer, sink=None):
+    def __init__(self, answer, sink=None, record=lambda record: None):
         self.scheduler = Script(answer)
         self.compiled = two_steps(sink=sink)
         self.store = MagicMock()
@@ -86,7 +86,7 @@ class Loop:
                 store=self.store,
                 job=Blob.of(1),
                 programs={0: b"", 1: b""},
-                record=lambda record: None,
+                record=record,
                 clock=Clock(),
             )
         )
@@ -278,6 +278,23 @@ def test_timers_fire_in_their_time_and_a_later_setting_counts():
     loop.run()
     assert [e.timer for e in loop.scheduler.of(ev.TimerFired)] == ["a", "b"]
     assert loop.scheduler.told[-1].at >= 0.05
+
+
+def test_a_job_without_news_says_what_it_waits_for_ever_more_rarely(monkeypatch):
+    monkeypatch.setattr("firesteel.spark.driver.QUIET_SECONDS", 0.05)
+    said = []
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [SetTimer("end", 0.3)]
+        return [END]
+
+    loop = Loop(answer, record=said.append)
+    loop.scheduler.waiting_for = lambda: ["It waits for rain."]
+    loop.run()
+    assert {(d.what, d.reason) for d in said} == {("waiting", "It waits for rain.")}
+    assert len(said) <= 3, "0.05, 0.15 and at most 0.35 s"
+    assert loop.driver.waiting_for() == ["It waits for rain."]
 
 
 def test_a_fault_in_the_scheduler_stops_what_runs():

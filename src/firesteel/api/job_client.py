@@ -53,11 +53,18 @@ class JobClient:
         TimeoutError if it still runs when the time is over; it runs on then.
         """
         if not self._run.wait(timeout):
-            raise TimeoutError(f"The job '{self._run.job_name}' ({self.job_id}) still runs after {timeout} s.")
+            waits = " ".join(self.waiting_for())
+            raise TimeoutError(
+                f"The job '{self._run.job_name}' ({self.job_id}) still runs after {timeout} s. {waits}".rstrip()
+            )
         outcome = self._run.result()
         if outcome.error is not None:
             raise _for_this_caller(outcome.error)
         return _result_of(outcome)
+
+    def waiting_for(self) -> list[str]:
+        """What the job waits for just now, in sentences: subtasks that run or queue, a restart's delay, its sinks."""
+        return self._run.waiting_for()
 
     def cancel(self) -> None:
         """Asks for cancellation and returns at once; a job that has ended is left as it is."""

@@ -11,7 +11,7 @@ import pickle
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -47,7 +47,8 @@ from firesteel.spark.watch import Watcher
 
 CANCEL_PATIENCE_SECONDS = 10.0
 """How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
-IDLE_SECONDS = 60.0
+QUIET_SECONDS = 60.0
+"""After so long without news the journal is told what the job waits for; again after twice as long, and so on."""
 _CANCELLED_BY_SPARK = re.compile(r"[Jj]ob \d+ (was )?cancel+ed")
 
 _log = logging.getLogger("firesteel.spark")
@@ -119,11 +120,20 @@ class JobDriver:
         self._finished: dict[int, _Collected] = {}
         self._decisions: list[Decision] = []
         self._had_zombies = False
+        self._quiet = QUIET_SECONDS
+        self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
         self.status = JobStatus.CREATED
 
     def cancel(self, reason: str) -> None:
         self._queue.put(ev.CancelRequested(at=self._now(), reason=reason))
+
+    def waiting_for(self) -> list[str]:
+        """What the job waits for, in sentences; a snapshot taken while the job's thread works on."""
+        try:
+            return self._in.scheduler.waiting_for()
+        except Exception:  # the scheduler belongs to the job's thread, which was changing it just now
+            return []
 
     def run(self) -> JobEnd:
         """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
@@ -145,7 +155,7 @@ class JobDriver:
     def _next_items(self) -> list[Any]:
         """Waits for something to do; takes all there is."""
         now = self._now()
-        due = min([*self._timers.values(), *self._give_up_at.values()], default=now + IDLE_SECONDS)
+        due = min([*self._timers.values(), *self._give_up_at.values(), self._word_due])
         items: list[Any] = []
         try:
             items.append(self._queue.get(timeout=max(0.0, due - now)))
@@ -154,7 +164,7 @@ class JobDriver:
         except Empty:
             return items
 
-    def _digest(self, items: Iterable[Any]) -> None:
+    def _digest(self, items: Sequence[Any]) -> None:
         for item in items:
             if isinstance(item, bytes):
                 self._take_message(decode(item))
@@ -166,6 +176,20 @@ class JobDriver:
                     self._feed(item)
         self._flush()
         self._fire_timers()
+        self._say_what_is_awaited(bool(items))
+
+    def _say_what_is_awaited(self, news: bool) -> None:
+        """A job must never hang without saying what it waits for."""
+        now = self._now()
+        if news:
+            self._quiet = QUIET_SECONDS
+        elif now >= self._word_due:
+            awaited = self._in.scheduler.waiting_for()
+            self._in.record(Decision(at=now, what="waiting", result=awaited, reason=" ".join(awaited)))
+            self._quiet *= 2
+        else:
+            return
+        self._word_due = now + self._quiet
 
     def _take_message(self, message: Message) -> None:
         """Each message comes twice, through the channel and as a result; the second one is nothing new."""

@@ -162,6 +162,12 @@ class JobRun:
                 self.cancel("interrupted by the user")
                 raise JobCancelledError(f"The job '{self.job_name}' was interrupted and is being cancelled.") from None
 
+    def waiting_for(self) -> list[str]:
+        """What the job waits for just now, in sentences; empty when it has ended."""
+        if self._done.is_set() or self._driver is None:
+            return []
+        return self._driver.waiting_for()
+
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Asks for cancellation and returns at once; :meth:`wait` tells when it is done."""
         with self._lock:
