@@ -5,6 +5,8 @@ Stdlib only: this module is imported on the driver, on executors and by the cont
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class FiresteelError(Exception):
     """Base of all errors of ours. ``exit_code`` is what the command line exits with."""
@@ -19,11 +21,11 @@ class FiresteelError(Exception):
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} {self.hint}"
 
-    def __reduce__(self):  # keeps ``hint`` across pickling
+    def __reduce__(self) -> tuple[Any, ...]:  # keeps ``hint`` across pickling
         return _rebuild, (type(self), self.message, self.hint, dict(self.__dict__))
 
 
-def _rebuild(cls: type[FiresteelError], message: str, hint: str | None, state: dict) -> FiresteelError:
+def _rebuild(cls: type[FiresteelError], message: str, hint: str | None, state: dict[str, Any]) -> FiresteelError:
     error = cls.__new__(cls)
     Exception.__init__(error, message)
     error.__dict__.update(state)
@@ -56,7 +58,9 @@ class PartitionException(FiresteelError):
     Names the producing execution, so that the scheduler can restart exactly that one.
     """
 
-    def __init__(self, message: str, *, dataset: int = -1, partition: int = -1, attempt: int = -1, token: int = -1) -> None:
+    def __init__(
+        self, message: str, *, dataset: int = -1, partition: int = -1, attempt: int = -1, token: int = -1
+    ) -> None:
         super().__init__(message)
         self.dataset = dataset
         self.partition = partition
