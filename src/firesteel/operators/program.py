@@ -49,6 +49,7 @@ class Operator(Protocol):
 
     @property
     def name(self) -> str: ...
+
     unitwise: ClassVar[bool]
     """True: may be applied unit by unit behind a keyed head (it has no state across batches)."""
 
