@@ -93,10 +93,11 @@ def _tokenizer() -> Any:
     def tokenize(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             words = pc.split_pattern_regex(batch.column("value"), r"[^A-Za-z0-9_]+")
-            modules = module_names(batch.column("path")).take(pc.list_parent_indices(words))
-            found = pa.RecordBatch.from_arrays([pc.list_flatten(words), modules], names=["identifier", "module"])
-            is_name = pc.match_substring_regex(found.column("identifier"), "^[A-Za-z_]")
-            yield found.filter(pc.and_(is_name, pc.invert(pc.is_in(found.column("identifier"), keywords))))
+            found = pc.list_flatten(words)
+            wanted = pc.and_(pc.match_substring_regex(found, "^[A-Za-z_]"), pc.invert(pc.is_in(found, keywords)))
+            rows = pc.list_parent_indices(words).filter(wanted)
+            modules = module_names(batch.column("path")).take(rows)
+            yield pa.RecordBatch.from_arrays([found.filter(wanted), modules], names=["identifier", "module"])
 
     return tokenize
 
