@@ -376,6 +376,7 @@ class Chaos:
     user: float = 0.0
     innocent: float = 0.0
     worker: float = 0.0
+    storage: float = 0.0
     lose: float = 0.0
     double: float = 0.0
     other_token: float = 0.0
@@ -429,6 +430,8 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         plane.fail(key, kind=e.FailureKind.FATAL)
     elif happens(chaos.worker):
         plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER)
+    elif happens(chaos.storage):
+        plane.fail(key, kind=e.FailureKind.STORAGE)
     elif happens(chaos.innocent):
         plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER, culpable=False)
     elif happens(chaos.other_token):

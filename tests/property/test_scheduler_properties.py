@@ -19,6 +19,7 @@ from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 
 CHAOS = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.05, double=0.1, other_token=0.05)
 ENDING = Chaos(user=0.05, lose=0.02, double=0.05, fatal=0.02, cancel=0.02)
+DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
 
 
 def valid_job(rng, **options):
@@ -70,6 +71,15 @@ def test_every_job_ends_whatever_happens(seed):
     assert p.commands[-1] is p.ended and p.scheduler.waiting_for() == []
     last_event = p.sent[-1]
     assert p.scheduler.handle(last_event) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
+    """Restarts are limited, whatever kind of failure it is and however the restarts overlap."""
+    rng = random.Random(seed)
+    p = drive(job(rng), rng, DEADLY, steps=2000)
+    assert p.status in ("FINISHED", "FAILED")
 
 
 @settings(max_examples=20, deadline=None)

@@ -8,7 +8,9 @@ from firesteel.scheduler import commands as c
 from firesteel.scheduler.events import (
     CancelRequested,
     ExecutionsCancelled,
+    ExecutionsFailed,
     ExecutionsFinished,
+    FailureCause,
     FailureKind,
     SinksCommitted,
     TimerFired,
@@ -95,6 +97,36 @@ def test_one_dead_executor_is_charged_once():
         p.fail((0, subtask, 0), kind=FailureKind.WORKER)
     assert p.status == "RESTARTING"
     assert p.run().status == "FINISHED"
+
+
+@pytest.mark.parametrize("kind", [FailureKind.WORKER, FailureKind.STORAGE])
+@pytest.mark.parametrize("delay", ["0 s", "1 s"])
+@pytest.mark.parametrize("n", [2, 3, 8])
+def test_subtasks_that_kill_their_workers_again_and_again_end_the_job(kind, delay, n):
+    """Each dies while the restart of another one is pending: none may excuse the next for ever."""
+    p = chain(n=n, restart_strategy__fixed_delay__delay=delay).start()
+    for _ in range(40 * n):
+        if p.status == "FAILING":
+            break
+        p.fail(min(p.tasks, key=lambda key: key[2]), kind=kind)
+        if p.timers and (len(p.tasks) < 2 or p.now % 0.03 < 0.01):
+            p.fire(min(p.timers, key=p.timers.__getitem__))
+    assert p.status == "FAILING" and "used up" in p.decisions("failover")[-1].reason
+    assert max(attempt for _, attempt in attempts_of(p.deploys, 0)) <= 4
+    assert p.run().status == "FAILED"
+
+
+def test_a_late_event_does_not_turn_time_back():
+    p = chain(HASH).start()
+    p.run(0)
+    p.now += 100
+    p.launch((1, 0, 0))
+    late = ExecutionsFailed(
+        at=1.0, vertex=1, subtasks=ints(1), attempts=ints(0), cause=FailureCause(FailureKind.USER, "x")
+    )
+    p.tasks.pop((1, 1, 0))
+    (timer,) = of(p.send(late), c.SetTimer)
+    assert timer.at == pytest.approx(p.now + 1.0)
 
 
 def test_a_lost_partition_restarts_its_producer_and_the_unfinished_consumers():

@@ -10,6 +10,7 @@ from firesteel.humanize import plural
 from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.executions import ExecutionTable, Rows
 from firesteel.scheduler.failover import RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.operations import ExecutionOperations
@@ -22,14 +23,36 @@ MAX_INNOCENT_RESTARTS = 10
 """How often in a row a subtask is sent again without a charge; then it is charged like any other."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Failure:
-    """Executions of one vertex that failed together for one cause."""
+    """Executions (``rows``) of one vertex that failed together for one cause; ``subtasks`` runs parallel."""
 
     vertex: ExecutionJobVertex
+    rows: Rows
     subtasks: Ints
     cause: FailureCause
     culpable: bool
+
+
+class _Charge:
+    """The last death of a worker, or failure of the storage, that was charged.
+
+    What ran beside it joins it: one dead executor takes several executions along, which are reported one by one. An
+    execution that was deployed after it is charged itself, so that two which kill their workers do not excuse each
+    other for ever.
+    """
+
+    def __init__(self, table: ExecutionTable) -> None:
+        self._table = table
+        self._at = -np.inf
+        self._rows = 0
+
+    def made(self, at: float) -> None:
+        self._at, self._rows = at, self._table.size
+
+    def covers(self, rows: Rows) -> bool:
+        scheduled = self._table.stamps[ExecutionState.SCHEDULED, rows]
+        return bool((rows < self._rows).all() and (scheduled <= self._at).all())
 
 
 class ExecutionFailureHandler:
@@ -50,13 +73,14 @@ class ExecutionFailureHandler:
         self._failover = RestartPipelinedRegionFailoverStrategy(graph)
         self._pending: dict[str, dict[int, Ints]] = {}
         self._timers = 0
+        self._charge = _Charge(graph.executions)
         self._lost: set[tuple[int, int]] = set()
         """(data set, partition) that was lost once already."""
 
     def failed(self, failure: Failure) -> None:
         """Deployed executions of the subtasks failed: mark them, and see what must run again."""
         vertex, cause = failure.vertex, failure.cause
-        self._operations.move(vertex.id, vertex.newest[failure.subtasks], ExecutionState.FAILED, cause=cause.message)
+        self._operations.move(vertex.id, failure.rows, ExecutionState.FAILED, cause=cause.message)
         if not self._job.is_active:
             return
         lost = self._lost_partition(failure)
@@ -94,9 +118,10 @@ class ExecutionFailureHandler:
             if int(innocent[failure.subtasks].max()) <= MAX_INNOCENT_RESTARTS:
                 why = "it read a partition that was produced anew meanwhile" if stale_input else "it was not to blame"
                 return Verdict(0.0, f"not charged, {why}")
-        if kind in (FailureKind.WORKER, FailureKind.STORAGE) and self._pending:
-            # One dead executor takes several executions along, which are reported one by one.
-            return self._restart.uncharged("it joins the restart that is pending")
+        if kind in (FailureKind.WORKER, FailureKind.STORAGE):
+            if self._charge.covers(failure.rows):
+                return self._restart.uncharged("it ran beside the failure that was charged last")
+            self._charge.made(self._recorder.at)
         if lost and (failure.cause.dataset, failure.cause.partition) not in self._lost:
             # A lost disk holds many partitions, and each is found missing only when somebody reads it.
             self._lost.add((failure.cause.dataset, failure.cause.partition))

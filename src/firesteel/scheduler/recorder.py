@@ -44,9 +44,12 @@ class Recorder:
         self._story: deque[_Entry] = deque(maxlen=STORY_LENGTH)
 
     def begin(self, event: Event) -> None:
-        """Everything from here on was caused by ``event``. One without an id gets the next number."""
+        """Everything from here on was caused by ``event``. One without an id gets the next number.
+
+        Late events do not turn time back: what they cause happens now.
+        """
         self.event = event.id or self.event + 1
-        self.at = event.at
+        self.at = max(self.at, event.at)
 
     def take(self) -> list[Command]:
         commands, self._commands = self._commands, []

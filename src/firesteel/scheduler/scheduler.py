@@ -213,14 +213,15 @@ class Scheduler(ABC):
         rows = self._end_cancelled(vertex, rows)
         if len(rows):
             subtasks = self.executions.index[rows].astype(np.int64)
-            self.failures.failed(Failure(vertex, subtasks, event.cause, event.culpable))
+            self.failures.failed(Failure(vertex, rows, subtasks, event.cause, event.culpable))
 
     def _cancelled(self, event: ExecutionsCancelled) -> None:
         vertex, rows = self._find(event)
         rows = self._end_cancelled(vertex, rows)
         if len(rows):
             cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
-            self.failures.failed(Failure(vertex, self.executions.index[rows].astype(np.int64), cause, culpable=True))
+            subtasks = self.executions.index[rows].astype(np.int64)
+            self.failures.failed(Failure(vertex, rows, subtasks, cause, culpable=True))
 
     def _timer(self, event: TimerFired) -> None:
         self.failures.timer_fired(event.timer)
