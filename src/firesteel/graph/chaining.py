@@ -9,6 +9,7 @@ from __future__ import annotations
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.plan import Feed, PlannedStep
 from firesteel.graph.stream_graph import ChainedStep, Chaining, CollectStep, KeyedStep, SinkStep
+from firesteel.results.keys import hash_alike
 
 
 def chain_obstacle(step: PlannedStep) -> str | None:
@@ -31,7 +32,7 @@ def output_obstacle(step: PlannedStep) -> str | None:
 def fusion_obstacle(step: PlannedStep, feed: Feed, wanted: tuple[str, ...], ordered: bool) -> str | None:
     """Why a keyed step cannot take this feed as it lies, without an exchange.
 
-    ``wanted``: the key columns, of the feed's step. ``ordered``: the hash must be over just this order (several inputs
+    ``wanted``: the key columns, of the feed's step. ``ordered``: the hash must be over just this order (several feeds
     that are walked together); else any order will do: equal keys are together either way.
     """
     obstacle = _settings_obstacle(step, feed) or _reads_obstacle(feed)
@@ -57,7 +58,8 @@ def lies_together(step: PlannedStep) -> bool:
 def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
     """The columns by whose hash the rows of ``step`` lie in subpartitions, as they leave its chain; None: by none.
 
-    Follows the chain back to its keyed head through stateless operators that hand the key columns through.
+    Follows the chain back to its keyed head through stateless operators that hand the key columns through. The order
+    is that of the hash: the same columns in another order lie elsewhere.
     """
     renames: list[ChainedStep] = []
     while isinstance(step.work, ChainedStep):
@@ -65,9 +67,9 @@ def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
             return None
         renames.append(step.work)
         step = step.feeds[0].source
-    if not isinstance(step.work, KeyedStep) or step.work.kept is None or not step.work.kept:
+    if step.hashed is None:
         return None
-    keys: list[str] = list(step.work.kept)
+    keys = list(step.hashed)
     for work in reversed(renames):
         assert work.passed is not None
         outputs = {source: name for name, source in reversed(work.passed.items())}
@@ -75,6 +77,29 @@ def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
             return None
         keys = [outputs[key] for key in keys]
     return tuple(keys)
+
+
+def hashed_by(step: PlannedStep, work: KeyedStep, lies_right: bool) -> tuple[str, ...] | None:
+    """The output columns by whose hash the rows of a keyed step lie, in the hash's order.
+
+    ``lies_right``: its input is not exchanged. None when it does not keep its keys, or gives them a type whose values
+    have other hashes than those by which its rows came.
+    """
+    if not work.kept:
+        return None
+    for feeds, keys in zip(step.inputs, work.keys, strict=True):
+        types = [
+            (f.source.schema.field(k).type, step.schema.field(o).type)
+            for f in feeds
+            for k, o in zip(keys, work.kept, strict=True)
+        ]
+        if not all(hash_alike(one, other) for one, other in types):
+            return None
+    if not lies_right or len(step.feeds) > 1:  # several are never permuted
+        return work.kept
+    output = dict(zip(work.keys[0], work.kept, strict=True))
+    present = partitioned_by(step.feeds[0].source)
+    return None if present is None else tuple(output[name] for name in present)
 
 
 def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:

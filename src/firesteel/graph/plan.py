@@ -40,6 +40,8 @@ class PlannedStep:
     sides: list[tuple[str, Feed]] = field(default_factory=list)
     reads: int = 0
     """How many feeds read it."""
+    hashed: tuple[str, ...] | None = None
+    """Of a keyed step that has been fused: the columns by whose hash, in this order, its rows lie. None: by none known."""
 
     @property
     def feeds(self) -> list[Feed]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from firesteel.errors import UsageError
-from firesteel.graph.chaining import chain_obstacle, fusion_obstacle, output_obstacle
+from firesteel.graph.chaining import chain_obstacle, fusion_obstacle, hashed_by, output_obstacle
 from firesteel.graph.plan import Feed, PlannedStep
 from firesteel.graph.stream_graph import ChainedStep, CollectStep, DataFrameStep, KeyedStep, SinkStep, SourceStep
 from firesteel.operators.composed import ComposedOperator, FromGate, FromOperator
@@ -117,6 +117,7 @@ class _Fuser:
 
     def _add_keyed(self, step: PlannedStep, work: KeyedStep) -> None:
         lying = self._lying_right(step, work)
+        step.hashed = hashed_by(step, work, all(lying))
         vertex = self._new(step)
         operator = work.direct if lying and all(lying) else work.operator
         part = KeyedPart(operator, [], [])
@@ -135,7 +136,7 @@ class _Fuser:
 
     def _lying_right(self, step: PlannedStep, work: KeyedStep) -> list[bool]:
         """Per input: does it lie in the right subpartitions already, so that this step can join its vertex?"""
-        ordered = len(step.inputs) > 1
+        ordered = len(step.feeds) > 1
         lying = [
             bool(keys) and all(fusion_obstacle(step, feed, keys, ordered) is None for feed in feeds)
             for feeds, keys in zip(step.inputs, work.keys, strict=True)

@@ -82,6 +82,15 @@ def common_key_type(left: Any, right: Any) -> Any:
     )
 
 
+def hash_alike(one: Any, other: Any) -> bool:
+    """Whether equal keys of these two types have the same hash.
+
+    Types that can be compared do, but for integers that stand as decimals where a join met signed and unsigned ones.
+    """
+    one, other = _plain(one), _plain(other)
+    return _t.is_null(one) or _t.is_null(other) or _t.is_decimal(one) == _t.is_decimal(other)
+
+
 def normalise_key(array: Any, to: Any = None) -> Any:
     """The canonical form of a key column (``pa.Array`` or ``pa.ChunkedArray``; the same comes back).
 
