@@ -7,7 +7,7 @@ was written, admitted, released and lost.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
 
+BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
 """(vertex, subtask, attempt)."""
 
@@ -71,6 +72,8 @@ class Task:
     attempt: int
     inputs: list[tuple[int, int, int, int]]
     """Objects it reads: (dataset, partition, attempt, token)."""
+    views: dict[tuple[int, int, int], Hashable] = field(default_factory=dict)
+    """What it gets of each partition, by (input, dataset, partition)."""
     launched: bool = False
     cancelled: bool = False
 
@@ -91,6 +94,8 @@ class Plane:
     discarded: set[tuple[int, int, int, int]] = field(default_factory=set)
     admitted: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """(vertex, subtask) -> (attempt, token) of the winner."""
+    read: dict[tuple[int, int, int], dict[tuple[int, int, int], Hashable]] = field(default_factory=dict)
+    """(vertex, subtask, token) -> the views of an execution that finished."""
     deploys: list[c.Deploy] = field(default_factory=list)
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
@@ -137,6 +142,7 @@ class Plane:
                 return self.fail(key, kind=e.FailureKind.PARTITION, bad=bad[0])
         vertex = keys[0][0]
         reports = [self._report(self.tasks[key], token) for key in keys]
+        views = {key: self.tasks[key].views for key in keys}
         event = e.ExecutionsFinished(
             at=self.tick(),
             vertex=vertex,
@@ -149,6 +155,7 @@ class Plane:
                 self.tasks.pop(key)
         for key, report in zip(keys, reports, strict=True):
             self.written |= {(p.dataset, key[1], key[2], report.token) for p in report.partitions}
+            self.read[(*key[:2], report.token)] = views[key]
             # Admitted unless the answer discards it.
             self.admitted.setdefault(key[:2], (key[2], report.token))
         return self.send(event)
@@ -254,6 +261,38 @@ class Plane:
             self._forget_winner(key)
             inputs = self._inputs(deploy, subtask) if self.check else []
             self.tasks[key] = Task(deploy, subtask, attempt, inputs)
+            if self.check:
+                self.tasks[key].views = self._views(vertex, subtask, deploy)
+
+    def _views(self, vertex: JobVertex, subtask: int, deploy: c.Deploy) -> dict[tuple[int, int, int], Hashable]:
+        """Equal views: the same rows. A share by order is another one in each attempt; else only the rows count."""
+        views = {}
+        for index, gate in enumerate(deploy.gates):
+            dataset = self.scheduler.job_graph.datasets[gate.dataset]
+            for p in _partitions(self._ranges(vertex.id, index).of(subtask)):
+                token = int(gate.tokens[p])
+                rows = tuple(sorted(self.read[dataset.producer, p, token].items(), key=str))
+                shared = dataset.ship in BY_ORDER and self._num_readers(vertex.id, index, p) > 1
+                views[index, gate.dataset, p] = token if shared else hash(rows)
+        return views
+
+    def _ranges(self, vertex: int, index: int) -> c.InputRanges:
+        ranges = self.scheduler.graph.vertices[vertex].ranges
+        assert ranges is not None
+        return ranges[index]
+
+    def _num_readers(self, vertex: int, index: int, partition: int) -> int:
+        ranges = self._ranges(vertex, index)
+        return sum(partition in _partitions(ranges.of(k)) for k in range(ranges.parallelism))
+
+    def _check_views(self) -> None:
+        """All winners of a vertex that read a partition got the same rows, so that none was lost or doubled."""
+        seen: dict[tuple[int, ...], Hashable] = {}
+        for (vertex, subtask), (_, token) in self.admitted.items():
+            for place, view in self.read[vertex, subtask, token].items():
+                assert seen.setdefault((vertex, *place), view) == view, (
+                    f"{place} of vertex {vertex}: rows lost or doubled"
+                )
 
     def _forget_winner(self, key: Key) -> None:
         """A winner runs again only if it was discarded, or all it produced has been released."""
@@ -315,6 +354,8 @@ class Plane:
                 assert all((vertex.id, s) in self.admitted for s in range(vertex.parallelism)), (
                     "finished without all winners"
                 )
+            if self.check:
+                self._check_views()
             left = self.written - self.released
             for dataset, p, a, t in left:
                 assert self.scheduler.job_graph.datasets[dataset].persistent, f"object {(dataset, p, a, t)} was left"
@@ -349,6 +390,10 @@ class Plane:
             self.send(e.SinksFailed(at=self.tick(), cause=e.FailureCause(e.FailureKind.STORAGE, "disk full")))
         else:
             self.send(e.SinksCommitted(at=self.tick()))
+
+
+def _partitions(rects: np.ndarray) -> set[int]:
+    return {p for first, end, _, _ in rects.tolist() for p in range(first, end)}
 
 
 def _check_coverage(gate: c.GateDescriptor, ranges: c.InputRanges) -> None:

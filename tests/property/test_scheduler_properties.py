@@ -113,7 +113,7 @@ def test_records_alone_tell_every_state(seed):
     assert table.size == table.counts.sum()
 
 
-def naive_restart_set(graph, vertex, subtasks):
+def naive_restart_set(graph, failed):
     """Edge by edge: failed tasks, finished producers of what cannot be read, deployed consumers of what runs again."""
 
     def reads(edge, consumer):
@@ -123,7 +123,7 @@ def naive_restart_set(graph, vertex, subtasks):
         rects = graph.vertices[edge.vertex].ranges[inputs.index(edge.dataset)].of(consumer)
         return range(rects[:, 0].min(), rects[:, 1].max()) if len(rects) else range(0)
 
-    tasks, queue = set(), [(vertex, int(s)) for s in subtasks]
+    tasks, queue = set(), [(vertex, int(s)) for vertex, subtasks in failed for s in subtasks]
     while queue:
         task = queue.pop()
         if task in tasks:
@@ -151,11 +151,11 @@ def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
     strategy = p.scheduler.failures._failover
     by_groups = strategy.tasks_needing_restart
 
-    def compared(vertex, subtasks):
-        tasks = by_groups(vertex, subtasks)
-        expected = naive_restart_set(p.scheduler.graph, vertex, subtasks)
-        assert {(v, int(s)) for v, chosen in tasks.items() for s in chosen} == expected
-        return tasks
+    def compared(failed):
+        restart = by_groups(failed)
+        expected = naive_restart_set(p.scheduler.graph, [*failed.items(), *restart.rereaders.items()])
+        assert {(v, int(s)) for v, chosen in restart.tasks.items() for s in chosen} == expected
+        return restart
 
     strategy.tasks_needing_restart = compared
     drive(p, rng, CHAOS)

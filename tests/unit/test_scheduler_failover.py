@@ -17,6 +17,7 @@ from firesteel.scheduler.events import (
 )
 
 HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
+REBALANCE = ShipStrategy.REBALANCE
 
 
 def chain(*ships, n=3, last=None, **options):
@@ -142,6 +143,52 @@ def test_a_lost_partition_restarts_its_producer_and_the_unfinished_consumers():
     assert attempts_of(p.deploys, 0)[3:] == [(2, 1)] and len(attempts_of(p.deploys, 1)) == 3
     p.finish((0, 2, 1))
     assert attempts_of(p.deploys, 1)[3:] == [(1, 1), (2, 1)], "subtask 0 stays finished"
+    assert p.run().status == "FINISHED"
+
+
+@pytest.mark.parametrize("ship", [REBALANCE, RESCALE])
+def test_finished_readers_of_a_partition_that_is_shared_by_order_read_it_again(ship):
+    builder = GraphBuilder()
+    builder.source([1] * 2, parallelism=2)
+    builder.step((0, ship), parallelism=4), builder.step((1, HASH), parallelism=2)
+    p = plane(builder.graph, subpartition_factor=1).start()
+    p.run(0)
+    p.finish((1, 0, 0)), p.finish((1, 3, 0))
+    lose(p, 0, 0, 0)
+    p.finish((1, 1, 0))
+    decision = p.decisions("failover")[-1]
+    shared = {REBALANCE: [0, 1, 2, 3], RESCALE: [0, 1]}[ship]
+    again = 1 if ship is RESCALE or p.scheduler.graph.vertices[1].ranges[0].of(3)[0, 0] == 1 else 2
+    assert decision.inputs["rereaders"] == {"1": again} and "finished before: rows they share" in decision.reason
+    assert decision.result["0"] == 1 and decision.result["1"] <= len(shared)
+    assert p.run().status == "FINISHED"
+
+
+def test_who_reads_its_rows_anew_changes_what_it_gave_to_others():
+    builder = GraphBuilder()
+    builder.source([1], parallelism=1)
+    builder.step((0, RESCALE), parallelism=2), builder.step((1, HASH), parallelism=2)
+    p = plane(builder.graph).start()
+    p.run(0), p.run(1)
+    assert {name[0] for name in p.released} == {0}
+    p.finish((2, 0, 0))
+    lose(p, 1, 1, 1)
+    p.finish((2, 1, 0))
+    decision = p.decisions("failover")[-1]
+    assert decision.result == {"0": 1, "1": 2, "2": 2} and decision.inputs["rereaders"] == {"1": 1, "2": 1}
+    assert p.run().status == "FINISHED"
+
+
+def test_a_partition_that_one_subtask_reads_alone_takes_no_finished_reader_along():
+    builder = GraphBuilder()
+    builder.source([1] * 4, parallelism=4)
+    builder.step((0, RESCALE), parallelism=2), builder.step((1, HASH), parallelism=2)
+    p = plane(builder.graph).start()
+    p.run(0), p.run(1)
+    p.finish((2, 0, 0))
+    lose(p, 1, 1, 1)
+    p.finish((2, 1, 0))
+    assert p.decisions("failover")[-1].result == {"0": 2, "1": 1, "2": 1}
     assert p.run().status == "FINISHED"
 
 
@@ -271,6 +318,7 @@ def test_the_same_subtask_twice_in_one_event():
     task = p.tasks.pop((0, 0, 0))
     reports = [p._report(task, None), p._report(task, None)]
     p.written |= {(0, 0, 0, 1), (0, 0, 0, 2)}
+    p.read[0, 0, 1] = {}
     p.admitted[0, 0] = (0, 1)
     event = ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(0, 0), attempts=ints(0, 0), reports=reports)
     assert [x.token for x in of(p.send(event), c.DiscardExecution)] == [2]

@@ -83,6 +83,8 @@ class ExecutionJobVertex:
         """Subtasks that wait for the delay of a restart."""
         self.innocent: Ints = np.empty(0, np.int64)
         """How often in a row each subtask was sent again without being charged."""
+        self.unlike: Mask = np.empty(0, np.bool_)
+        """Subtasks whose rows may differ from those of their earlier attempts, not only in their order."""
         self.inputs: list[EdgeGroups] = []
         self.ranges: tuple[InputRanges, ...] | None = None
         self.input_bytes: Ints | None = None
@@ -184,6 +186,7 @@ class DefaultExecutionGraph:
         vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
         vertex.held = np.zeros(n, np.bool_)
         vertex.innocent = np.zeros(n, np.int64)
+        vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
         for dataset in vertex.job.outputs:
             self.results[dataset] = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])

@@ -1,48 +1,74 @@
 """Which subtasks run again after a failure (Flink: RestartPipelinedRegionFailoverStrategy, all exchanges blocking).
 
 Every region is a single subtask. Besides the failed ones there must run again: producers of partitions they read that
-are lost or were released already, their producers in turn, and unfinished consumers of whatever is produced anew.
-Finished consumers stay finished. Each consumed group is visited once, so the cost is O(subtasks), not O(edges).
+are lost or were released already, their producers in turn, unfinished consumers of whatever is produced anew, and
+finished consumers whose share of a partition is not what it was (``rereading``). Each consumed group is visited once,
+so the cost is O(subtasks), not O(edges).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.rereading import Rereading
 from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restart:
+    """``tasks``: vertex to subtasks, ascending. ``rereaders``: those of them that had finished and only read again."""
+
+    tasks: dict[int, Ints]
+    rereaders: dict[int, Ints] = field(default_factory=dict)
 
 
 class RestartPipelinedRegionFailoverStrategy:
     def __init__(self, graph: DefaultExecutionGraph) -> None:
         self._graph = graph
 
-    def tasks_needing_restart(self, vertex: int, subtasks: Ints) -> dict[int, Ints]:
-        """Vertex to subtasks, ascending. Lost partitions must have been withdrawn from their result before.
+    def tasks_needing_restart(self, tasks: Mapping[int, Ints]) -> Restart:
+        """``tasks``: those that failed, and producers of what is lost. Lost partitions must have been withdrawn before.
 
         Subtasks that wait in CREATED need no restart and are left out, as are running producers.
         """
-        return _Closure(self._graph).of(vertex, subtasks)
+        return _Closure(self._graph).of(tasks)
 
 
 class _Closure:
     def __init__(self, graph: DefaultExecutionGraph) -> None:
         self._graph = graph
         self._tasks: dict[int, Mask] = {}
+        self._rereading = Rereading(graph, self._tasks)
+        self._rereaders: dict[int, Ints] = {}
         self._seen: dict[tuple[str, int], Mask] = {}
         self._queue: deque[tuple[int, Ints]] = deque()
 
-    def of(self, vertex: int, subtasks: Ints) -> dict[int, Ints]:
-        self._add(vertex, subtasks)
+    def of(self, tasks: Mapping[int, Ints]) -> Restart:
+        for vertex, subtasks in tasks.items():
+            self._add(vertex, subtasks)
+        self._walk()
+        while True:
+            found = self._rereading.rereaders()
+            if not found:
+                break
+            for vertex, subtasks in found.items():
+                self._rereaders[vertex] = np.union1d(self._rereaders.get(vertex, subtasks), subtasks)
+                self._add(vertex, subtasks)
+            self._walk()
+        return Restart({v: np.flatnonzero(self._tasks[v]) for v in sorted(self._tasks)}, self._rereaders)
+
+    def _walk(self) -> None:
         while self._queue:
             at, new = self._queue.popleft()
             self._add_producers(self._graph.vertices[at], new)
             self._add_consumers(self._graph.vertices[at], new)
-        return {v: np.flatnonzero(self._tasks[v]) for v in sorted(self._tasks)}
 
     def _add(self, vertex: int, subtasks: Ints) -> None:
         mask = self._tasks.setdefault(vertex, np.zeros(self._graph.vertices[vertex].parallelism, np.bool_))

@@ -11,7 +11,7 @@ from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import ExecutionTable, Rows
-from firesteel.scheduler.failover import RestartPipelinedRegionFailoverStrategy
+from firesteel.scheduler.failover import Restart, RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
@@ -148,13 +148,18 @@ class ExecutionFailureHandler:
 
     def _give_up(self, failure: Failure, verdict: Verdict) -> None:
         vertex, subtask = failure.vertex, int(failure.subtasks[0])
-        self._decide(failure, verdict, {}, f"the job fails, {verdict.reason}")
+        self._decide(failure, verdict, Restart({}), f"the job fails, {verdict.reason}")
         self._job.fail(failure.cause, vertex.id, subtask)
 
     def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float) -> None:
-        tasks = self._failover.tasks_needing_restart(failure.vertex.id, failure.subtasks)
+        restart = self._failover.tasks_needing_restart({failure.vertex.id: failure.subtasks})
+        tasks = restart.tasks
         count = sum(len(subtasks) for subtasks in tasks.values())
-        self._decide(failure, verdict, tasks, f"{plural(count, 'subtask')} to run again, {verdict.reason}")
+        again = sum(len(subtasks) for subtasks in restart.rereaders.values())
+        reread = (
+            f" ({again} of them finished before: rows they share by order may come in another one)" if again else ""
+        )
+        self._decide(failure, verdict, restart, f"{plural(count, 'subtask')} to run again{reread}, {verdict.reason}")
         for vertex, subtasks in tasks.items():
             self._reset(self._graph.vertices[vertex], subtasks, failure)
         if delay <= 0:
@@ -192,7 +197,7 @@ class ExecutionFailureHandler:
             self._recorder.emit(DiscardExecution(vertex.id, subtask, int(table.attempt[row]), int(table.token[row])))
             vertex.commits.pop(subtask, None)
 
-    def _decide(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints], outcome: str) -> None:
+    def _decide(self, failure: Failure, verdict: Verdict, restart: Restart, outcome: str) -> None:
         vertex, cause = failure.vertex, failure.cause
         who = (
             f"subtask {failure.subtasks[0]}" if len(failure.subtasks) == 1 else plural(len(failure.subtasks), "subtask")
@@ -207,8 +212,9 @@ class ExecutionFailureHandler:
                 "kind": cause.kind.value,
                 "cause": cause.message,
                 "culpable": failure.culpable,
+                "rereaders": {str(v): len(subtasks) for v, subtasks in restart.rereaders.items()},
             },
-            rule=f"{self._restart.name}, failed region with its lost inputs and unfinished consumers",
-            result={str(v): len(subtasks) for v, subtasks in tasks.items()},
+            rule=f"{self._restart.name}, failed region with its lost inputs, unfinished consumers and rereaders",
+            result={str(v): len(subtasks) for v, subtasks in restart.tasks.items()},
             reason=f"{who} of '{vertex.job.name}' failed{place} ({cause.kind.value}): {outcome}",
         )
