@@ -491,7 +491,7 @@ class ParquetSink(FileSink):
             raise UsageError(f"{where}: there are two columns '{twice[0]}'.", hint="Rename one with select.")
         for field in schema:
             try:
-                probe = pa.table({"probe": pa.nulls(1, field.type)})
+                probe = pa.table({"probe": pa.nulls(1, _loosened(field.type))})
                 pq.write_table(probe, pa.BufferOutputStream(), compression="none")
             except (OSError, pa.ArrowException) as error:
                 raise UsageError(
@@ -501,6 +501,13 @@ class ParquetSink(FileSink):
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         return _ParquetPart(stream, schema, self._compression)
+
+
+def _loosened(type_: pa.DataType) -> pa.DataType:
+    """The type with all fields of its structs nullable, so that one null makes a row of it."""
+    if not pa.types.is_struct(type_):
+        return type_
+    return pa.struct([field.with_type(_loosened(field.type)).with_nullable(True) for field in type_])
 
 
 class _ParquetPart:

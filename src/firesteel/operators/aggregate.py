@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from firesteel.operators.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
-from firesteel.operators.batches import chunked, nullable, table_batches, take_rows
+from firesteel.operators.batches import chunked, nullable, table_batches, take_rows, whole
 from firesteel.operators.grouping import encode, first_rows, key_columns
 from firesteel.operators.program import Batches, TaskContext, UnitInput
 from firesteel.operators.units import MAX_LEVEL, rehash, spool, unit_limit
@@ -87,7 +87,7 @@ class FoldingState:
     def _flush(self) -> Iterable[pa.RecordBatch]:
         if not self._pending:
             return ()
-        rows = self._folding.to_partial(pa.Table.from_batches(self._pending, self._schema))
+        rows = self._folding.to_partial(whole(self._pending, self._schema))
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._passing:
             return table_batches(rows, OUTPUT_ROWS)
@@ -248,10 +248,11 @@ class _FirstRows:
     """Folding that keeps the first row of each key."""
 
     def __init__(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
-        self.keys, self.partial_schema = keys, schema
+        self.keys, self.partial_schema = keys, nullable(schema)
+        self._schema = schema
 
     def to_partial(self, table: pa.Table) -> pa.Table:
-        return table
+        return pa.Table.from_arrays(table.columns, schema=self.partial_schema)
 
     def merge(self, table: pa.Table) -> pa.Table:
         if table.num_rows <= 1:
@@ -261,7 +262,7 @@ class _FirstRows:
         return table if len(rows) == table.num_rows else take_rows(table, rows)
 
     def finish(self, merged: pa.Table) -> pa.Table:
-        return merged
+        return pa.Table.from_arrays(merged.columns, schema=self._schema)
 
 
 @dataclass(frozen=True)
