@@ -258,6 +258,8 @@ class Plane:
         for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True):
             key = (deploy.vertex, subtask, attempt)
             assert key not in self.tasks, "deployed twice"
+            alone = not vertex.supports_concurrent_attempts
+            assert not (alone and any(k[:2] == key[:2] for k in self.tasks)), "two attempts where one is allowed"
             self._forget_winner(key)
             inputs = self._inputs(deploy, subtask) if self.check else []
             self.tasks[key] = Task(deploy, subtask, attempt, inputs)
@@ -341,6 +343,7 @@ class Plane:
     def _commit(self, command: c.CommitSinks) -> None:
         assert self.commit is None
         self.commit = command
+        self._check_alone()
         for vertex, winners in command.winners.items():
             assert len(winners) == self.parallelism(vertex)
             for subtask, (attempt, commits) in enumerate(winners):
@@ -350,6 +353,7 @@ class Plane:
     def _end(self, command: c.JobStatusChanged) -> None:
         self.ended = command
         if command.status is c.JobStatus.FINISHED:
+            self._check_alone()
             for vertex in self.scheduler.graph.vertices:
                 assert all((vertex.id, s) in self.admitted for s in range(vertex.parallelism)), (
                     "finished without all winners"
@@ -365,6 +369,14 @@ class Plane:
                     assert self.admitted[producer, p] == named
         elif command.status is c.JobStatus.FAILED:
             assert command.cause is not None
+
+    def _check_alone(self) -> None:
+        """When the job publishes or finishes, only cancelled attempts are left, of vertices that do not mind."""
+        for vertex, subtask, attempt in self.tasks:
+            # A winner that Spark runs once more is not known to the scheduler before it reports.
+            if self.admitted.get((vertex, subtask), (-1,))[0] != attempt:
+                assert self.tasks[vertex, subtask, attempt].cancelled
+                assert self.scheduler.job_graph.vertices[vertex].supports_concurrent_attempts, "published too early"
 
     def _report(self, task: Task, token: int | None) -> e.ExecutionReport:
         self._tokens += 1
@@ -498,7 +510,7 @@ def random_graph(rng: random.Random) -> JobGraph:
     builder = GraphBuilder("random")
     ships = list(ShipStrategy)
     for number in range(rng.randint(1, 6)):
-        fields = {"has_sink": rng.random() < 0.2}
+        fields = {"has_sink": rng.random() < 0.2, "supports_concurrent_attempts": rng.random() < 0.7}
         if rng.random() < 0.2:
             fields["parallelism"] = rng.randint(1, 5)
         elif rng.random() < 0.2:

@@ -209,6 +209,26 @@ def test_a_single_execution_is_let_go_and_told_at_once():
     assert list(loop.batches[0].open) == [0]
 
 
+def test_an_attempt_that_must_be_alone_counts_as_cancelled_when_it_has_ended(monkeypatch):
+    """The batch is cancelled in Spark as soon as only such ones are left, and its workers get time to die."""
+    monkeypatch.setattr("firesteel.spark.driver.ZOMBIE_SECONDS", 0.1)
+    loop = Loop(cancelling(1))
+    loop.compiled.job_graph.vertices[1].supports_concurrent_attempts = False
+    ended = []
+
+    def end(batch):
+        loop._cancelled(batch)
+        ended.append(loop.driver._now())
+        loop.put(BatchEnded(batch, [], None))
+
+    loop.runner.cancel.side_effect = end
+    loop.put(finished(0, 7))
+    loop.run()
+    (told,) = loop.scheduler.of(ev.ExecutionsCancelled)
+    assert told.subtasks.tolist() == [1] and told.at >= ended[0] + 0.1
+    assert loop.scheduler.told.index(loop.scheduler.of(ev.ExecutionsFinished)[0]) < loop.scheduler.told.index(told)
+
+
 def test_when_only_what_was_let_go_still_runs_the_batch_is_cancelled():
     def answer(event):
         if isinstance(event, ev.JobStarted):

@@ -294,6 +294,43 @@ def test_a_cancel_that_came_from_somebody_else_is_a_failure():
     assert p.status == "RESTARTING" and p.run().status == "FINISHED"
 
 
+def exclusive(**options):
+    builder = GraphBuilder()
+    builder.source([1] * 2, parallelism=2)
+    builder.step((0, HASH), parallelism=2, has_sink=True, supports_concurrent_attempts=False)
+    return plane(builder.graph, **options).start()
+
+
+def test_a_vertex_that_forbids_it_has_never_two_attempts_of_a_subtask_at_once():
+    p = exclusive(restart_strategy__fixed_delay__delay="0 s")
+    p.run(0)
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    p.finish((0, 0, 1))
+    assert sorted(p.tasks) == [(1, 0, 1), (1, 1, 0)] and p.tasks[1, 1, 0].cancelled
+    assert "an earlier attempt of subtask 1 being cancelled" in "\n".join(p.scheduler.waiting_for())
+    p.confirm_cancel((1, 1, 0))
+    assert sorted(p.tasks) == [(1, 0, 1), (1, 1, 1)]
+    p.finish((1, 0, 1), (1, 1, 1))
+    assert p.commit is not None
+
+
+def test_sinks_are_not_published_beside_an_attempt_that_may_still_write():
+    p = exclusive()
+    p.run(0)
+    # Cancelled, and its next attempt was decided against by nobody: it comes when the old one is gone.
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    p.fire(next(iter(p.timers)))
+    p.finish((0, 0, 1)), p.finish((1, 0, 1))
+    assert p.commit is None and p.keys(1) == [(1, 1, 0)]
+    p.lost.clear()
+    p.finish((1, 1, 0))  # too late: it is discarded, and its successor runs
+    assert p.keys(1) == [(1, 1, 1)]
+    p.finish((1, 1, 1))
+    assert p.commit is not None
+
+
 # --- first valid commit wins -----------------------------------------------------------------------------------
 
 

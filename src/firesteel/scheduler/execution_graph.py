@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import ExecutionReport, Ints
-from firesteel.scheduler.executions import NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
+from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
-from firesteel.scheduler.states import ExecutionState
+from firesteel.scheduler.states import IS_PENDING, ExecutionState
 
 IO_COUNTERS = ("rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes")
 
@@ -107,6 +107,11 @@ class ExecutionJobVertex:
     def states(self) -> NDArray[np.int8]:
         """Of each subtask's newest execution."""
         return self._table.state[self.newest]
+
+    def has_pending_prior(self, subtasks: Ints) -> Mask:
+        """Which of these subtasks have an earlier attempt that Spark has not confirmed to be gone."""
+        prior = self._table.prior[self.newest[subtasks]]
+        return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
 
     def count(self, subtasks: Ints, reports: Sequence[ExecutionReport]) -> None:
         """Add what these (distinct) finished subtasks read and wrote to the totals."""

@@ -45,7 +45,12 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
         ready = (vertex.states == S.CREATED) & ~vertex.held
         for edge in vertex.inputs:
             ready &= edge.ready(np.arange(vertex.parallelism))
+        if not vertex.job.supports_concurrent_attempts:
+            ready &= ~vertex.has_pending_prior(np.arange(vertex.parallelism))
         assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and nobody scheduled them"
+    if not vertex.job.supports_concurrent_attempts:
+        pending = table.index[rows[IS_PENDING[table.state[rows]]]]
+        assert len(np.unique(pending)) == len(pending), f"{where}: two attempts of a subtask at once"
     names = table.index[rows].astype(np.int64) << 32 | table.attempt[rows]
     assert len(np.unique(names)) == len(names), f"{where}: an attempt number was given twice"
 

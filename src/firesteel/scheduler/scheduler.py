@@ -47,7 +47,7 @@ from firesteel.scheduler.records import VertexProgress
 from firesteel.scheduler.release import PartitionReleaseStrategy
 from firesteel.scheduler.restart import restart_strategy
 from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 from firesteel.scheduler.waiting import Waits, waiting_for
@@ -151,7 +151,7 @@ class Scheduler(ABC):
             self._grow_graph()
         if self.job.is_active and not self._committing:
             self.strategy.schedule()
-            if self.graph.all_finished:
+            if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
         self.job.end_if_nothing_runs()
 
@@ -171,6 +171,15 @@ class Scheduler(ABC):
             return
         self._committing = True
         self.recorder.emit(CommitSinks({vertex.id: self._winners(vertex) for vertex in sinks}))
+
+    def _writers_left(self) -> bool:
+        """Cancelled attempts that nothing may be published beside: their vertices forbid concurrent attempts."""
+        table = self.executions
+        exclusive = [not vertex.job.supports_concurrent_attempts for vertex in self.graph.vertices]
+        if not any(exclusive) or not self.operations.num_pending:
+            return False
+        pending = np.flatnonzero(IS_PENDING[table.state[: table.size]])
+        return bool(np.array(exclusive)[table.vertex[pending]].any())
 
     def _winners(self, vertex: ExecutionJobVertex) -> list[tuple[int, tuple[bytes, ...]]]:
         attempts = self.executions.attempt[vertex.newest].tolist()
@@ -271,8 +280,14 @@ class Scheduler(ABC):
         """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
         rows = np.unique(rows)
         states = self.executions.state[rows]
-        self.operations.move(vertex.id, rows[states == S.CANCELING], S.CANCELED)
+        self._gone(vertex, rows[states == S.CANCELING])
         return rows[IS_DEPLOYED[states]]
+
+    def _gone(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
+        """Spark confirms that these cancelled executions do not run any more: the next attempt may."""
+        self.operations.move(vertex.id, rows, S.CANCELED)
+        if len(rows) and self.job.is_active and not vertex.job.supports_concurrent_attempts:
+            self.strategy.restart_tasks({vertex.id: self.executions.index[rows].astype(np.int64)})
 
     def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: list[ExecutionReport]) -> None:
         """The first valid commit of these subtasks: their results become readable."""
@@ -322,7 +337,7 @@ class Scheduler(ABC):
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
         state, token = S(self.executions.state[row]), int(self.executions.token[row])
         if state is S.CANCELING:
-            self.operations.move(vertex.id, np.array([row]), S.CANCELED)
+            self._gone(vertex, np.array([row]))
         if (state is S.FINISHED and token == key[3]) or key in self._discarded:
             return
         self._discarded.add(key)

@@ -36,7 +36,7 @@ class VertexwiseSchedulingStrategy:
                 self._add(edge.vertex, edge.consumers(groups))
 
     def restart_tasks(self, tasks: Mapping[int, Ints]) -> None:
-        """Subtasks that were reset, or whose delay is over."""
+        """Subtasks that were reset, whose delay is over, or whose earlier attempt is gone."""
         for vertex, subtasks in tasks.items():
             self._add(vertex, subtasks)
 
@@ -58,6 +58,8 @@ class VertexwiseSchedulingStrategy:
         able = (vertex.states[subtasks] == ExecutionState.CREATED) & ~vertex.held[subtasks]
         for edge in vertex.inputs:
             able &= edge.ready(subtasks)
+        if not vertex.job.supports_concurrent_attempts:
+            able &= ~vertex.has_pending_prior(subtasks)
         return subtasks[able]
 
     def _add(self, vertex: int, subtasks: Ints) -> None:

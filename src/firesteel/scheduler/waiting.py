@@ -47,13 +47,12 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
     name = f"Vertex {vertex.id} '{vertex.job.name}'"
     if not vertex.is_initialized:
         return _inputs(graph, vertex, f"{name} is not decided yet: it waits for", now)
-    if vertex.is_finished:
-        return []
     lines: list[str] = []
     states = vertex.states
     queued = np.flatnonzero(states == S.SCHEDULED)
     running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
     canceling = np.flatnonzero(states == S.CANCELING)
+    earlier = np.flatnonzero(vertex.has_pending_prior(np.arange(vertex.parallelism)))
     if len(queued):
         slot = " Spark has no executor." if has_slots is False else ""
         lines.append(f"{name} has {_running(graph, vertex, queued, now, 'with Spark for')}.{slot}")
@@ -61,6 +60,8 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
         lines.append(f"{name} has {_running(graph, vertex, running, now)}.")
     if len(canceling):
         lines.append(f"{name} has {_subtasks(canceling)} being cancelled.")
+    if len(earlier):
+        lines.append(f"{name} has an earlier attempt of {_subtasks(earlier)} being cancelled.")
     if (states == S.CREATED).any():
         lines += _inputs(graph, vertex, f"{name} has {_subtasks(np.flatnonzero(states == S.CREATED))} waiting for", now)
     return lines

@@ -38,7 +38,12 @@ class Batch:
     """A DataFrame vertex: Spark's partition number is the subtask, not its position in the batch."""
     cancelled: bool = False
     let_go: bool = False
-    """Some executions were cancelled alone: they may still run, but nobody waits for them."""
+    """Some executions were cancelled alone: they may still run, but nobody waits for them, or only those ``leaving``."""
+    exclusive: bool = False
+    """No two attempts of a subtask may run at once: one that was cancelled counts until it is surely gone."""
+    leaving: set[int] = field(default_factory=set)
+    """Exclusive: open executions that were cancelled alone."""
+    lingered: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None
 
@@ -54,6 +59,11 @@ class Batch:
             return False
         del self.open[subtask]
         return True
+
+    @property
+    def is_left(self) -> bool:
+        """Nothing runs any more but what was cancelled alone."""
+        return self.let_go and self.open.keys() <= self.leaving
 
     def position_to_subtask(self, position: int) -> int:
         return int(self.deploy.subtasks[position])

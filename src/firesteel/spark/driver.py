@@ -39,7 +39,7 @@ from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
 from firesteel.spark.channel import Channel
-from firesteel.spark.cleaning import Cleaner
+from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import partition_of, read_error
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
 from firesteel.spark.task import Blob, VertexInformation
@@ -113,6 +113,7 @@ class JobDriver:
         self._batches: dict[int, Batch] = {}
         self._active: dict[int, Batch] = {}
         self._give_up_at: dict[int, float] = {}
+        self._lingering: dict[int, tuple[float, BatchEnded]] = {}
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._seen: set[tuple[int, int, int]] = set()
@@ -155,7 +156,14 @@ class JobDriver:
     def _next_items(self) -> list[Any]:
         """Waits for something to do; takes all there is."""
         now = self._now()
-        due = min([*self._timers.values(), *self._give_up_at.values(), self._word_due])
+        due = min(
+            [
+                *self._timers.values(),
+                *self._give_up_at.values(),
+                *(at for at, _ in self._lingering.values()),
+                self._word_due,
+            ]
+        )
         items: list[Any] = []
         try:
             items.append(self._queue.get(timeout=max(0.0, due - now)))
@@ -200,8 +208,8 @@ class JobDriver:
         self._seen.add(key)
         batch = self._batches[where.batch]
         batch.close(where.subtask, where.attempt)
-        if batch.let_go and not batch.open and batch.id in self._active:
-            self._runner.cancel(batch)  # what is left of it was let go before
+        if batch.is_left and batch.id in self._active:
+            self._cancel_batch(batch)
         if isinstance(message, FinishedMessage):
             self._collect(batch, message)
         else:
@@ -273,8 +281,8 @@ class JobDriver:
         for data in ended.results:
             self._take_message(decode(data))
         self._flush()
-        if self._active.pop(batch.id, None) is None:
-            return  # given up before
+        if self._lingers(ended) or self._active.pop(batch.id, None) is None:
+            return  # soon, or given up before
         self._give_up_at.pop(batch.id, None)
         pools.give_back(batch.pool)
         if not batch.open:
@@ -287,6 +295,16 @@ class JobDriver:
             self._report_cancelled(batch)
         else:
             self._report_given_up(batch, ended.error)
+
+    def _lingers(self, ended: BatchEnded) -> bool:
+        """Workers of a cancelled job live for seconds yet: the next attempt of an exclusive vertex waits for that."""
+        batch = ended.batch
+        if not batch.exclusive or batch.lingered or not batch.open or batch.id not in self._active:
+            return False
+        batch.lingered = True
+        self._give_up_at.pop(batch.id, None)
+        self._lingering[batch.id] = (self._now() + ZOMBIE_SECONDS, ended)
+        return True
 
     def _report_cancelled(self, batch: Batch) -> None:
         subtasks, attempts = batch.remaining()
@@ -337,6 +355,8 @@ class JobDriver:
         for timer in [t for t, at in self._timers.items() if at <= now]:
             del self._timers[timer]
             self._feed(ev.TimerFired(at=now, timer=timer))
+        for number in [n for n, (at, _) in self._lingering.items() if at <= now]:
+            self._batch_ended(self._lingering.pop(number)[1])
         for number in [n for n, at in self._give_up_at.items() if at <= now]:
             del self._give_up_at[number]
             batch = self._active.pop(number, None)
@@ -386,6 +406,7 @@ class JobDriver:
             f"{title} ({n} of {deploy.parallelism} subtasks)" if n != deploy.parallelism else f"{title} ({n} subtasks)"
         )
         batch = Batch.of(len(self._batches), deploy, given.job_id, description)
+        batch.exclusive = not vertex.supports_concurrent_attempts
         batch.by_partition = deploy.vertex in given.compiled.dataframes
         self._batches[batch.id] = self._active[batch.id] = batch
         code = BatchCode(
@@ -411,7 +432,8 @@ class JobDriver:
         """A batch of which nothing else is left is cancelled in Spark; single executions are left to themselves.
 
         Spark cannot cancel one task of a job. Such an execution counts as cancelled at once; what it says later is
-        stale to the scheduler, which has it discarded.
+        stale to the scheduler, which has it discarded. Of a vertex that forbids concurrent attempts it counts when it
+        has ended.
         """
         wanted = dict(zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True))
         for batch in [b for b in self._active.values() if b.vertex == cancel.vertex]:
@@ -419,9 +441,14 @@ class JobDriver:
             if len(meant) == len(batch.open):
                 for subtask in meant:
                     del wanted[subtask]
-                self._had_zombies = True
-                self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
-                self._runner.cancel(batch)
+                self._cancel_batch(batch)
+            elif batch.exclusive:
+                batch.leaving.update(meant)
+                batch.let_go = batch.let_go or bool(meant)
+                for subtask in meant:
+                    del wanted[subtask]
+                if batch.is_left:
+                    self._cancel_batch(batch)
             else:
                 batch.let_go = batch.let_go or bool(meant)
                 for subtask in meant:
@@ -435,6 +462,12 @@ class JobDriver:
                     attempts=_ints(list(wanted.values())),
                 )
             )
+
+    def _cancel_batch(self, batch: Batch) -> None:
+        self._had_zombies = True
+        if batch.open and batch.id not in self._lingering:
+            self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
+        self._runner.cancel(batch)
 
     def _discard(self, discard: DiscardExecution) -> None:
         key = (discard.vertex, discard.subtask, discard.attempt, discard.token)
