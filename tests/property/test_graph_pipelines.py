@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from firesteel import DataStream, ExecutionEnvironment, col
+from firesteel.api.actions import collected
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.stream_graph import CollectStep, StreamNode
 from graph_kit import check_shape, run_local
@@ -202,3 +203,18 @@ def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline
             else Counter()
         )
         assert found == Counter(rows), i
+
+
+def test_a_null_among_a_dictionarys_values_is_null_to_every_step(tmp_path):
+    hidden = pa.array(["a", None, "a", None]).dictionary_encode(null_encoding="encode")
+    stream = ExecutionEnvironment().from_arrow(pa.table({"d": hidden}))
+
+    def again(batches):
+        for _ in batches:
+            yield pa.record_batch({"d": hidden})
+
+    for number, s in enumerate((stream, stream.map_in_arrow(again, stream.schema))):
+        for name, kept in (("found", s.filter(col("d").is_valid())), ("lost", s.filter(col("d").is_null()))):
+            job = compile_job([collected(kept)], s._env.options, name)
+            rows = run_local(job, tmp_path / f"{name}{number}")[0].column("d").to_pylist()
+            assert set(rows) == {"a" if name == "found" else None}

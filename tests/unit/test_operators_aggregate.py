@@ -150,3 +150,17 @@ def test_operators_and_combiners_are_picklable_after_use(ctx):
     assert operator.folding.output_schema.names == ["k", "s", "n"]
     again = pickle.loads(pickle.dumps(operator))
     assert again == operator and again.keys == (("k",),)
+
+
+NULL_VALUES = pa.array(["a", None, "a", None]).dictionary_encode(null_encoding="encode")
+
+
+@pytest.mark.parametrize(
+    "column", [NULL_VALUES, pa.array(["a", None, "a", None]), pc.run_end_encode(pa.array(["a", "a", None, None]))]
+)
+def test_count_sees_nulls_wherever_a_type_keeps_them(tmp_path, column):
+    table = pa.table({"k": [1, 1, 1, 1], "d": column})
+    aggregations = (Aggregation("d", "count", "n"), Aggregation("d", "count_distinct", "m"))
+    ctx = context(tmp_path)
+    full = FullAggregate("count", ("k",), aggregations, table.schema)
+    assert collect(full.apply_unit([unit(table, ctx)], ctx)).to_pylist() == [{"k": 1, "n": 2, "m": 1}]

@@ -204,18 +204,30 @@ def _raw(part: Part, table: pa.Table) -> Any:
         return pa.array(np.ones(table.num_rows, dtype=np.int64))
     column = table.column(part.column)
     if part.kind == "count":
+        if _hides_nulls(column):
+            column = _decoded(column)
         if column.null_count == 0 and not _types.is_null(column.type):
             return pa.array(np.ones(table.num_rows, dtype=np.int64))
         return pc.is_valid(column).cast(pa.int64())
     if part.kind == "distinct":
         return normalised(column)
-    if _types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    elif _types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
+    column = _decoded(column)
     if column.type == part.type:
         return column
     return column.cast(part.type, safe=not _types.is_floating(part.type))  # a mean takes int64 as doubles, as SQL does
+
+
+def _hides_nulls(column: Any) -> bool:
+    """Whether ``null_count`` and ``is_valid`` miss nulls: those among a dictionary's values, and in runs."""
+    if _types.is_dictionary(column.type):
+        return any(chunk.dictionary.null_count for chunk in column.chunks)
+    return _types.is_run_end_encoded(column.type)
+
+
+def _decoded(column: Any) -> Any:
+    if _types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return pc.run_end_decode(column) if _types.is_run_end_encoded(column.type) else column
 
 
 def _padded(table: pa.Table, schema: pa.Schema) -> pa.Table:

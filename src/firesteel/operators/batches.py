@@ -144,6 +144,28 @@ def take_rows(table: pa.Table, rows: Any) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
+def with_null_indices(data: Any) -> Any:
+    """The batch or table with nulls among a dictionary's values as null indices, where pyarrow's kernels look for them."""
+    for place, field in enumerate(data.schema):
+        if not pa.types.is_dictionary(field.type):
+            continue
+        column = data.column(place)
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if any(chunk.dictionary.null_count for chunk in chunks):
+            fixed = [_null_indices(chunk) for chunk in chunks]
+            data = data.set_column(
+                place, field, pa.chunked_array(fixed) if isinstance(column, pa.ChunkedArray) else fixed[0]
+            )
+    return data
+
+
+def _null_indices(array: Any) -> pa.Array:
+    indices = pc.if_else(
+        array.dictionary.is_valid().take(array.indices), array.indices, pa.scalar(None, array.type.index_type)
+    )
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=array.type.ordered)
+
+
 def filter_rows(table: Any, mask: Any) -> Any:
     """``table.filter(mask)`` of a table or batch with columns of any type."""
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
-from firesteel.operators.batches import closing, coalesce, whole
+from firesteel.operators.batches import closing, coalesce, whole, with_null_indices
 from firesteel.operators.program import (
     Batches,
     CombinerState,
@@ -143,7 +143,7 @@ class _Run:
         for batch in batches:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
-            yield batch
+            yield with_null_indices(batch)
 
 
 class _Outputs:

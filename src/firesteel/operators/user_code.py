@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
+from firesteel.operators.batches import with_null_indices
 from firesteel.operators.program import TaskContext
 
 _OURS = str(Path(__file__).resolve().parent.parent)
@@ -177,6 +178,7 @@ class Conformer:
         if not isinstance(item, pa.RecordBatch):
             hint = "Yield each batch of table.to_batches()." if isinstance(item, pa.Table) else None
             raise complaint(self._name, f"yielded {_described(item)} instead of a pyarrow.RecordBatch", ctx, hint)
+        item = with_null_indices(item)
         if self._as_declared and item.schema.equals(self._schema):
             return item
         if item.num_columns == 0 and item.num_rows == 0:
@@ -186,6 +188,7 @@ class Conformer:
     def table(self, item: Any, ctx: TaskContext) -> pa.Table | None:
         if not isinstance(item, pa.Table):
             raise complaint(self._name, f"returned {_described(item)} instead of a pyarrow.Table", ctx)
+        item = with_null_indices(item)
         if self._as_declared and item.schema.equals(self._schema):
             return item
         if item.num_columns == 0 and item.num_rows == 0:
