@@ -1,5 +1,7 @@
 """What runs again after a failure, which commit wins, what is released, and how a job ends."""
 
+from dataclasses import replace
+
 import pytest
 from tests.scheduler_kit import GraphBuilder, attempts_of, ints, plane
 
@@ -15,6 +17,8 @@ from firesteel.scheduler.events import (
     SinksCommitted,
     TimerFired,
 )
+from firesteel.scheduler.executions import Execution
+from firesteel.scheduler.states import ExecutionState
 
 HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
 REBALANCE = ShipStrategy.REBALANCE
@@ -370,6 +374,44 @@ def test_a_cancelled_execution_that_finishes_late_is_discarded():
     p.lost.clear()
     out = p.finish((1, 1, 0))
     assert [x.attempt for x in of(out, c.DiscardExecution)] == [0]
+    assert p.run().status == "FINISHED"
+
+
+def with_mirror():
+    """A second current execution of subtask 0, as speculation will make it."""
+    p = chain(HASH, n=2).start()
+    scheduler = p.scheduler
+    vertex = scheduler.graph.vertices[0]
+    rows = scheduler.executions.create(0, ints(0), ints(1), vertex.newest[[0]], at=0.0, opens=False)
+    vertex.newest[0] = rows[0]
+    scheduler.operations.move(0, rows, ExecutionState.SCHEDULED)
+    scheduler.recorder.take()
+    p.tasks[0, 0, 1] = replace(p.tasks[0, 0, 0], attempt=1)
+    return p, [Execution(scheduler.executions, row) for row in (0, int(rows[0]))]
+
+
+def test_two_attempts_of_a_subtask_in_one_event_give_one_winner():
+    p, (original, mirror) = with_mirror()
+    discards = of(p.finish((0, 0, 0), (0, 0, 1)), c.DiscardExecution)
+    assert [(x.attempt, x.token) for x in discards] == [(1, 2)]
+    assert (original.state.name, mirror.state.name) == ("FINISHED", "CANCELED")
+    assert p.scheduler.graph.vertices[0].num_finished == 1
+    assert p.run().status == "FINISHED"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_other_attempt_is_cancelled_when_one_has_won(first):
+    p, executions = with_mirror()
+    (cancel,) = of(p.finish((0, 0, first)), c.Cancel)
+    assert (cancel.subtasks.tolist(), cancel.attempts.tolist()) == ([0], [1 - first])
+    assert [e.state.name for e in executions] == ["FINISHED", "CANCELING"][:: 1 - 2 * first]
+    assert p.run().status == "FINISHED" and p.deploys[-1].gates[0].attempts.tolist() == [first, 0]
+
+
+def test_a_failure_marks_the_attempt_that_failed():
+    p, (original, mirror) = with_mirror()
+    (cancel,) = of(p.fail((0, 0, 0)), c.Cancel)
+    assert (original.state.name, mirror.state.name, cancel.attempts.tolist()) == ("FAILED", "CANCELING", [1])
     assert p.run().status == "FINISHED"
 
 

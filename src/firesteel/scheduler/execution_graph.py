@@ -15,7 +15,7 @@ from firesteel.scheduler.events import ExecutionReport, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
-from firesteel.scheduler.states import IS_PENDING, ExecutionState
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING
 
 IO_COUNTERS = ("rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes")
 
@@ -78,6 +78,8 @@ class ExecutionJobVertex:
         self.parallelism = -1
         self.newest: Rows = np.empty(0, np.int64)
         """The row created last for each subtask."""
+        self.winner: Rows = np.empty(0, np.int64)
+        """The row whose result was admitted for each subtask, NO_ROW where none is."""
         self.num_finished = 0
         self.held: Mask = np.empty(0, np.bool_)
         """Subtasks that wait for the delay of a restart."""
@@ -105,8 +107,18 @@ class ExecutionJobVertex:
 
     @property
     def states(self) -> NDArray[np.int8]:
-        """Of each subtask's newest execution."""
-        return self._table.state[self.newest]
+        """Of the execution that stands for each subtask."""
+        return self._table.state[self.chosen]
+
+    @property
+    def chosen(self) -> Rows:
+        """The execution that stands for each subtask: the winner, else the newest."""
+        return np.where(self.winner == NO_ROW, self.newest, self.winner)
+
+    def deployed_rows(self, subtasks: Ints) -> Rows:
+        """All executions of these subtasks that are with Spark and may still finish."""
+        rows = self._table.round_of(self.newest[subtasks])
+        return rows[IS_DEPLOYED[self._table.state[rows]]]
 
     def has_pending_prior(self, subtasks: Ints) -> Mask:
         """Which of these subtasks have an earlier attempt that Spark has not confirmed to be gone."""
@@ -189,6 +201,7 @@ class DefaultExecutionGraph:
         n = vertex.parallelism = plan.parallelism
         first = np.zeros(n, np.int64)
         vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
+        vertex.winner = np.full(n, NO_ROW, np.int64)
         vertex.held = np.zeros(n, np.bool_)
         vertex.innocent = np.zeros(n, np.int64)
         vertex.unlike = np.zeros(n, np.bool_)
@@ -219,8 +232,8 @@ class DefaultExecutionGraph:
     def reset(self, vertex: ExecutionJobVertex, subtasks: Ints, at: float) -> None:
         """A new round: each of these subtasks gets a fresh execution with the next attempt number."""
         old = vertex.newest[subtasks]
-        finished = self.executions.state[old] == ExecutionState.FINISHED
-        vertex.num_finished -= int(finished.sum())
+        vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
+        vertex.winner[subtasks] = NO_ROW
         vertex.totals -= vertex.io[:, subtasks].sum(axis=1)
         vertex.io[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1

@@ -116,6 +116,16 @@ class ExecutionTable:
         rows[(rows != NO_ROW) & (self.attempt[rows] != attempts)] = NO_ROW
         return rows
 
+    def round_of(self, newest: Rows) -> Rows:
+        """All rows of the rounds that these newest rows belong to."""
+        found = [newest]
+        rows = newest[~self.opens[newest]]
+        while len(rows):
+            rows = self.prior[rows]
+            found.append(rows)
+            rows = rows[~self.opens[rows]]
+        return np.concatenate(found) if len(found) > 1 else newest
+
     def current_rows(self, newest: int) -> list[int]:
         """Rows of the newest round that may still finish or have finished, oldest first; else the newest row."""
         rows = [newest]

@@ -10,13 +10,13 @@ from firesteel.humanize import plural
 from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
-from firesteel.scheduler.executions import ExecutionTable, Rows
+from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failover import Restart, RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.restart import RestartStrategy, Verdict
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.states import ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 
 MAX_INNOCENT_RESTARTS = 10
@@ -174,9 +174,8 @@ class ExecutionFailureHandler:
         self._job.go(JobStatus.RESTARTING, verdict.reason)
 
     def _reset(self, vertex: ExecutionJobVertex, subtasks: Ints, failure: Failure) -> None:
-        states = vertex.states[subtasks]
-        self._discard(vertex, subtasks[states == ExecutionState.FINISHED])
-        running = subtasks[IS_DEPLOYED[states]]
+        self._discard(vertex, subtasks[vertex.winner[subtasks] != NO_ROW])
+        running = vertex.deployed_rows(subtasks)
         self._operations.cancel(
             vertex, running, f"an input is produced anew after a failure in vertex {failure.vertex.id}"
         )
@@ -192,7 +191,7 @@ class ExecutionFailureHandler:
             left |= result.stored[subtasks]
             result.withdraw(subtasks, stored=False)
             result.info.erase(subtasks)
-        table, rows = self._graph.executions, vertex.newest[subtasks]
+        table, rows = self._graph.executions, vertex.winner[subtasks]
         for row, subtask in zip(rows[left].tolist(), subtasks[left].tolist(), strict=True):
             self._recorder.emit(DiscardExecution(vertex.id, subtask, int(table.attempt[row]), int(table.token[row])))
             vertex.commits.pop(subtask, None)

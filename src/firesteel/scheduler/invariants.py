@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.executions import NO_ROW
 from firesteel.scheduler.states import IS_PENDING, ExecutionState
 
 if TYPE_CHECKING:
@@ -35,10 +36,14 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     where = f"vertex {vertex.id}"
     assert (table.vertex[newest] == vertex.id).all(), f"{where}: a row of another vertex"
     assert (table.index[newest] == np.arange(vertex.parallelism)).all(), f"{where}: a row of another subtask"
-    assert (vertex.states == S.FINISHED).sum() == vertex.num_finished, f"{where}: finished subtasks are miscounted"
+    winners = vertex.winner[vertex.winner != NO_ROW]
+    assert (table.state[winners] == S.FINISHED).all(), f"{where}: a winner that did not finish"
+    assert (vertex.states == S.FINISHED).sum() == len(winners) == vertex.num_finished, (
+        f"{where}: finished subtasks are miscounted"
+    )
     assert (vertex.totals == vertex.io.sum(axis=1)).all(), f"{where}: totals are off"
     rows = np.flatnonzero(table.vertex[: table.size] == vertex.id)
-    older = np.setdiff1d(rows, newest)
+    older = np.setdiff1d(rows, table.round_of(newest))
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))
     assert not alive.any(), f"{where}: a superseded execution may still finish"
     if scheduler.job.is_active and vertex.ranges is not None:
@@ -61,7 +66,7 @@ def _result(scheduler: Scheduler, result: IntermediateResult) -> None:
     available = np.flatnonzero(result.available)
     assert len(available) == result.num_available, f"{where}: available partitions are miscounted"
     assert (producer.states[available] == S.FINISHED).all(), f"{where}: available, but its producer has not finished"
-    rows = producer.newest[available]
+    rows = producer.winner[available]
     assert (scheduler.executions.attempt[rows] == result.attempts[available]).all(), (
         f"{where}: not the winner's attempt"
     )

@@ -11,7 +11,7 @@ from firesteel.scheduler.execution_graph import DefaultExecutionGraph, Execution
 from firesteel.scheduler.executions import Rows
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.slots import ExecutionSlotAllocator
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.states import IS_PENDING, ExecutionState
 
 
 class ExecutionOperations:
@@ -43,10 +43,8 @@ class ExecutionOperations:
         """Subtasks and attempt numbers of executions, int64."""
         return self._table.index[rows].astype(np.int64), self._table.attempt[rows].astype(np.int64)
 
-    def cancel(self, vertex: ExecutionJobVertex, subtasks: Ints, reason: str) -> None:
-        """Cancel what is deployed of these subtasks."""
-        rows = vertex.newest[subtasks]
-        rows = rows[IS_DEPLOYED[self._table.state[rows]]]
+    def cancel(self, vertex: ExecutionJobVertex, rows: Rows, reason: str) -> None:
+        """Cancel these deployed executions."""
         if len(rows):
             self.move(vertex.id, rows, ExecutionState.CANCELING, cause=reason)
             self._recorder.emit(Cancel(vertex.id, *self.names(rows), reason))
@@ -55,7 +53,7 @@ class ExecutionOperations:
         """The job ends: nothing new starts, what runs is cancelled."""
         for vertex in self.graph.vertices:
             if vertex.is_initialized:
-                self.cancel(vertex, np.arange(vertex.parallelism), reason)
+                self.cancel(vertex, vertex.deployed_rows(np.arange(vertex.parallelism)), reason)
                 created = vertex.newest[vertex.states == ExecutionState.CREATED]
                 self.move(vertex.id, created, ExecutionState.CANCELED, cause=reason)
 

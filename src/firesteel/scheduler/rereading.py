@@ -51,7 +51,7 @@ class Rereading:
         stays = self._stays(vertex)
         fresh = _times_read(ranges, ~stays, result.num_partitions) > 0
         latest = _latest(ranges, np.where(fresh, made_at, -np.inf))
-        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED, vertex.newest]
+        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED, vertex.chosen]
         again = stays & (latest >= read_at)
         self._mark(result, vertex, ranges, made_at, again | ~stays)
         return again
@@ -75,9 +75,9 @@ class Rereading:
         table, producer = self._graph.executions, self._graph.vertices[result.dataset.producer]
         if result.dataset.ship not in _BY_ORDER and not producer.unlike.any():
             return np.full(result.num_partitions, -np.inf)
-        newest = producer.newest
-        again = table.attempt[newest] > 0
-        made_at = np.where(again, table.stamps[ExecutionState.CREATED, newest], -np.inf)
+        chosen = producer.chosen
+        again = table.attempt[chosen] > 0
+        made_at = np.where(again, table.stamps[ExecutionState.CREATED, chosen], -np.inf)
         if producer.id in self._tasks:
             made_at[self._tasks[producer.id]] = np.inf
         if result.dataset.ship not in _BY_ORDER:

@@ -182,7 +182,7 @@ class Scheduler(ABC):
         return bool(np.array(exclusive)[table.vertex[pending]].any())
 
     def _winners(self, vertex: ExecutionJobVertex) -> list[tuple[int, tuple[bytes, ...]]]:
-        attempts = self.executions.attempt[vertex.newest].tolist()
+        attempts = self.executions.attempt[vertex.winner].tolist()
         return [(attempt, vertex.commits.get(subtask, ())) for subtask, attempt in enumerate(attempts)]
 
     def _finish(self) -> None:
@@ -208,14 +208,16 @@ class Scheduler(ABC):
 
     def _finished(self, event: ExecutionsFinished) -> None:
         vertex, rows = self._find(event)
-        first = _first_of_each(rows) & IS_DEPLOYED[self.executions.state[rows]]
-        admitted = np.flatnonzero(first)
+        subtasks = np.asarray(event.subtasks, np.int64)
+        able = np.flatnonzero(IS_DEPLOYED[self.executions.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
+        admitted = able[_first_of_each(subtasks[able])]
         if len(admitted):
             reports = [event.reports[k] for k in admitted.tolist()]
-            self._admit(vertex, np.asarray(event.subtasks)[admitted], rows[admitted], reports)
-        for k in np.flatnonzero(~first).tolist():
+            self._admit(vertex, subtasks[admitted], rows[admitted], reports)
+        for k in np.setdiff1d(np.arange(len(rows)), admitted).tolist():
             key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), event.reports[k].token)
             self._not_admitted(vertex, int(rows[k]), key)
+        self.operations.cancel(vertex, vertex.deployed_rows(subtasks[admitted]), "another attempt was faster")
 
     def _failed(self, event: ExecutionsFailed) -> None:
         vertex, rows = self._find(event)
@@ -294,6 +296,7 @@ class Scheduler(ABC):
         self._stamp(vertex, rows, reports)
         tokens = np.fromiter((report.token for report in reports), np.int64, len(reports))
         self.executions.token[rows] = tokens
+        vertex.winner[subtasks] = rows
         self.executions.set_nodes(rows, [report.node for report in reports])
         vertex.num_finished += len(rows)
         vertex.innocent[subtasks] = 0
@@ -336,6 +339,9 @@ class Scheduler(ABC):
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
         state, token = S(self.executions.state[row]), int(self.executions.token[row])
+        if IS_DEPLOYED[state]:
+            self.operations.move(vertex.id, np.array([row]), S.CANCELING, cause="another attempt was faster")
+            state = S.CANCELING
         if state is S.CANCELING:
             self._gone(vertex, np.array([row]))
         if (state is S.FINISHED and token == key[3]) or key in self._discarded:
@@ -348,7 +354,7 @@ class Scheduler(ABC):
 
 
 def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """True at the first occurrence of each row."""
+    """True at the first occurrence of each number."""
     first = np.zeros(len(rows), np.bool_)
     if len(rows) == 1:
         return ~first
