@@ -1,5 +1,6 @@
 """Files are published once, all or nothing, whatever fails: on this machine's filesystem and on one that is not local."""
 
+import dataclasses
 import json
 import os
 import pickle
@@ -415,3 +416,41 @@ def test_messages_and_sinks_are_small_and_picklable(tmp_path):
     (message,) = run_sink(sink, [rows(1)], SCHEMA)
     assert len(pickle.dumps(message)) < 300
     assert len(pickle.dumps(sink)) < 2000
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3])
+def test_a_begin_that_fails_half_way_leaves_nothing(tmp_path, monkeypatch, fails_at):
+    """Whichever of its steps fails: what it made is removed, the parent directories too."""
+    sink = ParquetSink(str(tmp_path / "deep" / "out"))
+    sink.check(SCHEMA)
+    calls = iter(range(1, 10))
+
+    def failing(step):
+        def run(*args, **kwargs):
+            if next(calls) == fails_at:
+                raise OSError(28, "No space left on device")
+            return step(*args, **kwargs)
+
+        return run
+
+    class Full:
+        def __init__(self, inner):
+            self._inner = inner
+            self.create_dir, self.open_output_stream = failing(inner.create_dir), failing(inner.open_output_stream)
+
+        def __getattr__(self, name):
+            return getattr(self._inner, name)
+
+    sink.target = dataclasses.replace(sink.target, filesystem=Full(pafs.LocalFileSystem()))
+    with pytest.raises(FiresteelError, match="no space is left"):
+        sink.begin("job")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_the_owner_is_known_by_the_boot_of_the_machine(tmp_path):
+    sink = ParquetSink(str(tmp_path / "out"))
+    sink.check(SCHEMA)
+    sink.begin("job")
+    owner = json.loads((tmp_path / ".out.firesteel-job" / "_owner.json").read_text())
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    assert not boot.exists() or boot.read_text().strip() in owner["host"]

@@ -118,10 +118,15 @@ class FileSink:
         if self._kind(staging) is not pafs.FileType.NotFound:
             raise UsageError(f"Two sinks of this job write to {self.target.label}.", hint="Give each its own path.")
         self._staging = staging
-        with storage_errors(self.target.label):
-            self._made = self._missing_parents()
-            self.target.filesystem.create_dir(self._attempts, recursive=True)
-            self._put(f"{staging}/{_OWNER}", json.dumps(_myself()).encode())
+        try:
+            with storage_errors(self.target.label):
+                self._made = self._missing_parents()
+                self.target.filesystem.create_dir(staging, recursive=True)
+                self._put(f"{staging}/{_OWNER}", json.dumps(_myself()).encode())  # first: else nobody knows whose it is
+                self.target.filesystem.create_dir(self._attempts)
+        except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
+            self.abort([])
+            raise
 
     def _missing_parents(self) -> list[str]:
         """The directories above the target that ``begin`` makes, the nearest first."""
@@ -411,9 +416,10 @@ def _is_dead(owner: dict[str, Any]) -> bool:
 
 
 def _host() -> str:
-    """Where process numbers mean the same: the machine, and in a container the container's own numbering."""
+    """Where process numbers mean the same: this boot of the machine, and in a container the container's own numbering."""
     with suppress(OSError):
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 (not a path)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 (not a path)
     return socket.gethostname()
 
 
