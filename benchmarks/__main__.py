@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, exchange, memory, tasks
+from benchmarks import adaptive, exchange, memory, sweep, tasks
 
-BENCHMARKS = {"exchange": exchange.main, "adaptive": adaptive.main, "tasks": tasks.main, "memory": memory.main}
+BENCHMARKS = {
+    "exchange": exchange.main,
+    "adaptive": adaptive.main,
+    "tasks": tasks.main,
+    "memory": memory.main,
+    "sweep": sweep.main,
+}
 
 
 def main() -> None:

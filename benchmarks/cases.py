@@ -16,6 +16,7 @@ from benchmarks import data
 
 Run = Callable[[], list[float]]
 CODEC = "lz4"
+NEEDED = ("l_orderkey", "l_extendedprice", "l_discount")
 HEAP = "2g"
 
 
@@ -140,6 +141,11 @@ SUMS = {"s": ("v", "sum"), "n": ("v", "count")}
 
 
 def _fs_groupby(env: Any) -> Any:
+    lines = env.read_parquet(str(data.tpch(1) / "lineitem.parquet")).select(*NEEDED)
+    return lines.map_in_arrow(revenue, "k bigint, v double").key_by("k").aggregate(SUMS), "s"
+
+
+def _fs_all_columns(env: Any) -> Any:
     lines = env.read_parquet(str(data.tpch(1) / "lineitem.parquet"))
     return lines.map_in_arrow(revenue, "k bigint, v double").key_by("k").aggregate(SUMS), "s"
 
@@ -151,8 +157,16 @@ def _fs_apply(env: Any) -> Any:
 
 
 def _fs_join(env: Any) -> Any:
-    lines = env.read_parquet(str(data.tpch(1) / "lineitem.parquet")).map_in_arrow(revenue, "k bigint, v double")
-    orders = env.read_parquet(str(data.tpch(1) / "orders.parquet")).map_in_arrow(_order_prices, "o bigint, p double")
+    lines = (
+        env.read_parquet(str(data.tpch(1) / "lineitem.parquet"))
+        .select(*NEEDED)
+        .map_in_arrow(revenue, "k bigint, v double")
+    )
+    orders = (
+        env.read_parquet(str(data.tpch(1) / "orders.parquet"))
+        .select("o_orderkey", "o_totalprice")
+        .map_in_arrow(_order_prices, "o bigint, p double")
+    )
     return lines.key_by("k").join(orders.key_by("o"), how="inner"), "p"
 
 
@@ -173,6 +187,7 @@ def _fs_wide(env: Any) -> Any:
 
 FIRESTEEL: dict[str, Callable[[Any], Any]] = {
     "groupby": _fs_groupby,
+    "all columns": _fs_all_columns,
     "apply": _fs_apply,
     "join": _fs_join,
     "skewed": _fs_events("skewed", 100),
@@ -235,11 +250,16 @@ def _ps_groupby(spark: Any, variant: str) -> Any:
     if variant == "sql":
         value = F.col("l_extendedprice").cast("double") * (1.0 - F.col("l_discount").cast("double"))
         return _totals(lines.select(F.col("l_orderkey").alias("k"), value.alias("v"))), "s"
-    needed = lines.select("l_orderkey", "l_extendedprice", "l_discount") if variant == "pruned" else lines
+    needed = lines.select(*NEEDED)
     if variant == "combined":
-        partial = lines.mapInArrow(revenue_combined, "k bigint, s double, n bigint")
+        partial = needed.mapInArrow(revenue_combined, "k bigint, s double, n bigint")
         return partial.groupBy("k").agg(F.sum("s").alias("s"), F.sum("n").alias("n")), "s"
     return _totals(needed.mapInArrow(revenue, "k bigint, v double")), "s"
+
+
+def _ps_all_columns(spark: Any, variant: str) -> Any:
+    lines = _read(spark, data.tpch(1) / "lineitem.parquet")
+    return _totals(lines.mapInArrow(revenue, "k bigint, v double")), "s"
 
 
 def _ps_apply(spark: Any, variant: str) -> Any:
@@ -248,8 +268,12 @@ def _ps_apply(spark: Any, variant: str) -> Any:
 
 
 def _ps_join(spark: Any, variant: str) -> Any:
-    lines = _read(spark, data.tpch(1) / "lineitem.parquet").mapInArrow(revenue, "k bigint, v double")
-    orders = _read(spark, data.tpch(1) / "orders.parquet").mapInArrow(_order_prices, "o bigint, p double")
+    lines = _read(spark, data.tpch(1) / "lineitem.parquet").select(*NEEDED).mapInArrow(revenue, "k bigint, v double")
+    orders = (
+        _read(spark, data.tpch(1) / "orders.parquet")
+        .select("o_orderkey", "o_totalprice")
+        .mapInArrow(_order_prices, "o bigint, p double")
+    )
     return lines.join(orders, lines["k"] == orders["o"]), "p"
 
 
@@ -271,6 +295,7 @@ def _ps_wide(spark: Any, variant: str) -> Any:
 
 PYSPARK: dict[str, Callable[[Any, str], Any]] = {
     "groupby": _ps_groupby,
+    "all columns": _ps_all_columns,
     "apply": _ps_apply,
     "join": _ps_join,
     "skewed": _ps_events("skewed", 100),

@@ -21,7 +21,6 @@ def contenders(case: str) -> list[Contender]:
     pair = [_ours(case), _spark("PySpark, defaults", case), _spark("PySpark, tuned", case, conf=TUNED)]
     if case == "groupby":
         pair += [
-            _spark("PySpark, tuned, columns pruned by hand", case, "pruned", TUNED),
             _spark("PySpark, tuned, pre-aggregated by hand", case, "combined", TUNED),
             _spark("Spark SQL, no Python", case, "sql"),
             Contender("DuckDB (the floor)", "cases:duckdb", {"case": case}),
