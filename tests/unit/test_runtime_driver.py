@@ -23,10 +23,11 @@ from firesteel.scheduler.commands import (
     ReleasePartitions,
     SetTimer,
 )
-from firesteel.spark.batch import BatchEnded
+from firesteel.spark.batch import Batch, BatchEnded
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode, pack_sizes
 from firesteel.spark.task import Blob
+from firesteel.spark.watch import Watcher
 from runtime_support import RecordingSink, two_steps
 
 END = JobStatusChanged(JobStatus.FINISHED)
@@ -355,3 +356,38 @@ def test_a_job_cancelled_by_others_in_spark_is_cancelled():
     end = loop.run()
     assert loop.scheduler.of(ev.CancelRequested)
     assert end.had_zombies
+
+
+def launched(*pairs):
+    subtasks, attempts = zip(*pairs, strict=True)
+    return ev.ExecutionsDeploying(
+        at=0.1, vertex=1, subtasks=ints(*subtasks), attempts=ints(*attempts), nodes=["h"] * len(pairs)
+    )
+
+
+def test_launches_of_what_has_reported_or_was_never_sent_are_not_told():
+    loop = Loop(deploying(0, 1, until=lambda e: isinstance(e, ev.TimerFired), also=[SetTimer("end", 0.05)]))
+    loop.put(finished(0, 7), launched((0, 0), (1, 0), (1, -1), (9, 0)), launched((0, 0)))
+    loop.run()
+    (told,) = loop.scheduler.of(ev.ExecutionsDeploying)
+    assert (told.subtasks.tolist(), told.attempts.tolist(), told.nodes) == ([1], [0], ["h"])
+
+
+class Emptying(dict):
+    """As if the job's thread closed an execution between two looks at it."""
+
+    def __contains__(self, key):
+        self.pop(key)
+        return True
+
+
+def test_the_watcher_looks_once_at_what_is_open():
+    told = []
+    watcher = Watcher(MagicMock(), lambda: [], told.append, lambda at: at)
+    watcher._sc.statusTracker().getJobIdsForTag.return_value = [1]
+    watcher._sc.statusTracker().getJobInfo().get().stageIds.return_value = [3]
+    watcher._running = lambda stage: [(0, 1.0, "h")]
+    batch = Batch.of(0, deploy(5), "job", "words")
+    batch.open = Emptying(batch.open)
+    watcher.look_at(batch)
+    assert [(e.subtasks.tolist(), e.attempts.tolist()) for e in told] == [([5], [0])]

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -180,6 +180,8 @@ class JobDriver:
                 self._flush()
                 if isinstance(item, BatchEnded):
                     self._batch_ended(item)
+                elif isinstance(item, ev.ExecutionsDeploying):
+                    self._launched(item)
                 else:
                     self._feed(item)
         self._flush()
@@ -198,6 +200,15 @@ class JobDriver:
         else:
             return
         self._word_due = now + self._quiet
+
+    def _launched(self, event: ev.ExecutionsDeploying) -> None:
+        """What the watcher saw, less what has reported or was let go since."""
+        pairs = zip(event.subtasks.tolist(), event.attempts.tolist(), strict=True)
+        batches = [b for b in self._active.values() if b.vertex == event.vertex and not b.cancelled]
+        keep = [k for k, (s, a) in enumerate(pairs) if any(b.open.get(s) == a for b in batches)]
+        if keep:
+            nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
+            self._feed(replace(event, subtasks=event.subtasks[keep], attempts=event.attempts[keep], nodes=nodes))
 
     def _take_message(self, message: Message) -> None:
         """Each message comes twice, through the channel and as a result; the second one is nothing new."""

@@ -67,14 +67,15 @@ class Watcher:
             for stage in stages[-1:]:  # ours is the last one: a DataFrame's plan may have others before it
                 launched += self._running(stage)
         places = [(self._subtask(batch, partition), at, host) for partition, at, host in launched]
-        known = [(subtask, at, host) for subtask, at, host in places if subtask in batch.open]
+        open_ = batch.open.copy()  # the job's thread takes executions out of it meanwhile
+        known = [(subtask, at, host) for subtask, at, host in places if subtask in open_]
         if known:
             self._report(
                 ExecutionsDeploying(
                     at=self._of_wall(max(at for _, at, _ in known)),
                     vertex=batch.vertex,
                     subtasks=np.array([s for s, _, _ in known], dtype=np.int64),
-                    attempts=np.array([batch.open.get(s, -1) for s, _, _ in known], dtype=np.int64),
+                    attempts=np.array([open_[s] for s, _, _ in known], dtype=np.int64),
                     nodes=[host for _, _, host in known],
                 )
             )
