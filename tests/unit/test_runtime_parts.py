@@ -33,7 +33,7 @@ from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.serialise import dumps
 from firesteel.spark.storage import JobStorage, process_start, storage_root
-from firesteel.spark.task import Blob, describe_failure
+from firesteel.spark.task import Blob, JobInformation, describe_failure, scratch_of
 from runtime_support import Numbers, two_steps
 
 # --- storage ------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_what_a_killed_driver_left_is_removed_and_what_lives_is_not(tmp_path):
         storage = JobStorage({str(tmp_path)!r}, "dead", "app")
         storage.create()
         storage.store.open_output("half.fsr").close()
-        os.makedirs(storage.scratch)
+        os.makedirs(storage.scratch + "/7")
         os._exit(9)
         """
     )
@@ -74,12 +74,42 @@ def test_what_a_killed_driver_left_is_removed_and_what_lives_is_not(tmp_path):
     assert mine.sweep() == []
     left = sorted(p.name for p in tmp_path.iterdir())
     assert left == sorted(
-        f"firesteel-job-{job}{end}" for job in ("alive", "foreign", "mine") for end in ("", ".owner.json")
+        f"firesteel-job-{job}{end}"
+        for job in ("alive", "foreign", "mine")
+        for end in ("", ".owner.json", ".scratch")
     )
     for storage in (alive, foreign, mine):
         storage.remove()
         storage.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_that_starts_when_its_job_is_over_leaves_nothing(tmp_path):
+    storage = JobStorage(str(tmp_path), "over", "app")
+    storage.create()
+    job = JobInformation("over", storage.store, "none", 1 << 20, scratch=storage.scratch)
+    own = scratch_of(job)
+    (own / "spilled").touch()
+    storage.remove()
+    with pytest.raises(StorageError, match="the job is over"):
+        scratch_of(job)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_storage_that_cannot_be_marked_has_no_directory_yet_and_says_so(tmp_path, monkeypatch):
+    storage = JobStorage(str(tmp_path), "full", "app")
+    monkeypatch.setattr(storage, "_fs", _FullDisk())
+    with pytest.raises(StorageError, match="No space left"):
+        storage.create()
+    assert list(tmp_path.iterdir()) == []
+
+
+class _FullDisk:
+    def create_dir(self, path, recursive):
+        pass
+
+    def open_output_stream(self, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_a_pid_that_was_given_to_another_process_is_no_life_sign(tmp_path):

@@ -22,11 +22,12 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, Options
-from firesteel.results.store import ResultStore
+from firesteel.results.store import ResultStore, StorageError
 
 PREFIX = "firesteel-job-"
 MARK = ".owner.json"
 SCRATCH = ".scratch"
+REMOVED = ".removed"
 _PYARROW_REFUSES = ("s3a", "s3n", "dbfs", "wasb", "wasbs", "abfss")
 _INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 
@@ -42,8 +43,7 @@ class JobStorage:
         self._fs, self._path = open_root(root)
 
     def create(self) -> None:
-        """Makes the mark, then the directory. Raises UsageError or StorageError."""
-        self.store.create()
+        """Makes the mark, then the directories. Raises UsageError or StorageError."""
         mark = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -51,8 +51,19 @@ class JobStorage:
             "application": self._application,
             "at": time.time(),
         }
-        with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
-            stream.write(json.dumps(mark).encode())
+        try:
+            self._fs.create_dir(self._path, recursive=True)
+            with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
+                stream.write(json.dumps(mark).encode())
+        except OSError as error:
+            raise StorageError(
+                f"Results between steps cannot lie at {self.root}: {error}",
+                hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
+                errno=error.errno,
+            ) from error
+        self.store.create()
+        if self.scratch is not None:
+            Path(self.scratch).mkdir(exist_ok=True)
 
     @property
     def scratch(self) -> str | None:
@@ -61,7 +72,7 @@ class JobStorage:
 
     def remove_scratch(self) -> None:
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            _remove_scratch(Path(self.scratch))
 
     def remove(self) -> None:
         """Removes directory and mark. Never raises: what cannot go now is found by the next job."""
@@ -84,7 +95,7 @@ class JobStorage:
                     orphan = ResultStore(f"{self.root.rstrip('/')}/{PREFIX}{job_id}")
                     orphan.delete_all()
                     if orphan.is_local:
-                        shutil.rmtree(f"{self._path}/{PREFIX}{job_id}{SCRATCH}", ignore_errors=True)
+                        _remove_scratch(Path(f"{self._path}/{PREFIX}{job_id}{SCRATCH}"))
                     self._fs.delete_file(info.path)
                     removed.append(job_id)
         return removed
@@ -102,6 +113,15 @@ class JobStorage:
             return False
         started = process_start(int(mark["pid"]))
         return started is None or started != mark.get("started")
+
+
+def _remove_scratch(directory: Path) -> None:
+    """Moves it aside first: a worker that is only just starting finds no place to make its own directory in."""
+    aside = directory.with_name(directory.name + REMOVED)
+    with suppress(OSError):
+        directory.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def new_job_id() -> str:

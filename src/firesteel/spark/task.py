@@ -313,12 +313,25 @@ def scratch_of(job: JobInformation) -> Path:
         known = Path(root) / str(os.getpid())
         empty(known)  # of an earlier process with this number
         _scratch[job.job_id] = known
-    known.mkdir(parents=True, exist_ok=True)
+    if job.scratch is None:
+        known.mkdir(parents=True, exist_ok=True)
+    else:
+        _make_in_place(known)
     return known
 
 
 def empty(directory: Path) -> None:
     """Removes what a task left in its directory, if anything."""
+def _make_in_place(directory: Path) -> None:
+    """Not its parent too: the driver has made that, and a task that starts when its job is over must leave nothing."""
+    try:
+        directory.mkdir(exist_ok=True)
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"{directory.parent}, where tasks keep what they spill, is gone: the job is over, or somebody removed it."
+        ) from error
+
+
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
