@@ -252,27 +252,29 @@ class Plane:
         assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
         assert set(deploy.subpartitions) == set(vertex.outputs)
         for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
-            assert ranges.parallelism == deploy.parallelism
-            if len(gate.attempts) * gate.num_subpartitions < 10_000:
+            assert ranges.parallelism == len(deploy.subtasks)
+            if gate.partitions is None and ranges.parallelism == deploy.parallelism:
                 _check_coverage(gate, ranges)
-        for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True):
+        for position, (subtask, attempt) in enumerate(
+            zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
+        ):
             key = (deploy.vertex, subtask, attempt)
             assert key not in self.tasks, "deployed twice"
             alone = not vertex.supports_concurrent_attempts
             assert not (alone and any(k[:2] == key[:2] for k in self.tasks)), "two attempts where one is allowed"
             self._forget_winner(key)
-            inputs = self._inputs(deploy, subtask) if self.check else []
+            inputs = self._inputs(deploy, position) if self.check else []
             self.tasks[key] = Task(deploy, subtask, attempt, inputs)
             if self.check:
-                self.tasks[key].views = self._views(vertex, subtask, deploy)
+                self.tasks[key].views = self._views(vertex, position, deploy)
 
-    def _views(self, vertex: JobVertex, subtask: int, deploy: c.Deploy) -> dict[tuple[int, int, int], Hashable]:
+    def _views(self, vertex: JobVertex, position: int, deploy: c.Deploy) -> dict[tuple[int, int, int], Hashable]:
         """Equal views: the same rows. A share by order is another one in each attempt; else only the rows count."""
         views = {}
-        for index, gate in enumerate(deploy.gates):
+        for index, (gate, ranges) in enumerate(zip(deploy.gates, deploy.ranges, strict=True)):
             dataset = self.scheduler.job_graph.datasets[gate.dataset]
-            for p in _partitions(self._ranges(vertex.id, index).of(subtask)):
-                token = int(gate.tokens[p])
+            for p in _partitions(ranges.of(position)):
+                token = int(gate.tokens[_place(gate, p)])
                 rows = tuple(sorted(self.read[dataset.producer, p, token].items(), key=str))
                 shared = dataset.ship in BY_ORDER and self._num_readers(vertex.id, index, p) > 1
                 views[index, gate.dataset, p] = token if shared else hash(rows)
@@ -304,13 +306,13 @@ class Plane:
             gone = all((dataset, key[1], *winner) in self.released for dataset in vertex.outputs)
             assert gone and not vertex.has_sink and key[2] > winner[0], "deployed although it has a winner"
 
-    def _inputs(self, deploy: c.Deploy, subtask: int) -> list[tuple[int, int, int, int]]:
+    def _inputs(self, deploy: c.Deploy, position: int) -> list[tuple[int, int, int, int]]:
         inputs = []
         for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
             producer = self.scheduler.job_graph.datasets[gate.dataset].producer
-            for first, end, _, _ in ranges.of(subtask).tolist():
+            for first, end, _, _ in ranges.of(position).tolist():
                 for p in range(first, end):
-                    named = (int(gate.attempts[p]), int(gate.tokens[p]))
+                    named = (int(gate.attempts[_place(gate, p)]), int(gate.tokens[_place(gate, p)]))
                     assert self.admitted.get((producer, p)) == named, "deployed before its inputs, or told of a loser"
                     assert (gate.dataset, p, *named) not in self.released, "told to read what was released"
                     inputs.append((gate.dataset, p, *named))
@@ -404,15 +406,22 @@ class Plane:
             self.send(e.SinksCommitted(at=self.tick()))
 
 
+def _place(gate: c.GateDescriptor, partition: int) -> int:
+    """Where a gate speaks of a partition."""
+    return partition if gate.partitions is None else gate.partitions.tolist().index(partition)
+
+
 def _partitions(rects: np.ndarray) -> set[int]:
     return {p for first, end, _, _ in rects.tolist() for p in range(first, end)}
 
 
 def _check_coverage(gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
     """Every cell is read by exactly one subtask; a broadcast by all of them."""
-    read = np.zeros((len(gate.attempts), gate.num_subpartitions), np.int64)
-    for p0, p1, s0, s1 in ranges.rects.tolist():
-        read[p0:p1, s0:s1] += 1
+    steps = np.zeros((len(gate.attempts) + 1, gate.num_subpartitions + 1), np.int64)
+    p0, p1, s0, s1 = ranges.rects.T
+    for rows, columns, step in ((p0, s0, 1), (p0, s1, -1), (p1, s0, -1), (p1, s1, 1)):
+        np.add.at(steps, (rows, columns), step)
+    read = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
     assert (read == (ranges.parallelism if gate.is_broadcast else 1)).all(), "a cell is read twice or not at all"
 
 

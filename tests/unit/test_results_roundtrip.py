@@ -53,6 +53,20 @@ def gate(store, schema, subpartitions=1, partitions=1, rects=None):
     )
 
 
+def test_a_gate_may_speak_of_some_partitions_only(store):
+    schema = pa.schema([("x", pa.int64())])
+    for partition in (3, 8):
+        write(store, [pa.record_batch([pa.array([partition])], schema=schema)], schema, partition=partition)
+    attempts, tokens, named = np.zeros(2, np.int64), np.full(2, 7), np.array([3, 8])
+    rects = np.array([[8, 9, 0, 1], [3, 4, 0, 1]], np.int32)
+    reader = GateReader(store, 1, schema, 1, attempts, tokens, rects, named)
+    assert read_table(reader)["x"].to_pylist() == [8, 3]
+    store.delete([object_name(1, 8, 0, 7)])
+    with pytest.raises(PartitionException) as error:
+        read_table(reader)
+    assert (error.value.partition, error.value.token) == (8, 7)
+
+
 def read_table(reader, *bounds):
     batches = list(reader.read(*bounds))
     return pa.Table.from_batches(batches, schema=reader._schema)

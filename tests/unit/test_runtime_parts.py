@@ -74,9 +74,7 @@ def test_what_a_killed_driver_left_is_removed_and_what_lives_is_not(tmp_path):
     assert mine.sweep() == []
     left = sorted(p.name for p in tmp_path.iterdir())
     assert left == sorted(
-        f"firesteel-job-{job}{end}"
-        for job in ("alive", "foreign", "mine")
-        for end in ("", ".owner.json", ".scratch")
+        f"firesteel-job-{job}{end}" for job in ("alive", "foreign", "mine") for end in ("", ".owner.json", ".scratch")
     )
     for storage in (alive, foreign, mine):
         storage.remove()
@@ -198,10 +196,10 @@ def deploy(subtasks, splits=None):
 def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
     import pickle
 
-    own = (np.array([2, 0]),)
-    first, *none = [pickle.loads(d) for d in descriptors_of(deploy([1], own), ["a", "b", "c"])]
-    assert not none
-    assert np.frombuffer(first.rects[0], dtype=np.int32).reshape(-1, 4).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
+    own = (np.array([2, 0]), np.array([1]))
+    first, *others = [pickle.loads(d) for d in descriptors_of(deploy([5, 9], own), ["a", "b", "c"])]
+    assert (first.subtask, [d.subtask for d in others]) == (5, [9])
+    assert np.frombuffer(others[0].rects[0], dtype=np.int32).reshape(-1, 4).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
     assert first.splits == ("c", "a")
 
 

@@ -106,7 +106,8 @@ def test_forward_groups_share_one_parallelism_and_single_tasks_go_ahead():
     ] * 2
     p.finish((0, 1, 0))
     assert deployed(p, 1) == [1] and deployed(p, 2) == []
-    assert p.deploys[-1].gates[0].tokens.tolist() == [-1, 1, -1]
+    gate, ranges = p.deploys[-1].gates[0], p.deploys[-1].ranges[0]
+    assert (gate.partitions.tolist(), gate.tokens.tolist(), ranges.rects.tolist()) == ([1], [1], [[1, 2, 0, 1]])
     p.finish((1, 1, 0))
     assert deployed(p, 2) == [1]
 

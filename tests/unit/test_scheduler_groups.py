@@ -185,12 +185,18 @@ def counted(builder, dataset, producers, **known):
 
 
 @pytest.mark.parametrize(
-    ("ship", "expected"), [(HASH, 32), (REBALANCE, 32), (RESCALE, 7), (FORWARD, 1), (BROADCAST, 1), (GLOBAL, 1)]
+    ("ship", "expected"), [(HASH, 32), (REBALANCE, 28), (RESCALE, 7), (FORWARD, 1), (BROADCAST, 1), (GLOBAL, 1)]
 )
 def test_maximum_times_factor_unless_the_consumer_is_known(ship, expected):
     builder = GraphBuilder()
     builder.step((builder.source(), ship))
     assert counted(builder, 0, 5) == expected
+
+
+def test_a_rebalanced_result_has_cells_for_its_target_not_for_all_producers_times_that():
+    builder = GraphBuilder()
+    builder.step((builder.source(), REBALANCE))
+    assert [counted(builder, 0, n) for n in (1, 4, 8, 32, 1000)] == [32, 32, 16, 4, 4]
 
 
 @pytest.mark.parametrize(("ship", "expected"), [(HASH, 6), (RESCALE, 2), (FORWARD, 1)])

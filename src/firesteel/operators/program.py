@@ -186,6 +186,8 @@ class Gate:
     attempts: NDArray[np.int64]
     tokens: NDArray[np.int64]
     rects: NDArray[np.int32]
+    partitions: NDArray[np.int64] | None = None
+    """Ascending: the partitions that ``attempts`` and ``tokens`` speak of; None: all of the data set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,16 @@ class _Run:
         self._program, self._ctx = program, ctx
         self._schemas = program.gate_schemas
         self._readers = [
-            GateReader(store, gate.dataset, schema, gate.num_subpartitions, gate.attempts, gate.tokens, gate.rects)
+            GateReader(
+                store,
+                gate.dataset,
+                schema,
+                gate.num_subpartitions,
+                gate.attempts,
+                gate.tokens,
+                gate.rects,
+                gate.partitions,
+            )
             for gate, schema in zip(gates, program.gate_schemas, strict=True)
         ]
         self._rows = self._bytes = 0

@@ -64,7 +64,8 @@ class _Target:
 class GateReader:
     """One input of one execution.
 
-    ``attempts``, ``tokens``: int64, the admitted attempt of each partition of the data set. ``rects``: int (n, 4),
+    ``attempts``, ``tokens``: int64, the admitted attempt of each partition of the data set, or of each of ``partitions``
+    (ascending), which are all that ``rects`` names. ``rects``: int (n, 4),
     half-open (partition_from, partition_to, subpartition_from, subpartition_to). ``schema``: as the writer had it.
     ``rows_read`` and ``bytes_read`` (plain bytes) count what ``read`` has handed out so far.
     Raises PartitionException for anything missing, cut or damaged, StorageError when the store itself cannot be reached.
@@ -79,6 +80,7 @@ class GateReader:
         attempts: NDArray[np.int64],
         tokens: NDArray[np.int64],
         rects: NDArray[np.int32],
+        partitions: NDArray[np.int64] | None = None,
     ) -> None:
         self._store = store
         self._dataset = dataset
@@ -89,6 +91,7 @@ class GateReader:
         self._subpartitions = num_subpartitions
         self._attempts = attempts
         self._tokens = tokens
+        self._partitions = partitions
         self._rects = [tuple(int(bound) for bound in rect) for rect in np.asarray(rects).reshape(-1, 4)]
         self._tail_bytes = LOCAL_TAIL_BYTES if store.is_local else REMOTE_TAIL_BYTES
         self._cache: dict[tuple[int, int, int], list[Slice]] = {}
@@ -245,7 +248,8 @@ class GateReader:
     @contextmanager
     def _opened(self, partition: int) -> Generator[_Object, None, None]:
         """The object of a producer, opened when first read. What goes wrong with it inside becomes a PartitionException."""
-        attempt, token = int(self._attempts[partition]), int(self._tokens[partition])
+        place = partition if self._partitions is None else int(np.searchsorted(self._partitions, partition))
+        attempt, token = int(self._attempts[place]), int(self._tokens[place])
         source = _Object(self._store, object_name(self._dataset, partition, attempt, token))
         try:
             yield source

@@ -14,7 +14,7 @@ from firesteel.scheduler.events import FailureCause, Ints
 
 @dataclass(frozen=True, slots=True)
 class InputRanges:
-    """Which parts of one consumed data set each subtask of a vertex reads, as columns.
+    """Which parts of one consumed data set each subtask (of a vertex, or of a deployment) reads, as columns.
 
     Subtask ``k`` reads ``rects[offsets[k]:offsets[k + 1]]``; a rectangle is half-open
     ``(partition_from, partition_to, subpartition_from, subpartition_to)``. int32.
@@ -26,6 +26,15 @@ class InputRanges:
     def of(self, subtask: int) -> NDArray[np.int32]:
         return self.rects[self.offsets[subtask] : self.offsets[subtask + 1]]
 
+    def select(self, subtasks: Ints) -> InputRanges:
+        """The ranges of these subtasks (ascending), in their order."""
+        if len(subtasks) == self.parallelism:
+            return self
+        spans = np.diff(self.offsets)[subtasks]
+        offsets = np.concatenate(([0], np.cumsum(spans))).astype(np.int32)
+        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        return InputRanges(offsets, self.rects[places])
+
     @property
     def parallelism(self) -> int:
         return len(self.offsets) - 1
@@ -33,10 +42,11 @@ class InputRanges:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateDescriptor:
-    """A consumed partition group: where each of its partitions lies. Built once per group, shared by all consumers.
+    """Where the partitions of a consumed data set lie. Built once for consumers that read all of it.
 
-    ``attempts`` and ``tokens`` (int64, one per partition of the data set) name the accepted object of each
-    partition: ``results.object_name(dataset, partition, attempt, token)``.
+    ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
+    ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
+    its own groups only: ``partitions``, ascending, which the other columns run parallel to.
     """
 
     dataset: int
@@ -44,6 +54,8 @@ class GateDescriptor:
     attempts: Ints
     tokens: Ints
     is_broadcast: bool
+    partitions: Ints | None = None
+    """None: all of the data set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,8 @@ class Command:
 class Deploy(Command):
     """Run these executions of one vertex, as one Spark job.
 
-    ``gates`` and ``ranges`` run parallel to the vertex' inputs. ``subpartitions``: data set id to the number of
+    ``gates`` and ``ranges`` run parallel to the vertex' inputs; ranges hold the deployed subtasks, in the order of
+    ``subtasks``, and name partitions by their number in the data set. ``subpartitions``: data set id to the number of
     subpartitions to write. ``splits``: for a source, the split indexes of each subtask deployed.
     """
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from firesteel.scheduler.commands import Deploy, GateDescriptor
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
+from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, IntermediateResult
+from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 
 
@@ -25,11 +27,27 @@ class DeploymentDescriptorFactory:
             parallelism=vertex.parallelism,
             subtasks=option.subtasks,
             attempts=self._graph.executions.attempt[option.executions].astype("int64"),
-            gates=tuple(self.gate(self._graph.result(edge.dataset)) for edge in vertex.job.inputs),
-            ranges=vertex.ranges,
+            gates=tuple(self._gate_of(edge, option.subtasks) for edge in vertex.inputs),
+            ranges=tuple(ranges.select(option.subtasks) for ranges in vertex.ranges),
             subpartitions={result.dataset.id: result.num_subpartitions for result in self._graph.outputs(vertex)},
             splits=self._coordinators.splits_of(vertex.id, option.subtasks),
             input_bytes=None if vertex.input_bytes is None else vertex.input_bytes[option.subtasks],
+        )
+
+    def _gate_of(self, edge: EdgeGroups, subtasks: Ints) -> GateDescriptor:
+        """Of a pointwise edge only what these consumers read; of others the one descriptor that all share."""
+        result = self._graph.result(edge.dataset)
+        groups = edge.groups_of_consumers(subtasks)
+        if len(groups) == len(edge):
+            return self.gate(result)
+        partitions = edge.partitions(groups)
+        return GateDescriptor(
+            result.dataset.id,
+            result.num_subpartitions,
+            result.attempts[partitions],
+            result.tokens[partitions],
+            result.info.is_broadcast,
+            partitions,
         )
 
     def gate(self, result: IntermediateResult) -> GateDescriptor:

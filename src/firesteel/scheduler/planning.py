@@ -10,7 +10,7 @@ import numpy as np
 
 from firesteel.errors import FiresteelError
 from firesteel.graph.forward_group import forward_groups
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, SourceInfo
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, DistributionPattern, JobGraph, JobVertex, SourceInfo
 from firesteel.humanize import plural
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.commands import InputRanges
@@ -127,7 +127,7 @@ class Planner:
         return self._initialization(vertex, parallelism, None, None)
 
     def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
-        inputs = [self._consumed(vertex, index) for index in range(len(vertex.inputs))]
+        inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, bounds)
         self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
@@ -158,10 +158,11 @@ class Planner:
                 )
         return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
 
-    def _consumed(self, vertex: JobVertex, index: int) -> ConsumedResult:
+    def _consumed(self, vertex: JobVertex, index: int, bounds: Bounds) -> ConsumedResult:
         edge = vertex.inputs[index]
         result = self._graph.result(edge.dataset)
         info = result.info
+        pointwise = result.dataset.ship.pattern is DistributionPattern.POINTWISE
         return ConsumedResult(
             dataset=edge.dataset,
             ship=result.dataset.ship,
@@ -169,7 +170,7 @@ class Planner:
             num_partitions=result.num_partitions,
             num_subpartitions=result.num_subpartitions,
             subpartition_bytes=info.subpartition_bytes,
-            cells=info.cells() if info.needs_cells else None,
+            cells=info.cells() if info.needs_cells and (pointwise or bounds.cut == "by-bytes") else None,
             total_bytes=info.num_bytes_produced,
             is_broadcast=info.is_broadcast,
         )

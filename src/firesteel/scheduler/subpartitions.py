@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
 from firesteel.humanize import plural
-from firesteel.options import SUBPARTITION_FACTOR, Options
+from firesteel.options import CUT, SUBPARTITION_FACTOR, Options
 
+REBALANCE_CELLS = 4
+"""How many times finer than the target a rebalanced result is split, over all its producers: each of them may hold most
+of the bytes. No producer splits finer than the target, and the cells of a result grow with target + producers only."""
 EXCESSIVE = 32768
 """Subpartitions above which a plan is warned about: each producer indexes and reports every one of them."""
 
@@ -39,6 +42,8 @@ class SubpartitionCounts:
         """``known``: a vertex' parallelism if it is known beforehand; ``maximum``: what it may be decided to be."""
         self._graph = graph
         self._factor = options[SUBPARTITION_FACTOR]
+        self._by_cells = options[CUT] == "by-bytes"
+        """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each."""
         self._wishes = {
             d.id: [self._wish(graph.vertices[v], known, maximum) for v in graph.consumers(d.id)] for d in graph.datasets
         }
@@ -52,6 +57,8 @@ class SubpartitionCounts:
         target = self._targets[dataset.id]
         if dataset.ship.pattern is DistributionPattern.POINTWISE:
             return -(-target // producers)
+        if dataset.ship is ShipStrategy.REBALANCE and self._by_cells:
+            return min(target, REBALANCE_CELLS * -(-target // producers))
         return target
 
     def explain(self, dataset: IntermediateDataSet, producers: int) -> dict[str, object]:
@@ -104,7 +111,8 @@ class SubpartitionCounts:
         )
         why = f"consumer vertex {wish.vertex} asks for {wish.subpartitions} ({source})"
         if n != target:
-            return "pointwise", f"{why}, shared out over {producers} producers"
+            rule = "pointwise" if dataset.ship.pattern is DistributionPattern.POINTWISE else "rebalance"
+            return rule, f"{why}, shared out over {producers} producers"
         return ("known parallelism" if wish.known else "maximum x factor"), why
 
 

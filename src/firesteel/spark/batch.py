@@ -167,14 +167,14 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     """The partition data of each deployed execution, pickled; about 10 us each."""
     pickled: list[bytes] = []
     for i, (subtask, attempt) in enumerate(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)):
-        rects = tuple(np.ascontiguousarray(r.of(subtask), dtype=np.int32).tobytes() for r in deploy.ranges)
+        rects = tuple(np.ascontiguousarray(r.of(i), dtype=np.int32).tobytes() for r in deploy.ranges)
         own = () if deploy.splits is None or not splits else tuple(splits[k] for k in deploy.splits[i].tolist())
         pickled.append(pickle.dumps(ExecutionDescriptor(subtask, attempt, rects, own), protocol=5))
     return pickled
 
 
 def _gates(deploy: Deploy) -> list[GateInformation]:
-    return [GateInformation(g.dataset, g.num_subpartitions, g.attempts, g.tokens) for g in deploy.gates]
+    return [GateInformation(g.dataset, g.num_subpartitions, g.attempts, g.tokens, g.partitions) for g in deploy.gates]
 
 
 def java_range(context: Any, n: int) -> Any:

@@ -72,6 +72,7 @@ class GateInformation:
     num_subpartitions: int
     attempts: NDArray[np.int64]
     tokens: NDArray[np.int64]
+    partitions: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,7 @@ class _Execution:
                 info.attempts,
                 info.tokens,
                 np.frombuffer(rects, dtype=np.int32).reshape(-1, 4),
+                info.partitions,
             )
             for info, rects in zip(infos, self.descriptor.rects, strict=True)
         ]
@@ -320,8 +322,6 @@ def scratch_of(job: JobInformation) -> Path:
     return known
 
 
-def empty(directory: Path) -> None:
-    """Removes what a task left in its directory, if anything."""
 def _make_in_place(directory: Path) -> None:
     """Not its parent too: the driver has made that, and a task that starts when its job is over must leave nothing."""
     try:
@@ -332,6 +332,8 @@ def _make_in_place(directory: Path) -> None:
         ) from error
 
 
+def empty(directory: Path) -> None:
+    """Removes what a task left in its directory, if anything."""
     with suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
