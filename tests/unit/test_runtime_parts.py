@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ import pytest
 from firesteel.errors import PartitionException, UsageError
 from firesteel.operators.user_code import UserFunctionError
 from firesteel.options import GIB, MIB, Options
+from firesteel.results.owner import process_start
 from firesteel.results.store import StorageError
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
 from firesteel.spark import java, pools, shipping
@@ -32,7 +34,7 @@ from firesteel.spark.planned import planned
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.serialise import dumps
-from firesteel.spark.storage import JobStorage, process_start, storage_root
+from firesteel.spark.storage import JobStorage, storage_root
 from firesteel.spark.task import Blob, JobInformation, describe_failure, scratch_of
 from runtime_support import Numbers, two_steps
 
@@ -67,7 +69,8 @@ def test_what_a_killed_driver_left_is_removed_and_what_lives_is_not(tmp_path):
     foreign = JobStorage(str(tmp_path), "foreign", "app")
     foreign.create()
     mark = tmp_path / "firesteel-job-foreign.owner.json"
-    mark.write_text(json.dumps({**json.loads(mark.read_text()), "host": "elsewhere", "pid": 1 << 30}))
+    host = socket.gethostname()  # another machine's may be the same: only the boot and the container tell
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "host": host, "pid": 1 << 30}))
     mine = JobStorage(str(tmp_path), "mine", "app")
     mine.create()
     assert mine.sweep() == ["dead"]

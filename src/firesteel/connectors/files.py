@@ -13,13 +13,12 @@ import errno
 import json
 import os
 import re
-import socket
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ import pyarrow.fs as pafs
 
 from firesteel.connectors.paths import Location, PathLike, find_target, first_line, is_local, local_path
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.results.owner import is_dead, myself
 
 _MODES = ("error", "overwrite")
 _SUCCESS = "_SUCCESS"
@@ -122,7 +122,7 @@ class FileSink:
             with storage_errors(self.target.label):
                 self._made = self._missing_parents()
                 self.target.filesystem.create_dir(staging, recursive=True)
-                self._put(f"{staging}/{_OWNER}", json.dumps(_myself()).encode())  # first: else nobody knows whose it is
+                self._put(f"{staging}/{_OWNER}", json.dumps(myself()).encode())  # first: else nobody knows whose it is
                 self.target.filesystem.create_dir(self._attempts)
         except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
             self.abort([])
@@ -255,7 +255,7 @@ class FileSink:
         for info in beside:
             if info.type is pafs.FileType.Directory and mark.match(PurePosixPath(info.path).name):
                 with suppress(OSError, ValueError):
-                    if _is_dead(json.loads(self._get(f"{info.path}/{_OWNER}"))):
+                    if is_dead(json.loads(self._get(f"{info.path}/{_OWNER}"))):
                         self._rescue_old(info.path)
                         self.target.filesystem.delete_dir(info.path)
 
@@ -394,37 +394,3 @@ def _as_usage(target: Location) -> Generator[None]:
         raise UsageError(
             f"{target.label} cannot be looked at: {first_line(error)}.", hint="Check the path and your access rights."
         ) from None
-
-
-# --- whose staging directory is it? --------------------------------------------------------------------------
-
-
-def _myself() -> dict[str, Any]:
-    return {"host": _host(), "pid": os.getpid(), "started": _started(os.getpid())}
-
-
-def _is_dead(owner: dict[str, Any]) -> bool:
-    if owner["host"] != _host():
-        return False
-    try:
-        os.kill(owner["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return _started(owner["pid"]) != owner["started"]  # the number went to another process meanwhile
-
-
-def _host() -> str:
-    """Where process numbers mean the same: this boot of the machine, and in a container the container's own numbering."""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 (not a path)
-    return socket.gethostname()
-
-
-def _started(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks since boot; None where the system does not tell."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    return None

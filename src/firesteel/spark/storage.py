@@ -1,7 +1,7 @@
 """Where jobs keep their results: a root directory, in it one directory per job and beside each an owner's mark.
 
-The mark names host, process and its start time. A later job finds the directories of drivers that were killed on this
-host and removes them; those of other hosts and of living drivers are left alone.
+The mark names the machine, since which boot, and the process. A later job finds the directories of drivers that were killed
+on this machine and removes them; those of other machines (and of before a reboot) and of living drivers are left alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import tempfile
 import time
 import uuid
@@ -22,6 +21,7 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, Options
+from firesteel.results.owner import is_dead, myself
 from firesteel.results.store import ResultStore, StorageError
 
 PREFIX = "firesteel-job-"
@@ -44,13 +44,7 @@ class JobStorage:
 
     def create(self) -> None:
         """Makes the mark, then the directories. Raises UsageError or StorageError."""
-        mark = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "started": process_start(os.getpid()),
-            "application": self._application,
-            "at": time.time(),
-        }
+        mark = {**myself(), "application": self._application, "at": time.time()}
         try:
             self._fs.create_dir(self._path, recursive=True)
             with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
@@ -106,13 +100,9 @@ class JobStorage:
     def _is_orphan(self, path: str) -> bool:
         try:
             with self._fs.open_input_stream(path) as stream:
-                mark = json.loads(stream.read())
+                return is_dead(json.loads(stream.read()))
         except (OSError, ValueError):
             return False  # being written or being removed just now
-        if mark.get("host") != socket.gethostname():
-            return False
-        started = process_start(int(mark["pid"]))
-        return started is None or started != mark.get("started")
 
 
 def _remove_scratch(directory: Path) -> None:
@@ -173,21 +163,3 @@ def open_root(root: str) -> tuple[Any, str]:
     except (pa.ArrowException, ValueError, OSError) as error:
         raise UsageError(f"{STORAGE_DIR.key} = '{root}' cannot be opened: {error}") from error
     return fs, path.rstrip("/")
-
-
-def process_start(pid: int) -> str | None:
-    """Start time of a living process as the kernel counts it ("" where it does not tell); None: there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        if Path("/proc/self/stat").exists():
-            return None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            return ""
-        return ""
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else fields[19]
