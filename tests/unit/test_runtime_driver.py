@@ -391,3 +391,17 @@ def test_the_watcher_looks_once_at_what_is_open():
     batch.open = Emptying(batch.open)
     watcher.look_at(batch)
     assert [(e.subtasks.tolist(), e.attempts.tolist()) for e in told] == [([5], [0])]
+
+
+def test_a_session_that_was_stopped_is_an_error_and_no_cancellation():
+    loop = Loop(deploying(0, until=lambda e: isinstance(e, ev.ExecutionsFailed)))
+    start = loop.runner.start.side_effect
+
+    def and_end(batch, code):
+        start(batch, code)
+        loop.put(BatchEnded(batch, [], Py4JJavaError("Job 3 cancelled because SparkContext was shut down")))
+
+    loop.runner.start.side_effect = and_end
+    loop.run()
+    assert not loop.scheduler.of(ev.CancelRequested)
+    assert loop.scheduler.of(ev.ExecutionsFailed)[0].cause.kind is ev.FailureKind.FATAL

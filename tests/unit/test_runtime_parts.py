@@ -12,6 +12,7 @@ import textwrap
 import threading
 import zipfile
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,11 @@ from firesteel.options import GIB, MIB, Options
 from firesteel.results.owner import process_start
 from firesteel.results.store import StorageError
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
-from firesteel.spark import java, pools, shipping
+from firesteel.spark import java, pools, preflight, shipping
 from firesteel.spark.batch import Batch, descriptors_of
 from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.dataframes import shares_of
-from firesteel.spark.giveup import read_error
+from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.messages import pack_sizes, unpack_sizes
 from firesteel.spark.planned import planned
@@ -307,6 +308,13 @@ def test_a_stopped_spark_is_fatal():
     assert "could not be started" in read_error(TypeError("a bug")).sentence
 
 
+def test_only_spark_can_say_that_a_job_was_cancelled():
+    assert was_cancelled(Py4JJavaError("Job 3 cancelled as part of cancellation of all jobs\n\tat x"))
+    assert not was_cancelled(Py4JJavaError("Job 3 cancelled because SparkContext was shut down"))
+    assert not was_cancelled(Py4JJavaError("Job aborted due to stage failure: x\nValueError: job 7 was cancelled"))
+    assert not was_cancelled(ValueError("job 7 was cancelled"))
+
+
 def test_failures_have_a_kind_and_a_sentence():
     user = UserFunctionError("The function of step 'f' raised ValueError: x.", trace="frames")
     assert describe_failure(user).kind == "USER"
@@ -353,6 +361,15 @@ def test_executors_that_have_everything_pass():
 def test_what_an_executor_lacks_is_a_sentence(changes, words):
     with pytest.raises(UsageError, match=words):
         check([found(), found(**changes)], "/data")
+
+
+def test_looking_at_executors_puts_the_users_job_description_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "executors", lambda context: ["e"])
+    context = MagicMock(defaultParallelism=1)
+    context.getLocalProperty.side_effect = {"spark.job.description": "theirs"}.get
+    context.runJob.return_value = [found()]
+    assert preflight._ask(context, (), str(tmp_path)) == [found()]
+    assert context.setJobDescription.call_args_list[-1].args == ("theirs",)
 
 
 def test_a_probe_looks_round(tmp_path):

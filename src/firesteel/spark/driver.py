@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -40,7 +39,7 @@ from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
-from firesteel.spark.giveup import partition_of, read_error
+from firesteel.spark.giveup import partition_of, read_error, was_cancelled
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
 from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.watch import Watcher
@@ -49,7 +48,6 @@ CANCEL_PATIENCE_SECONDS = 10.0
 """How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
 QUIET_SECONDS = 60.0
 """After so long without news the journal is told what the job waits for; again after twice as long, and so on."""
-_CANCELLED_BY_SPARK = re.compile(r"[Jj]ob \d+ (was )?cancel+ed")
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -300,7 +298,7 @@ class JobDriver:
             return
         if batch.cancelled:
             self._report_cancelled(batch)
-        elif ended.error is not None and _CANCELLED_BY_SPARK.search(str(ended.error)):
+        elif ended.error is not None and was_cancelled(ended.error):
             self._had_zombies = True
             self._feed(ev.CancelRequested(at=self._now(), reason="cancelled in Spark"))
             self._report_cancelled(batch)

@@ -8,6 +8,7 @@ from typing import Any
 
 _CULPRIT = re.compile(r"Task (\d+) in stage (\d+)\.(\d+) failed (\d+) times")
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor (\S+)\)")
+_CANCELLED = re.compile(r"[Jj]ob \d+ (was )?cancel+ed")
 _CAUSE = re.compile(r"\(\S+ executor \S+\): (.*)")
 
 
@@ -62,6 +63,14 @@ def read_error(error: BaseException) -> GivenUp:
         sentence = f"Spark gave the task up{where}: {said}"
     numbers = (int(match[1]), int(match[2]), int(match[3])) if match else (None, None, 0)
     return GivenUp(sentence, hint, numbers[0], numbers[1], numbers[2], died or lost)
+
+
+def was_cancelled(error: BaseException) -> bool:
+    """Somebody cancelled the job in Spark itself. Asked of Spark's first line only: below it may stand a user's words."""
+    text = _text(error)
+    if getattr(error, "java_exception", None) is None or _is_gone(error, text):
+        return False
+    return bool(_CANCELLED.search(text.strip().partition("\n")[0]))
 
 
 def _text(error: BaseException) -> str:

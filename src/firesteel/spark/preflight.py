@@ -25,6 +25,7 @@ from firesteel.spark.session import is_local
 from firesteel.spark.storage import open_root
 
 PROBES_PER_SLOT = 2
+_DESCRIPTION = "spark.job.description"
 _PROBE_FILE = "firesteel-probe-"
 _known: dict[tuple[Any, ...], int] = {}
 """What was asked, to the least memory of an executor, in bytes."""
@@ -133,6 +134,7 @@ def _ask(context: Any, modules: tuple[str, ...], root: str) -> list[Findings]:
         raise UsageError(f"Results between steps cannot lie at {root}: {error}") from error
     n = max(2, context.defaultParallelism, len(executors(context))) * PROBES_PER_SLOT
     tag = f"firesteel-{name}"
+    described = context.getLocalProperty(_DESCRIPTION)
     context.addJobTag(tag)
     context.setJobDescription("firesteel: looks at every executor before the job")
     try:
@@ -143,7 +145,7 @@ def _ask(context: Any, modules: tuple[str, ...], root: str) -> list[Findings]:
     except Exception as error:
         raise UsageError(_worker_failure(context, error)) from error
     finally:
-        context.setJobDescription(None)
+        context.setJobDescription(described)
         context.removeJobTag(tag)
         with suppress(OSError):
             fs.delete_file(f"{path}/{name}")
