@@ -100,6 +100,7 @@ class Plane:
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
     sent: list[e.Event] = field(default_factory=list)
+    verify: list[c.VerifyPartitions] = field(default_factory=list)
     commit: c.CommitSinks | None = None
     fail_commit: bool = False
     ended: c.JobStatusChanged | None = None
@@ -189,6 +190,8 @@ class Plane:
     def run(self, vertex: int | None = None) -> Plane:
         """Everything goes well until nothing is left (of ``vertex``, if given)."""
         while True:
+            while self.verify:
+                self.answer_verify()
             keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
             if keys:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
@@ -235,6 +238,8 @@ class Plane:
                     self.tasks[key].cancelled = True
             case c.ReleasePartitions():
                 self._release(command)
+            case c.VerifyPartitions():
+                self.verify.append(command)
             case c.DiscardExecution():
                 self._discard(command)
             case c.SetTimer(timer, at):
@@ -398,6 +403,22 @@ class Plane:
             commits=commits,
         )
 
+    def answer_verify(self) -> None:
+        asked = self.verify.pop(0)
+        columns = (asked.partitions.tolist(), asked.attempts.tolist(), asked.tokens.tolist())
+        names = [(asked.dataset, *name) for name in zip(*columns, strict=True)]
+        gone = np.array([name in self.lost or name in self.released for name in names], np.bool_)
+        if gone.any():
+            self.send(
+                e.PartitionsLost(
+                    at=self.tick(),
+                    dataset=asked.dataset,
+                    partitions=asked.partitions[gone],
+                    attempts=asked.attempts[gone],
+                    tokens=asked.tokens[gone],
+                )
+            )
+
     def answer_commit(self) -> None:
         assert self.commit is not None
         if self.fail_commit:
@@ -471,6 +492,9 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
 
     if happens(chaos.double) and plane.sent:
         plane.send(rng.choice(plane.sent[-20:]))
+        return
+    if plane.verify and happens(0.3):
+        plane.answer_verify()
         return
     if happens(chaos.lose):
         alive = sorted(plane.written - plane.released - plane.lost)

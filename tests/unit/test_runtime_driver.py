@@ -22,10 +22,12 @@ from firesteel.scheduler.commands import (
     JobStatusChanged,
     ReleasePartitions,
     SetTimer,
+    VerifyPartitions,
 )
 from firesteel.spark.batch import Batch, BatchEnded
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode, pack_sizes
+from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.task import Blob
 from firesteel.spark.watch import Watcher
 from runtime_support import RecordingSink, two_steps
@@ -268,6 +270,19 @@ def test_released_and_discarded_objects_are_deleted_and_a_losers_sink_output_is_
     assert sink.calls == [("abort", ["message"])]
 
 
+def test_objects_that_are_not_stored_any_more_are_told():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [VerifyPartitions(0, ints(0, 1, 2), ints(0, 2, 0), ints(5, 6, 7))]
+        return [END]
+
+    loop = Loop(answer)
+    loop.store.list.return_value = ["d0-p1-a2-t6.fsr", "d0-p2-a0-t9.fsr"]
+    loop.run()
+    (lost,) = loop.scheduler.of(ev.PartitionsLost)
+    assert (lost.dataset, lost.partitions.tolist(), lost.tokens.tolist()) == (0, [0, 2], [5, 7])
+
+
 @pytest.mark.parametrize("error", [None, OSError(28, "No space left on device")])
 def test_sinks_are_committed_with_the_winners_in_order(error):
     sink = RecordingSink(commit_error=error)
@@ -405,3 +420,55 @@ def test_a_session_that_was_stopped_is_an_error_and_no_cancellation():
     loop.run()
     assert not loop.scheduler.of(ev.CancelRequested)
     assert loop.scheduler.of(ev.ExecutionsFailed)[0].cause.kind is ev.FailureKind.FATAL
+
+
+class HeldSink(RecordingSink):
+    rollback_error: Exception | None = None
+
+    def hold(self):
+        self.calls.append(("hold", None))
+
+    def rollback(self):
+        self.calls.append(("rollback", None))
+        if self.rollback_error is not None:
+            raise self.rollback_error
+
+    def release(self):
+        self.calls.append(("release", None))
+
+
+def steps(sink):
+    return [call for call, _ in sink.calls]
+
+
+def test_several_sinks_are_published_together():
+    plain, held = RecordingSink("plain"), HeldSink("held")
+    publish([(plain, ["a"]), (held, ["b"])])
+    assert (steps(plain), steps(held)) == (["commit"], ["hold", "commit", "release"])
+
+
+def test_a_sink_that_cannot_publish_has_the_others_taken_back():
+    plain, held = RecordingSink("plain", commit_error=OSError(28, "full")), HeldSink("held")
+    with pytest.raises(NotPublishedError, match="'plain' could not be published: OSError.*full") as raised:
+        publish([(plain, ["a"]), (held, ["b"])])
+    assert (raised.value.published, raised.value.storage) == ([], True)
+    assert steps(held) == ["hold", "commit", "rollback"]
+
+
+def test_what_cannot_be_taken_back_is_named():
+    first, second, third = (
+        HeldSink("first"),
+        RecordingSink("second"),
+        RecordingSink("third", commit_error=ValueError("no")),
+    )
+    first.rollback_error = OSError(5, "broken")
+    with pytest.raises(NotPublishedError, match="'third' could .* left as it is: 'first', 'second'") as raised:
+        publish([(third, []), (second, [])][::-1] + [(first, [])])
+    assert raised.value.published == [first, second]
+    assert not raised.value.storage
+
+
+def test_one_sink_alone_is_just_committed():
+    held = HeldSink("held")
+    publish([(held, ["b"])])
+    assert steps(held) == ["commit"]

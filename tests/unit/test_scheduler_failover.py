@@ -14,6 +14,7 @@ from firesteel.scheduler.events import (
     ExecutionsFinished,
     FailureCause,
     FailureKind,
+    PartitionsLost,
     SinksCommitted,
     TimerFired,
 )
@@ -228,7 +229,42 @@ def test_a_lost_disk_is_survived_though_it_held_more_partitions_than_there_are_r
     for subtask in range(8):
         lose(p, 0, subtask, 0)
     assert p.run().status == "FINISHED"
-    assert len(p.decisions("failover")) == 8
+    first, rest = p.decisions("failover")
+    assert (first.result, rest.result) == ({"0": 1, "1": 8}, {"0": 7})
+    assert "7 objects of data set 0 are not in the store any more" in rest.inputs["cause"]
+    assert len(attempts_of(p.deploys, 1)) == 16, "one more attempt each"
+
+
+def test_a_lost_disk_is_survived_though_nobody_can_list_what_is_left():
+    p = chain(HASH, n=8).start()
+    p.run(0)
+    for subtask in range(8):
+        lose(p, 0, subtask, 0)
+    while p.ended is None:
+        p.verify.clear()
+        p.run(0) if p.keys(0) else p.run(1) if p.keys(1) else p.run()
+    assert p.status == "FINISHED" and len(p.decisions("failover")) >= 2
+
+
+def test_a_lost_partition_that_the_failed_subtask_does_not_read_is_produced_anew():
+    p = chain(FORWARD, FORWARD).start()
+    p.run(0), p.run(1)
+    name = lose(p, 1, 1, 1)
+    p.fail((2, 0, 0), kind=FailureKind.PARTITION, bad=name)
+    assert p.decisions("failover")[-1].result == {"0": 1, "1": 1, "2": 2}
+    assert p.run().status == "FINISHED"
+
+
+def test_news_of_lost_partitions_that_were_produced_anew_changes_nothing():
+    p = chain(HASH).start()
+    p.run(0)
+    lose(p, 0, 1, 0)
+    p.finish((1, 0, 0))
+    (asked,) = p.verify
+    assert asked.partitions.tolist() == [0, 2]
+    old = PartitionsLost(at=p.tick(), dataset=0, partitions=ints(1, 0), attempts=ints(0, 5), tokens=ints(2, 1))
+    assert not of(p.send(old), c.SetTimer)
+    assert p.run().status == "FINISHED"
 
 
 def test_a_partition_that_is_lost_again_and_again_fails_the_job():

@@ -103,6 +103,19 @@ class ReleasePartitions(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class VerifyPartitions(Command):
+    """One object of the data set is lost: look whether these are still stored, by listing, and tell PartitionsLost.
+
+    A reader names the first one it misses only, but a lost disk or bucket held many of them.
+    """
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DiscardExecution(Command):
     """An attempt that was not admitted (late, doubled, loser): delete what it wrote, abort its sink output."""
 

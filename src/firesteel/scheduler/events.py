@@ -116,6 +116,16 @@ class ExecutionsCancelled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsLost(Event):
+    """The answer to VerifyPartitions, when some of them are gone; none is sent when all are there."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired(Event):
     timer: str
 

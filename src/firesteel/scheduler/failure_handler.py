@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from firesteel.humanize import plural
-from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer
-from firesteel.scheduler.events import FailureCause, FailureKind, Ints
+from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer, VerifyPartitions
+from firesteel.scheduler.events import FailureCause, FailureKind, Ints, PartitionsLost
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failover import Restart, RestartPipelinedRegionFailoverStrategy
@@ -83,14 +83,46 @@ class ExecutionFailureHandler:
         self._operations.move(vertex.id, failure.rows, ExecutionState.FAILED, cause=cause.message)
         if not self._job.is_active:
             return
+        tasks = {vertex.id: failure.subtasks}
         lost = self._lost_partition(failure)
         if lost is not None:
-            lost.withdraw(np.array([cause.partition]), stored=True)
+            partition = np.array([cause.partition])
+            lost.withdraw(partition, stored=True)
+            # Not only as an input of what failed: whoever reads it, nobody else would produce it anew.
+            tasks[lost.dataset.producer] = partition
         verdict = self._verdict(failure, lost is not None)
+        self._follow(failure, verdict, tasks)
+        if lost is not None and self._job.is_active:
+            others = np.flatnonzero(lost.available)
+            if len(others):
+                names = lost.attempts[others], lost.tokens[others]
+                self._recorder.emit(VerifyPartitions(lost.dataset.id, others, *names))
+
+    def partitions_lost(self, event: PartitionsLost) -> None:
+        """More objects are gone, which no reader has missed yet: produce them anew together."""
+        result = self._graph.results[event.dataset]
+        if result is None or not self._job.is_active:
+            return
+        same = result.available[event.partitions]
+        same &= result.attempts[event.partitions] == event.attempts
+        same &= result.tokens[event.partitions] == event.tokens
+        gone = np.asarray(event.partitions, np.int64)[same]
+        if not len(gone):
+            return
+        vertex = self._graph.vertices[result.dataset.producer]
+        result.withdraw(gone, stored=True)
+        self._lost.update((result.dataset.id, p) for p in gone.tolist())
+        message = f"{plural(len(gone), 'object')} of data set {result.dataset.id} are not in the store any more"
+        cause = FailureCause(FailureKind.PARTITION, message, dataset=result.dataset.id, partition=int(gone[0]))
+        failure = Failure(vertex, vertex.winner[gone], gone, cause, culpable=True)
+        verdict = self._restart.uncharged("they were lost with the one that was missed")
+        self._follow(failure, verdict, {vertex.id: gone})
+
+    def _follow(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints]) -> None:
         if verdict.delay is None:
             self._give_up(failure, verdict)
         else:
-            self._restart_tasks(failure, verdict, verdict.delay)
+            self._restart_tasks(failure, verdict, verdict.delay, tasks)
 
     def timer_fired(self, timer: str) -> None:
         """The delay of a restart is over. A timer that is not ours, or fired before, changes nothing."""
@@ -151,8 +183,8 @@ class ExecutionFailureHandler:
         self._decide(failure, verdict, Restart({}), f"the job fails, {verdict.reason}")
         self._job.fail(failure.cause, vertex.id, subtask)
 
-    def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float) -> None:
-        restart = self._failover.tasks_needing_restart({failure.vertex.id: failure.subtasks})
+    def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float, failed: dict[int, Ints]) -> None:
+        restart = self._failover.tasks_needing_restart(failed)
         tasks = restart.tasks
         count = sum(len(subtasks) for subtasks in tasks.values())
         again = sum(len(subtasks) for subtasks in restart.rereaders.values())

@@ -31,6 +31,7 @@ from firesteel.scheduler.events import (
     Ints,
     JobStarted,
     PartitionReport,
+    PartitionsLost,
     SinksCommitted,
     SinksFailed,
     TimerFired,
@@ -85,6 +86,7 @@ class Scheduler(ABC):
             ExecutionsFinished: self._finished,
             ExecutionsFailed: self._failed,
             ExecutionsCancelled: self._cancelled,
+            PartitionsLost: self._partitions_lost,
             TimerFired: self._timer,
             ExecutorChanged: self._executor,
             SinksCommitted: self._sinks_committed,
@@ -233,6 +235,10 @@ class Scheduler(ABC):
             cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
             subtasks = self.executions.index[rows].astype(np.int64)
             self.failures.failed(Failure(vertex, rows, subtasks, cause, culpable=True))
+
+    def _partitions_lost(self, event: PartitionsLost) -> None:
+        if not self._committing:
+            self.failures.partitions_lost(event)
 
     def _timer(self, event: TimerFired) -> None:
         self.failures.timer_fired(event.timer)

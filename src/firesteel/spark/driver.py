@@ -33,6 +33,7 @@ from firesteel.scheduler.commands import (
     Record,
     ReleasePartitions,
     SetTimer,
+    VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
@@ -41,6 +42,7 @@ from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import partition_of, read_error, was_cancelled
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
+from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.watch import Watcher
 
@@ -122,6 +124,8 @@ class JobDriver:
         self._quiet = QUIET_SECONDS
         self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
+        self.published: list[Any] = []
+        """Sinks whose output is out, although the job failed when it published another."""
         self.status = JobStatus.CREATED
 
     def cancel(self, reason: str) -> None:
@@ -393,6 +397,8 @@ class JobDriver:
             case ReleasePartitions():
                 columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
                 self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
+            case VerifyPartitions():
+                self._cleaner.call(lambda: self._verify(command))
             case DiscardExecution():
                 self._discard(command)
             case SetTimer(timer, at):
@@ -489,22 +495,41 @@ class JobDriver:
         for sink, commit in zip(sinks, commits, strict=False):
             self._cleaner.call(lambda sink=sink, commit=commit: sink.abort([pickle.loads(commit)]))
 
+    def _verify(self, asked: VerifyPartitions) -> None:
+        """In the cleaner's thread: which of these objects are not stored any more."""
+        stored = set(self._in.store.list())
+        columns = (asked.partitions.tolist(), asked.attempts.tolist(), asked.tokens.tolist())
+        names = [object_name(asked.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)]
+        gone = np.array([name not in stored for name in names], dtype=np.bool_)
+        if gone.any():
+            self._queue.put(
+                ev.PartitionsLost(
+                    at=self._now(),
+                    dataset=asked.dataset,
+                    partitions=asked.partitions[gone],
+                    attempts=asked.attempts[gone],
+                    tokens=asked.tokens[gone],
+                )
+            )
+
     def _commit(self, command: CommitSinks) -> None:
         """In its own thread: publishes each sink's winners, in subtask order."""
         event: ev.Event
-        name = ""
         try:
-            for vertex, winners in command.winners.items():
-                for i, sink in enumerate(self._in.compiled.sinks.get(vertex, ())):
-                    name = sink.name
-                    sink.commit([pickle.loads(commits[i]) for _attempt, commits in winners])
+            publish(
+                [
+                    (sink, [pickle.loads(commits[i]) for _attempt, commits in winners])
+                    for vertex, winners in command.winners.items()
+                    for i, sink in enumerate(self._in.compiled.sinks.get(vertex, ()))
+                ]
+            )
             event = ev.SinksCommitted(at=self._now())
         except BaseException as error:
-            said = str(error) if isinstance(error, FiresteelError) else f"{type(error).__name__}: {error}"
-            kind = ev.FailureKind.STORAGE if isinstance(error, OSError) else ev.FailureKind.FATAL
-            event = ev.SinksFailed(
-                at=self._now(), cause=ev.FailureCause(kind, f"The output '{name}' could not be published: {said}")
-            )
+            storage = isinstance(error, NotPublishedError) and error.storage
+            kind = ev.FailureKind.STORAGE if storage else ev.FailureKind.FATAL
+            said = error.message if isinstance(error, FiresteelError) else f"{type(error).__name__}: {error}"
+            self.published = error.published if isinstance(error, NotPublishedError) else []
+            event = ev.SinksFailed(at=self._now(), cause=ev.FailureCause(kind, said))
         self._queue.put(event)
 
     # --- the end ---------------------------------------------------------------------------------------------
