@@ -19,6 +19,7 @@ from firesteel.api.steps import step_at
 from firesteel.connectors.base import Source
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
 from firesteel.connectors.parquet import ParquetSource
+from firesteel.connectors.paths import as_paths, only_spark_opens, short_name
 from firesteel.connectors.text import TextSource
 from firesteel.errors import UsageError
 from firesteel.graph.compiled import CompiledJob
@@ -139,15 +140,24 @@ class ExecutionEnvironment:
         """Lines of text files, as column ``value``. ``paths``: a path, glob, directory, URL, or a list of these.
 
         ``path_column``: a second column with the file each line is from. ``errors``: what to do with bytes that are not
-        UTF-8 (replace, ignore, strict).
+        UTF-8 (replace, ignore, strict). What only Spark can open (``s3a://``, ``dbfs:/``) its own reader reads.
         """
         with step_at("read_text") as place:
+            paths = as_paths(paths)
+            if all(only_spark_opens(path, filesystem) for path in paths):
+                if errors != "replace":
+                    raise UsageError(f"errors={errors!r}: {paths[0]} is read by Spark, which only has 'replace'.")
+                return self._read_by_spark("text", paths, place, path_column)
             source = TextSource(paths, path_column=path_column, errors=errors, filesystem=filesystem)
             return self._source(source.name, source, place)
 
     def read_parquet(self, paths: Any, *, filesystem: Any = None) -> DataStream:
-        """Rows of Parquet files of one schema. ``paths`` as in :meth:`read_text`. Only what later steps need is read."""
+        """Rows of Parquet files of one schema. ``paths`` as in :meth:`read_text`. Only what later steps need is read
+        (all of it where only Spark can open the path)."""
         with step_at("read_parquet") as place:
+            paths = as_paths(paths)
+            if all(only_spark_opens(path, filesystem) for path in paths):
+                return self._read_by_spark("parquet", paths, place)
             source = ParquetSource(paths, filesystem=filesystem)
             return self._source(source.name, source, place)
 
@@ -203,6 +213,15 @@ class ExecutionEnvironment:
             work = DataFrameStep(lambda: dataframe_source(dataframe))
             return DataStream(self, StreamNode("from_dataframe", work, schema, place=place))
 
+    def _read_by_spark(self, kind: str, paths: list[str], place: str, path_column: str | None = None) -> DataStream:
+        from firesteel.api.spark_files import read_frame
+        from firesteel.spark.dataframes import dataframe_source
+
+        frame = read_frame(self.spark, kind, paths, path_column)
+        work = DataFrameStep(lambda: dataframe_source(frame))
+        name = f"read_{kind}({short_name(paths)})"
+        return DataStream(self, StreamNode(name, work, dataframe_schema(frame), place=place))
+
     def _source(self, kind: str, source: Any, place: str) -> DataStream:
         return DataStream(self, StreamNode(kind, SourceStep(source), source.schema, place=place))
 
@@ -221,6 +240,8 @@ class ExecutionEnvironment:
         from firesteel.api.job_client import JobClient
 
         sinks, self._sinks = self._sinks, []
+        if not isinstance(name, str):
+            raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         return JobClient(self._submit(sinks, name)[1])
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:

@@ -77,7 +77,12 @@ class Sink(Protocol):
     """Something to write to. Picklable after ``begin``.
 
     In the life of one job, ``check``, ``begin`` and then either ``commit`` or ``abort([])`` are called once each, on the
-    driver; ``write`` on executors in between; ``abort(messages)`` for single attempts whenever they lose.
+    driver; ``write`` on executors in between; ``abort(messages)`` for single attempts whenever they lose. Seconds after a
+    job failed, when no killed worker can write any more, ``abort([])`` is called once more, on a copy pickled after
+    ``begin``: it must touch nothing but what belongs to that ``begin``.
+
+    Optional, for jobs with several sinks, which are published together: ``hold()`` before ``commit``, and after it either
+    ``rollback()``, which takes back what was published, or ``release()``. A sink without them is published last.
     """
 
     name: str

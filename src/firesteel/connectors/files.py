@@ -72,6 +72,8 @@ class FileSink:
         self._schema: pa.Schema | None = None
         self._staging: str | None = None
         self._made: list[str] = []
+        self._held = False
+        self._published: _Moves | None = None
 
     # --- a format's part ---
 
@@ -160,7 +162,25 @@ class FileSink:
                     self._publish_directory(files, moves)
                 else:
                     self._publish_files(files, moves)
-            self._forget_staging()
+            self._published = moves
+            if not self._held:
+                self.release()
+
+    def hold(self) -> None:
+        """What ``commit`` publishes from now on can be taken back until ``release``; what it replaces is kept so long."""
+        self._held = True
+
+    def rollback(self) -> None:
+        """Takes back what was committed since ``hold``. Raises FiresteelError if that cannot be done."""
+        with storage_errors(self.target.label):
+            if self._published is not None:
+                self._published.undo()
+        self._held, self._published = False, None
+
+    def release(self) -> None:
+        """What is published stays; staging goes, and with it what was replaced."""
+        self._held, self._published = False, None
+        self._forget_staging()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         if self._staging is None:
@@ -221,6 +241,7 @@ class FileSink:
         for source, name in files:
             moves.move(source, f"{target}/{name}")
         self._put(f"{target}/{_SUCCESS}", b"")
+        moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
 
     def _refuse_unless_overwriting(self) -> None:
         if self.mode != "overwrite":
@@ -352,14 +373,27 @@ class _Moves:
             self._filesystem.create_dir(path, recursive=True)
             self._undo.append(partial(self._filesystem.delete_dir, path))
 
+    def on_undo(self, step: Callable[[], Any]) -> None:
+        self._undo.append(step)
+
+    def undo(self) -> None:
+        """Takes every step, the last first, then raises the first OSError there was."""
+        failed: list[OSError] = []
+        while self._undo:
+            try:
+                self._undo.pop()()
+            except OSError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
     def __enter__(self) -> _Moves:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            for step in reversed(self._undo):
-                with suppress(OSError):
-                    step()
+            with suppress(OSError):
+                self.undo()
 
 
 @contextmanager

@@ -81,6 +81,11 @@ def as_table(data: Any) -> pa.Table:
 
 def table_from_pandas(frame: Any, schema: pa.Schema | None = None) -> pa.Table:
     """The columns of a DataFrame, without its index. Raises UsageError naming the column that has no Arrow type."""
+    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+        raise UsageError(
+            f"from_pandas wants a pandas DataFrame, not a {type(frame).__name__}.",
+            hint="See from_collection, from_arrow and from_dataframe.",
+        )
     names = list(frame.columns)
     odd = [name for name in names if not isinstance(name, str)]
     if odd:

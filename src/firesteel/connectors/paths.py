@@ -112,6 +112,8 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
 
 def find_target(path: PathLike, filesystem: pafs.FileSystem | None = None) -> Location:
     """Where a sink writes. Globs mean nothing here; trailing slashes are dropped. Raises UsageError."""
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{path!r} is not a path.", hint="Give the path or URL of a directory to write to.")
     text = os.fspath(path)
     if not text.strip():
         raise UsageError("An output path is empty.", hint="Name a directory to write to.")
@@ -135,6 +137,21 @@ def as_paths(paths: PathLike | Iterable[PathLike]) -> list[str]:
     if not several:
         raise UsageError("The list of paths to read is empty.", hint="Give at least one path, glob or URL.")
     return [os.fspath(path) for path in several]
+
+
+def only_spark_opens(path: PathLike, filesystem: pafs.FileSystem | None = None) -> bool:
+    """Whether the path is a URL that Hadoop has a filesystem for, but pyarrow, as it is here, none."""
+    if filesystem is not None or not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return False
+    text = os.fspath(path)
+    match = _SCHEME.match(text)
+    if match is None or match[1].lower() not in _SPARK_SCHEMES - {"http", "https"}:
+        return False
+    try:
+        pafs.FileSystem.from_uri(_MAGIC.split(text, maxsplit=1)[0])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError):
+        return True
+    return False
 
 
 def short_name(paths: PathLike | Iterable[PathLike]) -> str:

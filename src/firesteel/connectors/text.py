@@ -249,15 +249,20 @@ class TextSink(FileSink):
     extension = "txt"
 
     def _check_schema(self, schema: pa.Schema) -> None:
-        if len(schema) != 1 or not _is_text(schema.field(0).type):
-            columns = ", ".join(f"{field.name} {field.type}" for field in schema) or "none"
-            raise UsageError(
-                f"write_text to {self.target.label} needs exactly one column of strings; the stream has: {columns}.",
-                hint="Select one column, or write Parquet.",
-            )
+        check_text_schema(schema, self.target.label)
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         return _TextWriter(stream)
+
+
+def check_text_schema(schema: pa.Schema, target: str) -> None:
+    """Raises UsageError unless there is one column of strings."""
+    if len(schema) != 1 or not _is_text(schema.field(0).type):
+        columns = ", ".join(f"{field.name} {field.type}" for field in schema) or "none"
+        raise UsageError(
+            f"write_text to {target} needs exactly one column of strings; the stream has: {columns}.",
+            hint="Select one column, or write Parquet.",
+        )
 
 
 def _is_text(data_type: pa.DataType) -> bool:
