@@ -9,11 +9,13 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.scheduler import commands as c
 from firesteel.scheduler.events import (
     CancelRequested,
+    ExecutionReport,
     ExecutionsCancelled,
     ExecutionsFailed,
     ExecutionsFinished,
     FailureCause,
     FailureKind,
+    PartitionReport,
     PartitionsLost,
     SinksCommitted,
     TimerFired,
@@ -501,6 +503,39 @@ def test_sinks_that_fail_fail_the_job():
     p.run()
     p.answer_commit()
     assert p.status == "FAILED" and p.ended.cause.message == "disk full"
+
+
+def test_a_cancel_that_came_while_sinks_are_published_counts_if_that_fails():
+    p = chain(last=True).start()
+    p.fail_commit = True
+    p.run()
+    p.send(CancelRequested(at=p.tick()))
+    assert p.decisions("cancel")[0].result == "put off" and p.status == "RUNNING"
+    p.answer_commit()
+    assert p.status == "CANCELED"
+
+
+def test_earlier_attempts_that_are_being_cancelled_are_named_though_the_restart_is_off():
+    p = chain(HASH).start()
+    p.run(0)
+    lose(p, 0, 0, 0)
+    p.finish((1, 0, 0))
+    p.send(CancelRequested(at=p.tick()))
+    assert p.status == "CANCELLING"
+    assert p.scheduler.waiting_for() == ["Vertex 1 'step 1' has an earlier attempt of subtasks 1, 2 being cancelled."]
+    assert p.run().status == "CANCELED"
+
+
+@pytest.mark.parametrize("sizes", [[], [PartitionReport(0, ints(1), 1, 1)]])
+def test_a_report_that_does_not_fit_fails_the_job_and_leaves_no_half_state(sizes):
+    p = chain(HASH).start()
+    p.tasks.pop((0, 1, 0))
+    report = ExecutionReport(7, "node-1", partitions=tuple(sizes))
+    out = p.send(ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(1), attempts=ints(0), reports=[report]))
+    assert p.status == "FAILING" and len(of(out, c.Cancel)) == 1
+    assert not p.scheduler.graph.vertices[0].num_finished and not p.scheduler.graph.result(0).num_available
+    assert p.run().status == "FAILED"
+    assert "'step 0' on node-1 reports" in p.ended.cause.message and "data set 0" in p.ended.cause.message
 
 
 def test_cancel_waits_for_what_runs():

@@ -97,6 +97,8 @@ class Scheduler(ABC):
         """Task slots per executor, as far as we were told."""
         self._told_of_executors = False
         self._committing = False
+        self._cancel_reason: str | None = None
+        """A cancel that came while the sinks were being published."""
         self._discarded: set[tuple[int, int, int, int]] = set()
 
     @property
@@ -213,6 +215,11 @@ class Scheduler(ABC):
         subtasks = np.asarray(event.subtasks, np.int64)
         able = np.flatnonzero(IS_DEPLOYED[self.executions.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
         admitted = able[_first_of_each(subtasks[able])]
+        wrong = self._wrong_report(vertex, [event.reports[k] for k in admitted.tolist()])
+        if wrong is not None:
+            cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
+            self.failures.failed(Failure(vertex, rows[admitted], subtasks[admitted], cause, culpable=True))
+            return
         if len(admitted):
             reports = [event.reports[k] for k in admitted.tolist()]
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
@@ -259,11 +266,21 @@ class Scheduler(ABC):
     def _sinks_failed(self, event: SinksFailed) -> None:
         if self._committing:
             self._committing = False
-            self.job.fail(event.cause)
+            if self._cancel_reason is None:
+                self.job.fail(event.cause)
+            else:
+                self.job.cancel(f"{self._cancel_reason}; the sinks could not be published: {event.cause.message}")
 
     def _cancel_requested(self, event: CancelRequested) -> None:
         if self._committing:
-            self.recorder.tell(None, "cancel refused: all steps have finished and the sinks are being published")
+            self._cancel_reason = event.reason
+            self.recorder.decision(
+                "cancel",
+                inputs={"reason": event.reason},
+                rule="too late",
+                result="put off",
+                reason="The sinks are being published, which is not broken off: the job is cancelled only if that fails.",
+            )
         else:
             self.job.cancel(event.reason)
 
@@ -297,6 +314,19 @@ class Scheduler(ABC):
         if len(rows) and self.job.is_active and not vertex.job.supports_concurrent_attempts:
             self.strategy.restart_tasks({vertex.id: self.executions.index[rows].astype(np.int64)})
 
+    def _wrong_report(self, vertex: ExecutionJobVertex, reports: list[ExecutionReport]) -> str | None:
+        """A sentence when one of the reports does not speak of what the execution was told to write."""
+        for index, result in enumerate(self.graph.outputs(vertex)):
+            for report in reports:
+                partition = _partition(report, index, result.dataset.id)
+                if partition is None or len(partition.bytes) != result.num_subpartitions:
+                    told = "nothing" if partition is None else f"{len(partition.bytes)} sizes"
+                    return (
+                        f"A finished execution of '{vertex.job.name}' on {report.node or 'an unknown node'} reports "
+                        f"{told} on data set {result.dataset.id}, which has {result.num_subpartitions} subpartitions."
+                    )
+        return None
+
     def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: list[ExecutionReport]) -> None:
         """The first valid commit of these subtasks: their results become readable."""
         self._stamp(vertex, rows, reports)
@@ -311,7 +341,7 @@ class Scheduler(ABC):
             vertex.commits.update((s, report.commits) for s, report in zip(subtasks.tolist(), reports, strict=True))
         attempts = self.executions.attempt[rows].astype(np.int64)
         for index, result in enumerate(self.graph.outputs(vertex)):
-            result.info.record(subtasks, [_partition(report, index, result.dataset.id) for report in reports])
+            result.info.record(subtasks, [_checked(report, index, result.dataset.id) for report in reports])
             self.strategy.on_partitions_available(result.admit(subtasks, attempts, tokens))
         totals = dict(zip(IO_COUNTERS, vertex.totals.tolist(), strict=True))
         at, event = self.recorder.at, self.recorder.event
@@ -368,11 +398,14 @@ def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return first
 
 
-def _partition(report: ExecutionReport, index: int, dataset: int) -> PartitionReport:
+def _partition(report: ExecutionReport, index: int, dataset: int) -> PartitionReport | None:
     """The report on one data set; reports come in the order of the vertex' outputs."""
     if index < len(report.partitions) and report.partitions[index].dataset == dataset:
         return report.partitions[index]
-    found = next((p for p in report.partitions if p.dataset == dataset), None)
-    if found is None:
-        raise ValueError(f"A finished execution reports nothing on data set {dataset}, which it was told to write.")
+    return next((p for p in report.partitions if p.dataset == dataset), None)
+
+
+def _checked(report: ExecutionReport, index: int, dataset: int) -> PartitionReport:
+    found = _partition(report, index, dataset)
+    assert found is not None
     return found

@@ -11,7 +11,7 @@ from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.job import Job
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
 _MOST_NAMED = 5
 S = ExecutionState
@@ -36,11 +36,11 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
     if waits.committing:
         return ["The job waits for its sinks to be published."]
     lines: list[str] = []
-    if waits.pending_restarts:
+    if waits.pending_restarts and not job.is_ending:
         lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
         lines += _vertex(graph, vertex, waits.has_slots, now)
-    return lines
+    return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
 
 
 def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool | None, now: float) -> list[str]:
@@ -52,7 +52,9 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
     queued = np.flatnonzero(states == S.SCHEDULED)
     running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
     canceling = np.flatnonzero(states == S.CANCELING)
-    earlier = np.flatnonzero(vertex.has_pending_prior(np.arange(vertex.parallelism)))
+    table = graph.executions
+    pending = np.flatnonzero((table.vertex[: table.size] == vertex.id) & IS_PENDING[table.state[: table.size]])
+    earlier = np.unique(table.index[np.setdiff1d(pending, vertex.newest)]).astype(np.int64)
     if len(queued):
         slot = " Spark has no executor." if has_slots is False else ""
         lines.append(f"{name} has {_running(graph, vertex, queued, now, 'with Spark for')}.{slot}")
