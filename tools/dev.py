@@ -276,7 +276,8 @@ def become(*arguments: object, at_root: bool) -> NoReturn:
     """This process becomes the environment's Python, so that signals and the exit code are its own."""
     if at_root:
         os.chdir(ROOT)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # None: started with a closed output
+        sys.stdout.flush()
     os.execve(PYTHON, [str(PYTHON), *map(str, arguments)], environment())
 
 

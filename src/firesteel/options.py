@@ -317,7 +317,7 @@ class Options(Mapping[str, Any]):
             self._values.update(values._values)
             return
         given: dict[str, str] = {}
-        for key, value in (values or {}).items():
+        for key, value in _pairs(values):
             option = lookup(key)
             _warn_if_deprecated(option, key)
             if value is None:
@@ -359,6 +359,18 @@ class Options(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Options({self._values!r})"
+
+
+def _pairs(values: Any) -> list[tuple[str, Any]]:
+    if not isinstance(values, Mapping | None):
+        raise UsageError(
+            f"Options are values by key, not a {type(values).__name__}.",
+            hint='Write, for example, options={"max-parallelism": 16}.',
+        )
+    odd = next((key for key in values or () if not isinstance(key, str)), None)
+    if odd is not None:
+        raise UsageError(f"The key of an option is a string, not {odd!r}.", hint="See docs/options.md for all of them.")
+    return list((values or {}).items())
 
 
 def lookup(key: str) -> Option[Any]:

@@ -232,6 +232,10 @@ class TestEnvironment:
             set_defaults()
         assert ExecutionEnvironment().options[MAX_PARALLELISM] == 128
 
+    def test_the_name_of_a_job_is_a_string(self, env):
+        with pytest.raises(UsageError, match="name of a job is a string, not 7"):
+            env.execute(7)
+
     def test_sinks_are_forgotten_even_when_execute_fails(self, env, rows, tmp_path):
         rows.write_parquet(tmp_path)  # exists
         with pytest.raises(UsageError, match="exists already"):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.unit.journal_samples import word_count
@@ -120,6 +121,23 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     shown = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     os.close(writing)
     assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_an_output_that_is_full_is_a_sentence(tmp_path):
+    command = [sys.executable, "-m", "firesteel.cli", "options"]
+    with Path("/dev/full").open("w") as full:
+        shown = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert shown.returncode == 1
+    assert shown.stderr == "firesteel: The output cannot be written: No space left on device.\n"
+
+
+def test_wrong_use_is_told_with_a_closed_output(tmp_path):
+    (tmp_path / "s.py").write_text("from firesteel import ExecutionEnvironment\nExecutionEnvironment(options={'x': 1})")
+    command = f"exec '{sys.executable}' -m firesteel.cli run s.py >&-"
+    shown = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert shown.returncode == 2
+    assert "There is no option 'x'" in shown.stderr
+    assert "Traceback" not in shown.stderr
 
 
 def test_run_hands_over_arguments_and_options(firesteel, tmp_path):

@@ -118,6 +118,8 @@ def test_pandas():
         table_from_pandas(pd.DataFrame([[1]]))
     with pytest.raises(UsageError, match=r"cannot be turned into an Arrow table.*column mixed"):
         table_from_pandas(pd.DataFrame({"mixed": [1, "a"]}))
+    with pytest.raises(UsageError, match="wants a pandas DataFrame, not a list"):
+        table_from_pandas([1])
 
 
 class Counter:

@@ -110,6 +110,26 @@ def test_abort_leaves_nothing(place):
     assert place.fs.get_file_info(pafs.FileSelector(place.root.rstrip("/"), recursive=True)) == []
 
 
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+def test_what_was_held_can_be_taken_back(place, mode):
+    if mode == "overwrite":
+        place.put("out/old")
+    before = place.names()
+    sink = place.sink(mode=mode)
+    messages = job(sink, [rows(1), rows(2)])
+    sink.hold()
+    sink.commit(messages)
+    assert place.values() == [1, 2]
+    sink.rollback()
+    sink.abort([])
+    assert place.names() == before
+    again = job(sink, [rows(3)])
+    sink.hold()
+    sink.commit(again)
+    sink.release()
+    assert place.names() == ["out/_SUCCESS", "out/part-00000.parquet"]
+
+
 def test_abort_before_begin_is_nothing(place):
     place.sink().abort([])
 
@@ -250,6 +270,11 @@ def test_the_link_is_kept_when_its_target_is_overwritten(tmp_path):
     sink.commit(run_sink(sink, [rows(1)], SCHEMA))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real" / "_SUCCESS").exists()
+
+
+def test_what_is_no_path():
+    with pytest.raises(UsageError, match="None is not a path"):
+        TextSink(None)
 
 
 def test_bad_mode():

@@ -123,6 +123,18 @@ def test_did_you_mean(key, meant):
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (["max-parallelism=3"], "Options are values by key, not a list."),
+        ({3: 4}, "The key of an option is a string, not 3."),
+    ],
+)
+def test_what_is_no_mapping_of_keys_is_a_sentence(values, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        Options(values)
+
+
 def test_nothing_like_it():
     with pytest.raises(UsageError, match=r"no option 'qqq'.*docs/options\.md"):
         lookup("qqq")

@@ -240,7 +240,7 @@ class ExecutionEnvironment:
         from firesteel.api.job_client import JobClient
 
         sinks, self._sinks = self._sinks, []
-        if not isinstance(name, str):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         return JobClient(self._submit(sinks, name)[1])
 

@@ -9,6 +9,7 @@ import keyword
 import os
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from firesteel import ExecutionEnvironment, col
 from firesteel.humanize import format_bytes, format_seconds, plural
-from firesteel.options import PROGRESS
+from firesteel.options import JOURNAL_DIR, PROGRESS
 
 PARTS = ("identifiers", "modules")
 
@@ -34,8 +35,9 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     pipeline(env, roots, out)
     result = env.execute("identifiers of all Python sources")
     print(f"\nDone in {format_seconds(result.duration)}. The identifiers used most:\n")
-    quiet = ExecutionEnvironment(master=master, options={**options, PROGRESS.key: False})
-    quiet.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
+    with tempfile.TemporaryDirectory(prefix="firesteel-demo-") as aside:  # 'explain last' is to mean the job above
+        quiet = ExecutionEnvironment(master=master, options={**options, PROGRESS.key: False, JOURNAL_DIR.key: aside})
+        quiet.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
     print(f"\nWhat was decided, and why:\n\n{result.explain()}")
     print(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out, result.job_id)}")
 

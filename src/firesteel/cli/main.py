@@ -121,8 +121,10 @@ def show(text: str) -> None:
     """Prints, also where the reader goes away before the end (``firesteel options | head``)."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+        if not isinstance(error, BrokenPipeError):
+            raise FiresteelError(f"The output cannot be written: {error.strerror}.") from None
 
 
 def main() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import site
 import sys
@@ -74,5 +75,7 @@ def _exit_code(end: SystemExit) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stdout.flush()
+    if sys.stdout is not None:  # None: started with a closed output
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
     print(text, file=sys.stderr, flush=True)
