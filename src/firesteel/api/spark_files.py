@@ -44,6 +44,9 @@ def read_frame(session: Any, kind: str, paths: list[str], path_column: str | Non
 class SparkFileSink(ParquetSink):
     """A directory of ``kind`` ("parquet" or "text") files that Spark writes. ``storage``: where subtasks write before."""
 
+    hold: Any = None
+    """What Spark has written cannot be taken back: of several sinks these are published last."""
+
     def __init__(self, session: Any, url: str, kind: str, storage: str, *, mode: str, compression: str) -> None:
         digest = hashlib.blake2b(url.rstrip("/").encode(), digest_size=8).hexdigest()
         place, question, query = storage.partition("?")
