@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, attempts_of, plane
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobEdge, ResultPartitionType, ShipStrategy
@@ -12,6 +12,7 @@ from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.events import CancelRequested, ExecutorChanged, JobStarted
+from firesteel.scheduler.slots import ExecutionDeploymentOption
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, GLOBAL, REBALANCE = ShipStrategy.BROADCAST, ShipStrategy.GLOBAL, ShipStrategy.REBALANCE
@@ -92,6 +93,49 @@ def test_a_broadcast_has_one_subpartition_that_all_read():
     assert gate.is_broadcast and gate.num_subpartitions == 1
     for k in range(4):
         assert p.deploys[-1].ranges[1].of(k).tolist() == [[0, 2, 0, 1]]
+
+
+def test_single_consumers_are_gathered_into_few_deployments():
+    n = 200
+    builder = GraphBuilder()
+    builder.source([1] * n, parallelism=n)
+    builder.step((0, FORWARD))
+    p = plane(builder.graph).start()
+    while p.keys(0):
+        p.finish(p.keys(0)[0])  # one each hundredth of a second
+        for timer in [t for t, at in p.timers.items() if at <= p.now]:
+            p.fire(timer)
+    deploys = [d for d in p.deploys if d.vertex == 1]
+    assert len(deploys[0].subtasks) == 1, "the first one does not wait"
+    assert len(deploys) <= n * 0.01 / 0.1 + 2
+    assert p.run().status == "FINISHED" and sum(len(d.subtasks) for d in deploys) == n
+
+
+class FewSlots:
+    """Grants so many slots at a time."""
+
+    def __init__(self, slots):
+        self.free = slots
+
+    def allocate_slots_for(self, option):
+        n = min(self.free, len(option.subtasks))
+        self.free -= n
+        return ExecutionDeploymentOption(option.vertex, option.subtasks[:n], option.executions[:n])
+
+    def cancel(self, executions):
+        self.free += len(executions)
+
+
+def test_what_gets_no_slot_is_deployed_when_there_is_one():
+    builder = GraphBuilder()
+    builder.source([1] * 5, parallelism=5)
+    builder.step((0, HASH), parallelism=3)
+    p = Plane(AdaptiveBatchScheduler(builder.graph, Options({}), FewSlots(2))).start()
+    assert deployed(p, 0) == [0, 1]
+    assert "subtasks 2, 3, 4 waiting for a slot" in p.scheduler.waiting_for()[1]
+    p.finish((0, 0, 0))
+    assert deployed(p, 0) == [0, 1, 2]
+    assert p.run().status == "FINISHED"
 
 
 def test_forward_groups_share_one_parallelism_and_single_tasks_go_ahead():

@@ -47,7 +47,7 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))
     assert not alive.any(), f"{where}: a superseded execution may still finish"
     if scheduler.job.is_active and vertex.ranges is not None:
-        ready = (vertex.states == S.CREATED) & ~vertex.held
+        ready = (vertex.states == S.CREATED) & ~vertex.held & ~scheduler.strategy.candidates(vertex.id)
         for edge in vertex.inputs:
             ready &= edge.ready(np.arange(vertex.parallelism))
         if not vertex.job.supports_concurrent_attempts:

@@ -39,6 +39,7 @@ from firesteel.scheduler.events import (
 from firesteel.scheduler.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
+from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.operations import ExecutionOperations
@@ -72,7 +73,8 @@ class Scheduler(ABC):
         self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
         self.job = Job(self.recorder, self.operations)
         self.coordinators = OperatorCoordinatorHandler(self.recorder)
-        self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy)
+        self.gathering = Gathering(self.graph, self.recorder)
+        self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy, self.gathering)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
         self.release = PartitionReleaseStrategy(self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
@@ -132,12 +134,18 @@ class Scheduler(ABC):
         validate(self)
 
     def allocate_slots_and_deploy(self, options: list[ExecutionDeploymentOption]) -> None:
-        """Ask for slots and deploy what got one: one command per vertex, however many executions."""
+        """Ask for slots and deploy what got one: one command per vertex, however many executions.
+
+        What got none stays as it is, and is asked for again with every event.
+        """
         for option in options:
-            self.operations.move(option.vertex, option.executions, S.SCHEDULED)
             granted = self.allocator.allocate_slots_for(option)
             if len(granted.executions):
+                self.operations.move(option.vertex, granted.executions, S.SCHEDULED)
                 self.recorder.emit(self.deployments.deploy(granted))
+            left = np.setdiff1d(option.subtasks, granted.subtasks)
+            if len(left):
+                self.strategy.restart_tasks({option.vertex: left})
 
     @abstractmethod
     def _grow(self) -> list[int]:
@@ -248,6 +256,7 @@ class Scheduler(ABC):
             self.failures.partitions_lost(event)
 
     def _timer(self, event: TimerFired) -> None:
+        self.gathering.timer_fired(event.timer)
         self.failures.timer_fired(event.timer)
 
     def _executor(self, event: ExecutorChanged) -> None:

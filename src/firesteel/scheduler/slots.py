@@ -20,7 +20,7 @@ class ExecutionDeploymentOption:
 
 class ExecutionSlotAllocator(Protocol):
     def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
-        """The part of the request that has slots now."""
+        """The part of the request that has slots now; the rest is asked for again with the next event."""
         ...
 
     def cancel(self, executions: Rows) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 from firesteel.scheduler.states import ExecutionState
@@ -19,9 +20,16 @@ class VertexwiseSchedulingStrategy:
     The newly added must be candidates too: when A1 finishes before B1 exists, nothing else would ever look at B1.
     """
 
-    def __init__(self, graph: DefaultExecutionGraph, deploy: Callable[[list[ExecutionDeploymentOption]], None]) -> None:
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        deploy: Callable[[list[ExecutionDeploymentOption]], None],
+        gathering: Gathering,
+    ) -> None:
+        """``deploy`` gives what got no slot back to :meth:`restart_tasks`."""
         self._graph = graph
         self._deploy = deploy
+        self._gathering = gathering
         self._candidates: dict[int, Mask] = {}
         graph.add_listener(self)
 
@@ -41,17 +49,27 @@ class VertexwiseSchedulingStrategy:
             self._add(vertex, subtasks)
 
     def schedule(self) -> None:
-        """Deploy every candidate that can run. One that cannot becomes a candidate again with its last input."""
+        """Deploy every candidate that can run. One that cannot becomes a candidate again with its last input.
+
+        Those that are gathered, or got no slot, stay candidates: every event looks at them again.
+        """
+        candidates, self._candidates = self._candidates, {}
         options: list[ExecutionDeploymentOption] = []
-        for vertex in sorted(self._candidates):
-            subtasks = self._deployable(vertex, np.flatnonzero(self._candidates[vertex]))
-            if len(subtasks):
+        for vertex in sorted(candidates):
+            subtasks = self._deployable(vertex, np.flatnonzero(candidates[vertex]))
+            if len(subtasks) and not self._gathering.may_deploy(vertex, subtasks):
+                self._add(vertex, subtasks)
+            elif len(subtasks):
                 options.append(
                     ExecutionDeploymentOption(vertex, subtasks, self._graph.vertices[vertex].newest[subtasks])
                 )
-        self._candidates.clear()
         if options:
             self._deploy(options)
+
+    def candidates(self, vertex: int) -> Mask:
+        """Which subtasks are looked at again with the next event."""
+        none = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
+        return self._candidates.get(vertex, none)
 
     def _deployable(self, vertex_id: int, subtasks: Ints) -> Ints:
         vertex = self._graph.vertices[vertex_id]

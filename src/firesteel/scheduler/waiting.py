@@ -10,6 +10,7 @@ from firesteel.humanize import plural
 from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.groups import Mask
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
@@ -64,9 +65,21 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
         lines.append(f"{name} has {_subtasks(canceling)} being cancelled.")
     if len(earlier):
         lines.append(f"{name} has an earlier attempt of {_subtasks(earlier)} being cancelled.")
+    ready = np.flatnonzero(_ready(vertex))
+    if len(ready):
+        lines.append(f"{name} has {_subtasks(ready)} waiting for a slot.")
     if (states == S.CREATED).any():
         lines += _inputs(graph, vertex, f"{name} has {_subtasks(np.flatnonzero(states == S.CREATED))} waiting for", now)
     return lines
+
+
+def _ready(vertex: ExecutionJobVertex) -> Mask:
+    """Subtasks that nothing keeps from running but a slot."""
+    subtasks = np.arange(vertex.parallelism)
+    ready = (vertex.states == S.CREATED) & ~vertex.held & (vertex.ranges is not None)
+    for edge in vertex.inputs:
+        ready &= edge.ready(subtasks)
+    return ready & ~(vertex.has_pending_prior(subtasks) & (not vertex.job.supports_concurrent_attempts))
 
 
 def _inputs(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str, now: float) -> list[str]:
