@@ -104,6 +104,33 @@ def test_cancel_returns_at_once_frees_slots_and_leaves_nothing(spark, tmp_path):
     assert left_behind(tmp_path) == []
 
 
+def test_a_sink_object_that_is_used_again_at_once_is_not_harmed_by_the_job_before(spark, tmp_path):
+    """Its job's last clean-up comes seconds after that job, and must not touch what the next one has begun."""
+    sink = RecordingSink()
+    first = submit(two_steps(splits=2, source=Waits(str(tmp_path)), sink=sink), spark, options(tmp_path))
+    until(lambda: list(tmp_path.glob("running-*")))
+    first.cancel()
+    second = submit(two_steps(splits=2, sink=sink), spark, options(tmp_path))
+    assert second.result().error is None
+    first.result()
+    late.run_all()
+    begun = [first.job_id, second.job_id]
+    assert [call for call in sink.calls if call[0] == "begin"] == [("begin", job) for job in begun]
+    assert [name for name, _ in sink.calls] == ["begin", "abort", "begin", "commit"]
+
+
+def test_a_job_that_waits_for_its_sink_says_so_and_can_be_cancelled(spark, tmp_path):
+    sink = RecordingSink()
+    first = submit(two_steps(splits=2, source=Waits(str(tmp_path)), sink=sink), spark, options(tmp_path))
+    second = submit(two_steps(splits=2, sink=sink), spark, options(tmp_path))
+    assert "same sink object" in second.waiting_for()[0]
+    second.cancel()
+    assert second.result().status is JobStatus.CANCELED
+    (tmp_path / "go").touch()
+    assert first.result().error is None
+    assert [name for name, _ in sink.calls] == ["begin", "commit"]
+
+
 def test_ctrl_c_cancels_our_job_only(spark, tmp_path):
     """PySpark's own handler would cancel every job of the context; it is in place, as in a given session."""
     context = spark.sparkContext

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import zipfile
 from pathlib import Path
+from queue import SimpleQueue
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -25,8 +26,8 @@ from firesteel.results.owner import process_start
 from firesteel.results.store import StorageError
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
 from firesteel.spark import java, pools, preflight, shipping
-from firesteel.spark.batch import Batch, descriptors_of
-from firesteel.spark.cleaning import Cleaner
+from firesteel.spark.batch import Batch, BatchRunner, descriptors_of
+from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
 from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
@@ -244,6 +245,60 @@ def test_the_cleaner_does_all_it_was_asked_whatever_fails():
     cleaner.delete(["good"])
     cleaner.close()
     assert Store.deleted == [["bad"], ["good"]]
+
+
+@pytest.fixture
+def no_threads(monkeypatch):
+    """As from Python 3.12 on in a process that is about to end."""
+
+    def start(self):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_where_no_thread_can_be_started_deletions_are_made_at_once(no_threads):
+    store = MagicMock()
+    cleaner = Cleaner(store, "job")
+    cleaner.delete(["a"])
+    cleaner.close()
+    store.delete.assert_called_once_with(["a"])
+
+
+def test_where_no_thread_can_be_started_a_batch_ends_with_the_error_and_is_cancelled_all_the_same(no_threads):
+    ends = []
+    context = MagicMock(_gateway=None)
+    runner = BatchRunner(context, ends.append)
+    batch = Batch.of(0, deploy([0, 1]), "job", "words")
+    runner.start(batch, MagicMock())
+    assert batch.ended.is_set()
+    assert "can't create new thread" in str(ends[0].error)
+    running = Batch.of(1, deploy([0, 1]), "job", "words")
+    context.cancelJobsWithTag.side_effect = lambda tag: running.ended.set()
+    runner.cancel(running)
+    context.cancelJobsWithTag.assert_called_once_with(running.tag)
+
+
+def test_a_thread_that_spark_fails_in_its_first_step_reports_its_end(monkeypatch):
+    def refuse(context):
+        def inherit():
+            raise AssertionError("no active context")
+
+        return inherit
+
+    monkeypatch.setattr("firesteel.spark.batch.local_properties", refuse)
+    ends = SimpleQueue()
+    BatchRunner(MagicMock(), ends.put).start(Batch.of(0, deploy([0, 1]), "job", "words"), MagicMock())
+    assert "no active context" in str(ends.get(timeout=10).error)
+
+
+def test_late_work_is_done_when_the_process_ends(no_threads):
+    late, done = _Late(), []
+    late.add(lambda: done.append("soon"), 60.0)
+    assert done == []
+    late.at_exit()
+    late.add(lambda: done.append("at once"), 60.0)
+    assert done == ["soon", "at once"]
 
 
 def test_shares_of_a_result_cover_it_once():

@@ -6,10 +6,13 @@ partitions of its DataFrame, a subset of them where only some are deployed.
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +21,13 @@ from firesteel.scheduler.commands import Deploy
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, ExecutionDescriptor, GateInformation
+from firesteel.spark.threads import aside, local_properties
 
 CANCEL_REPEAT_SECONDS = 0.2
 """A job that is cancelled while Spark is still accepting it escapes the first call."""
+
+CANCEL_INLINE_SECONDS = 2.0
+"""How long the job's own thread does so, when no other can be started."""
 
 
 @dataclass(eq=False)
@@ -100,12 +107,13 @@ class BatchRunner:
         self._report = report
 
     def start(self, batch: Batch, code: BatchCode) -> None:
-        from pyspark import InheritableThread
+        """Whatever goes wrong, now or later, is reported as the batch's end."""
 
         def body() -> None:
             results: Sequence[bytes] = ()
             error: BaseException | None = None
             try:
+                inherit()
                 results = self._run(batch, code)
             except BaseException as raised:
                 error = raised
@@ -113,18 +121,25 @@ class BatchRunner:
                 batch.ended.set()
                 self._report(BatchEnded(batch, results, error))
 
-        batch.thread = InheritableThread(target=body, name=batch.tag, daemon=True)
-        batch.thread.start()
+        try:
+            inherit = local_properties(self._context)
+            batch.thread = threading.Thread(target=body, name=batch.tag, daemon=True)
+            batch.thread.start()
+        except Exception as error:  # Spark is gone, or there are too many threads
+            batch.ended.set()
+            self._report(BatchEnded(batch, (), error))
 
     def cancel(self, batch: Batch) -> None:
         """Asks Spark to cancel the batch until its thread has ended; returns at once."""
         if batch.cancelled:
             return
         batch.cancelled = True
-        threading.Thread(target=self._cancel, args=(batch,), name=f"{batch.tag}-cancel", daemon=True).start()
+        short = partial(self._cancel, batch, CANCEL_INLINE_SECONDS)
+        aside(partial(self._cancel, batch), f"{batch.tag}-cancel", short)
 
-    def _cancel(self, batch: Batch) -> None:
-        while not batch.ended.is_set():
+    def _cancel(self, batch: Batch, seconds: float = math.inf) -> None:
+        until = time.monotonic() + seconds
+        while not batch.ended.is_set() and time.monotonic() < until:
             try:
                 self._context.cancelJobsWithTag(batch.tag)
             except Exception:  # Spark is gone, and the job with it

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from firesteel.spark.threads import aside
+
 CLOSE_SECONDS = 30.0
 ZOMBIE_SECONDS = 5.0
 """A cancelled Python worker is killed 2 s after (spark.python.task.killTimeout), and a little."""
@@ -29,10 +31,10 @@ class Cleaner:
             self.call(lambda: self._store.delete(names))
 
     def call(self, action: Callable[[], Any]) -> None:
-        self._queue.put(action)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=f"firesteel-clean-{self._job_id}", daemon=True)
-            self._thread.start()
+            self._thread = aside(self._work, f"firesteel-clean-{self._job_id}", lambda: quietly(action))
+        if self._thread is not None:
+            self._queue.put(action)
 
     def close(self) -> None:
         """Waits for what was asked for, but not for ever."""
@@ -60,6 +62,7 @@ class _Late:
         self._lock = threading.Lock()
         self._pending: dict[int, tuple[threading.Timer, Callable[[], Any]]] = {}
         self._next = 0
+        self._ending = False
 
     def add(self, action: Callable[[], Any], seconds: float) -> None:
         with self._lock:
@@ -68,7 +71,17 @@ class _Late:
             timer = threading.Timer(seconds, self._run, (number,))
             timer.daemon = True
             self._pending[number] = (timer, action)
-        timer.start()
+            too_late = self._ending
+        try:
+            timer.start()
+        except RuntimeError:  # the process ends; run_all is still to come, or was just now
+            if too_late:
+                self._run(number)
+
+    def at_exit(self) -> None:
+        with self._lock:
+            self._ending = True
+        self.run_all()
 
     def run_all(self) -> None:
         for number in list(self._pending):
@@ -83,4 +96,4 @@ class _Late:
 
 
 late = _Late()
-atexit.register(late.run_all)
+atexit.register(late.at_exit)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import pickle
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -44,6 +44,7 @@ from firesteel.spark.giveup import partition_of, read_error, was_cancelled
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.task import Blob, VertexInformation
+from firesteel.spark.threads import aside
 from firesteel.spark.watch import Watcher
 
 CANCEL_PATIENCE_SECONDS = 10.0
@@ -126,6 +127,8 @@ class JobDriver:
         self._end: JobStatusChanged | None = None
         self.published: list[Any] = []
         """Sinks whose output is out, although the job failed when it published another."""
+        self.publishing = False
+        """Outputs are being published: it is too late to cancel."""
         self.status = JobStatus.CREATED
 
     def cancel(self, reason: str) -> None:
@@ -404,7 +407,8 @@ class JobDriver:
             case SetTimer(timer, at):
                 self._timers[timer] = at
             case CommitSinks():
-                threading.Thread(target=self._commit, args=(command,), name="firesteel-commit", daemon=True).start()
+                self.publishing = True
+                aside(partial(self._commit, command), "firesteel-commit")
             case JobStatusChanged():
                 self.status = command.status
                 if command.status.is_terminal:

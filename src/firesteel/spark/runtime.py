@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import pickle
 import re
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,16 +28,19 @@ from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.outcome import JobOutcome
 from firesteel.spark.planned import planned
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
-from firesteel.spark.serialise import serialise_program, serialise_programs
+from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.session import check_session, is_local, own_interrupts
 from firesteel.spark.shipping import ship
 from firesteel.spark.storage import JobStorage, new_job_id, storage_root
 from firesteel.spark.task import Blob, JobInformation
+from firesteel.spark.threads import local_properties
 
 EXIT_SECONDS = 8.0
 """How long the process waits at its end for jobs that are still being cancelled."""
+POLL_SECONDS = 0.05
 _log = logging.getLogger("firesteel.spark")
 _live: weakref.WeakSet[JobRun] = weakref.WeakSet()
+_starting = threading.Lock()
 
 
 def submit(
@@ -128,22 +132,32 @@ class JobRun:
         self._job = prepared.job
         self._programs = prepared.programs
         self._begun: list[Any] = []
+        self._copies: list[tuple[Any, bytes]] = []
+        """Each sink and a copy of it, pickled as it was after ``begin``."""
+        self._wait_for: list[threading.Event] = []
+        """Ends of earlier jobs that write to a sink of this one."""
         self._driver: JobDriver | None = None
         self._cancel_reason: str | None = None
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._outcome: JobOutcome | None = None
         self._started = time.monotonic()
-        self._thread: Any = None
+        self._thread: threading.Thread | None = None
+        self._inherit: Callable[[], None] = lambda: None
 
     # --- for the user's threads ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        from pyspark import InheritableThread
-
-        _live.add(self)
-        self._thread = InheritableThread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
-        self._thread.start()
+        self._inherit = local_properties(self._context)
+        self._wait_for = _queue_for_sinks(self)
+        self._thread = threading.Thread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._storage.remove()
+            self._instruments.close()
+            self._done.set()
+            raise JobExecutionError(f"The job '{self.job_name}' could not be started: {error}.") from error
 
     def status(self) -> JobStatus:
         if self._outcome is not None:
@@ -160,12 +174,21 @@ class JobRun:
                 return self._done.wait(timeout)
             except KeyboardInterrupt:
                 self.cancel("interrupted by the user")
-                raise JobCancelledError(f"The job '{self.job_name}' was interrupted and is being cancelled.") from None
+                publishing = self._driver is not None and self._driver.publishing
+                now = (
+                    "while its outputs are published, which is finished first"
+                    if publishing
+                    else "and is being cancelled"
+                )
+                raise JobCancelledError(f"The job '{self.job_name}' was interrupted {now}.") from None
 
     def waiting_for(self) -> list[str]:
         """What the job waits for just now, in sentences; empty when it has ended."""
-        if self._done.is_set() or self._driver is None:
+        if self._done.is_set():
             return []
+        if self._driver is None:
+            waits = any(not end.is_set() for end in self._wait_for)
+            return ["It waits for an earlier job that writes to the same sink object."] if waits else []
         return self._driver.waiting_for()
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
@@ -175,6 +198,9 @@ class JobRun:
             driver = self._driver
         if driver is not None:
             driver.cancel(reason)
+
+    def sinks(self) -> list[Any]:
+        return [sink for sinks in self._compiled.sinks.values() for sink in sinks]
 
     def result(self) -> JobOutcome:
         """Waits for the end. The outcome's ``error`` is set if the job failed or was cancelled; nothing is raised for it."""
@@ -188,6 +214,7 @@ class JobRun:
         end: JobEnd | None = None
         error: FiresteelError | None = None
         try:
+            self._inherit()
             self._begin_sinks()
             end = self._drive()
             error = self._error_of(end.status)
@@ -206,11 +233,16 @@ class JobRun:
 
     def _begin_sinks(self) -> None:
         """Sinks learn the job's id before they are serialised for the executors."""
+        for earlier in self._wait_for:
+            while not earlier.wait(POLL_SECONDS):
+                if self._cancel_reason is not None:
+                    raise JobCancelledError(f"The job '{self.job_name}' was cancelled: {self._cancel_reason}.")
         for vertex, sinks in self._compiled.sinks.items():
             for sink in sinks:
                 sink.begin(self.job_id)
                 self._begun.append(sink)
             self._programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
+            self._copies += [(sink, dumps(sink)) for sink in sinks]
 
     def _drive(self) -> JobEnd:
         self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
@@ -239,7 +271,9 @@ class JobRun:
         persistent = {gate.dataset: gate for gate in end.status.persistent} if finished and end else {}
         if not finished:
             self._abort_sinks()
-        status = end.status.status if end is not None else JobStatus.FAILED
+        status = JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED
+        if end is not None:
+            status = end.status.status
         outcome = JobOutcome(
             job_id=self.job_id,
             job_name=self.job_name,
@@ -272,12 +306,20 @@ class JobRun:
 
     def _abort_sinks(self) -> None:
         for sink in self._begun:
-            quietly(lambda sink=sink: sink.abort([]))
+            if not self._is_published(sink):
+                quietly(lambda sink=sink: sink.abort([]))
+
+    def _is_published(self, sink: Any) -> bool:
+        return self._driver is not None and any(sink is one for one in self._driver.published)
 
     def _after_zombies(self, finished: bool, persistent: bool) -> None:
-        """Once more, for what a killed Python worker wrote in its last seconds."""
-        if not finished:
-            self._abort_sinks()
+        """Once more, for what a killed Python worker wrote in its last seconds.
+
+        The user's sink may have begun another job by now, so this one's clean-up is told to a copy that knows only it.
+        """
+        for sink, copy in self._copies:
+            if not finished and not self._is_published(sink):
+                quietly(lambda copy=copy: pickle.loads(copy).abort([]))
         if not persistent:
             self._storage.remove()
         self._storage.remove_scratch()
@@ -302,6 +344,15 @@ class JobRun:
         place = self._compiled.places.get(vertex)
         at = f" ({place})" if place else ""
         return f" in '{name}'{at}" + ("" if subtask is None else f", subtask {subtask}")
+
+
+def _queue_for_sinks(run: JobRun) -> list[threading.Event]:
+    """One job at a time may use a sink object. From now on the run counts as living; the ends it has to wait for."""
+    with _starting:
+        own = run.sinks()
+        earlier = [other for other in _live if any(a is b for a in own for b in other.sinks())]
+        _live.add(run)
+    return [other._done for other in earlier]
 
 
 def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
