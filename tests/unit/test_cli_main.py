@@ -114,6 +114,23 @@ def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_ctrl_c_within_a_text_that_is_executed_exits_with_130_too(tmp_path):
+    (tmp_path / "s.py").write_text("exec('import signal; signal.raise_signal(signal.SIGINT)')")
+    command = [sys.executable, "-m", "firesteel.cli", "run", "s.py"]
+    shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert (shown.returncode, shown.stderr) == (130, "Cancelled.\n")
+
+
+def test_ctrl_c_before_typer_is_ready_exits_with_130(monkeypatch):
+    def interrupt(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupt)
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 130
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,6 +1,11 @@
 """``python -m firesteel.cli``."""
 
-from firesteel.cli.main import main
+from firesteel.cli import CANCELLED
 
 if __name__ == "__main__":
-    main()
+    try:
+        from firesteel.cli.main import main
+
+        main()
+    except KeyboardInterrupt:  # while importing
+        raise SystemExit(CANCELLED) from None

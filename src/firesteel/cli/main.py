@@ -137,6 +137,12 @@ def main() -> NoReturn:
         raise SystemExit(report(error)) from None
     except SystemExit as end:  # typer ends with 1 after Ctrl-C
         raise SystemExit(CANCELLED if _interrupted(end) else end.code) from None
+    except KeyboardInterrupt:  # before typer was ready
+        raise SystemExit(CANCELLED) from None
+    finally:
+        # Ctrl-C inside an exec'd string (dataclasses have such) makes Python end by the signal, whatever SystemExit
+        # says, until the next string is exec'd.
+        exec("")
     raise SystemExit(0)
 
 
