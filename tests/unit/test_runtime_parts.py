@@ -13,6 +13,7 @@ import threading
 import zipfile
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import numpy as np
@@ -31,13 +32,21 @@ from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
 from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.messages import pack_sizes, unpack_sizes
+from firesteel.spark.messages import decode, pack_sizes, unpack_sizes
 from firesteel.spark.planned import planned
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.serialise import dumps
 from firesteel.spark.storage import JobStorage, storage_root
-from firesteel.spark.task import Blob, JobInformation, describe_failure, scratch_of
+from firesteel.spark.task import (
+    BatchFunction,
+    Blob,
+    ExecutionDescriptor,
+    JobInformation,
+    VertexInformation,
+    describe_failure,
+    scratch_of,
+)
 from runtime_support import Numbers, two_steps
 
 # --- storage ------------------------------------------------------------------------------------------------------
@@ -219,6 +228,19 @@ def test_an_execution_reports_once():
 def test_a_blob_is_unpickled_once():
     blob = Blob.of({"a": 1})
     assert blob.load() is Blob.of({"a": 1}).load()
+
+
+@pytest.mark.parametrize(("exclusive", "kind"), [(True, "WORKER"), (False, "USER")])
+def test_what_spark_runs_again_by_itself_is_turned_away_where_attempts_must_be_alone(
+    tmp_path, monkeypatch, exclusive, kind
+):
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 1)
+    monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
+    job = JobInformation("again", None, "none", 1 << 20, scratch=str(tmp_path))
+    vertex = VertexInformation(0, "v", 1, {}, dumps("no program"), exclusive)
+    function = BatchFunction(0, Blob.of(job), Blob.of(vertex), Blob.of([]), MagicMock())
+    message = decode(function.execute(ExecutionDescriptor(0, 0, (), ()), None))
+    assert (message.kind, message.where.token) == (kind, 9)
 
 
 def test_pools_are_lent_out_and_used_again():

@@ -87,7 +87,11 @@ class Sink(Protocol):
 
     name: str
     supports_concurrent_execution_attempts: bool
-    """Whether two attempts of one subtask may write at the same time."""
+    """Whether two attempts of one subtask may write at the same time.
+
+    False: one is started only when the one before has ended or its worker has been killed, and what Spark starts again by
+    itself is turned away. Nobody can rule out an executor that lost touch with the driver and lives on.
+    """
 
     def check(self, schema: pa.Schema) -> None:
         """Before the job: can rows of this schema be written there? Raises UsageError, having changed nothing."""

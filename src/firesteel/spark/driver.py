@@ -442,8 +442,9 @@ class JobDriver:
         shape = (deploy.parallelism, dict(deploy.subpartitions))
         known = self._vertices.get(deploy.vertex)
         if known is None or known[0] != shape:
-            name = self._in.compiled.job_graph.vertices[deploy.vertex].name
-            information = VertexInformation(deploy.vertex, name, *shape, self._in.programs[deploy.vertex])
+            vertex = self._in.compiled.job_graph.vertices[deploy.vertex]
+            program, exclusive = self._in.programs[deploy.vertex], not vertex.supports_concurrent_attempts
+            information = VertexInformation(deploy.vertex, vertex.name, *shape, program, exclusive)
             known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
         return known[1]
 

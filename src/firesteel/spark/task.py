@@ -62,6 +62,8 @@ class VertexInformation:
     subpartitions: dict[int, int]
     program: bytes
     """The cloudpickled VertexProgram."""
+    exclusive: bool = False
+    """No two attempts of a subtask may run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +156,19 @@ class DataFrameFunction:
         yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
 
 
+class RunAgainError(FiresteelError):
+    """Spark lost a task and started it again by itself; who runs it next, and when, is for the scheduler to say."""
+
+
 class _Execution:
     def __init__(self, function: BatchFunction, descriptor: ExecutionDescriptor) -> None:
         from pyspark import TaskContext as SparkTask
 
         self.function = function
         self.descriptor = descriptor
-        self.token: int = _spark_task(SparkTask).taskAttemptId()
+        task = _spark_task(SparkTask)
+        self.token: int = task.taskAttemptId()
+        self.runs_again = task.attemptNumber() > 0
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
 
@@ -180,6 +188,8 @@ class _Execution:
         job: JobInformation = self.function.job.load()
         _extend_module_path(job.module_paths)
         vertex: VertexInformation = self.function.vertex.load()
+        if vertex.exclusive and self.runs_again:
+            raise RunAgainError("The worker or executor that ran the task was lost.")
         program = _program(vertex)
         scratch = scratch_of(job)
         try:
@@ -264,6 +274,8 @@ def describe_failure(error: BaseException) -> Described:
     trace: str | None = getattr(error, "trace", None) or None
     cause = error.__cause__ if isinstance(error, UserFunctionError) and error.__cause__ is not None else error
     match cause:
+        case RunAgainError():
+            described = Described("WORKER", cause.message)
         case PartitionException():
             described = Described("PARTITION", str(cause))
         case MemoryError():
