@@ -9,8 +9,11 @@ import threading
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
+import pyarrow as pa
 import pytest
 
+from firesteel import ExecutionEnvironment
+from firesteel.connectors.memory import TableSource
 from firesteel.errors import UsageError
 from firesteel.spark.runtime import slots_per_machine
 from firesteel.spark.session import _settings, check_session, is_local, own_interrupts
@@ -130,6 +133,39 @@ def test_other_threads_leave_signals_alone():
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+class Interrupted(TableSource):
+    """The user presses Ctrl-C while it lists its splits."""
+
+    def list_splits(self, data_volume):
+        signal.raise_signal(signal.SIGINT)
+        return super().list_splits(data_volume)
+
+
+@pytest.mark.parametrize("action", ["execute", "to_arrow"])
+def test_ctrl_c_while_a_job_is_compiled_cancels_nobodys_jobs(tmp_path, action):
+    cancelled = []
+
+    def pysparks(_signal, _frame):
+        cancelled.append("all")
+        raise KeyboardInterrupt
+
+    pysparks.__module__ = "pyspark.core.context"
+    env = ExecutionEnvironment()
+    stream = env.from_source(Interrupted(pa.table({"a": [1]})))
+    before = signal.signal(signal.SIGINT, pysparks)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            if action == "execute":
+                stream.write_parquet(tmp_path / "out")
+                env.execute()
+            else:
+                stream.to_arrow()
+        assert signal.getsignal(signal.SIGINT) is pysparks
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert cancelled == []
 
 
 def test_slots_of_a_machine():

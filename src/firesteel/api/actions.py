@@ -32,13 +32,16 @@ def collected(stream: DataStream, name: str = "collect") -> StreamNode:
 
 def to_arrow(stream: DataStream, name: str) -> pa.Table:
     """Runs the stream and reads its rows. Raises JobExecutionError when they are more than ``max-collect-bytes``."""
-    compiled, outcome = _run(stream, name)
-    try:
-        return pa.Table.from_batches(
-            _rows(stream, name, compiled, outcome), compiled.schemas[compiled.collects[_HANDLE]]
-        )
-    finally:
-        outcome.close()
+    from firesteel.spark.session import own_interrupts
+
+    with own_interrupts():
+        compiled, outcome = _run(stream, name)
+        try:
+            return pa.Table.from_batches(
+                _rows(stream, name, compiled, outcome), compiled.schemas[compiled.collects[_HANDLE]]
+            )
+        finally:
+            outcome.close()
 
 
 def to_pandas(table: pa.Table) -> Any:

@@ -233,7 +233,10 @@ class ExecutionEnvironment:
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, JobCancelledError on
         Ctrl-C.
         """
-        return self.execute_async(name).wait()
+        from firesteel.spark.session import own_interrupts
+
+        with own_interrupts():
+            return self.execute_async(name).wait()
 
     def execute_async(self, name: str = "firesteel job") -> JobClient:
         """As :meth:`execute`, but returns once the job has been checked and started."""
@@ -257,11 +260,14 @@ class ExecutionEnvironment:
 
     def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, Any]:
         """Compiles and starts a job. Returns it and its ``spark.runtime.JobRun``."""
-        compiled = compile_job(ends, self.options, name)
-        session = self.spark
-        from firesteel.spark.launch import launch
+        from firesteel.spark.session import own_interrupts
 
-        return compiled, launch(compiled, session, self.options)
+        with own_interrupts():
+            compiled = compile_job(ends, self.options, name)
+            session = self.spark
+            from firesteel.spark.launch import launch
+
+            return compiled, launch(compiled, session, self.options)
 
 
 __all__ = ["ExecutionEnvironment", "set_defaults"]
