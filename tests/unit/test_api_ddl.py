@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
 
-from firesteel.api.ddl import parse_ddl, to_schema
+from firesteel.api.ddl import check_spark_types, parse_ddl, to_schema
 from firesteel.errors import UsageError
 
 UTC = pa.timestamp("us", tz="UTC")
@@ -76,3 +76,9 @@ def test_other_schemas():
         to_schema(["a"])
     with pytest.raises(UsageError, match="at least one column"):
         to_schema(pa.schema([]))
+
+
+def test_a_type_that_spark_lacks_is_found_before_the_job():
+    check_spark_types(pa.schema([("a", pa.int64()), ("b", pa.large_string())]), "to_dataframe")
+    with pytest.raises(UsageError, match=r"to_dataframe: Spark has no type for column 'u' of type uint64\. Cast it"):
+        check_spark_types(pa.schema([("a", pa.int64()), ("u", pa.uint64())]), "to_dataframe")

@@ -14,6 +14,7 @@ import pytest
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.aggregate import Aggregation, FinalAggregate, FullAggregate, PartialAggregate, aggregate_schema
+from firesteel.operators.aggregate_plan import Plan
 from operators_support import collect, context, unit
 
 
@@ -164,3 +165,23 @@ def test_count_sees_nulls_wherever_a_type_keeps_them(tmp_path, column):
     ctx = context(tmp_path)
     full = FullAggregate("count", ("k",), aggregations, table.schema)
     assert collect(full.apply_unit([unit(table, ctx)], ctx)).to_pylist() == [{"k": 1, "n": 2, "m": 1}]
+
+
+def test_a_sum_of_the_widest_decimal_that_may_overflow_is_refused(tmp_path):
+    table = pa.table({"k": [1] * 4, "v": pa.array([Decimal(9) * 10**75] * 4, pa.decimal256(76, 0))})
+    ctx = context(tmp_path)
+    full = FullAggregate("sum", ("k",), (Aggregation("v", "sum", "v"),), table.schema)
+    with pytest.raises(FiresteelError, match="may not fit decimal256"):
+        collect(full.apply_unit([unit(table, ctx)], ctx))
+
+
+def test_values_of_one_giant_group_are_divided_until_they_fit(tmp_path, monkeypatch):
+    """64 buckets of them are too large: what is held at once stays below the budget's share."""
+    held = []
+    merge = Plan.merge
+    monkeypatch.setattr(Plan, "merge", lambda plan, table: held.append(table.nbytes) or merge(plan, table))
+    n, ctx = 300_000, context(tmp_path, 8 * 4096)
+    table = pa.table({"v": np.arange(n)})
+    full = FullAggregate("count", (), (Aggregation("v", "count_distinct", "n"),), table.schema)
+    assert collect(full.apply_unit([unit(table, ctx, 500)], ctx)).to_pylist() == [{"n": n}]
+    assert max(held) < 8 * 4096

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -165,3 +166,22 @@ def test_top_k_puts_nulls_last_and_keeps_ties_in_order(ctx):
     assert not list(TopK("step", 4, (("a", False),)).apply(iter([]), ctx))
     words = pa.record_batch({"w": pa.array(["b", "a", None, "c"]).dictionary_encode()})
     assert collect(TopK("step", 2, (("w", True),)).apply(iter([words]), ctx))["w"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["b", "c", None, "a"], pa.string_view()),
+        pa.array([b"b", b"c", None, b"a"], pa.binary_view()),
+        pa.array(np.array([2, 3, 0, 1], np.float16), mask=np.array([False, False, True, False])),
+        pa.array([2, 3, None, 1], pa.decimal32(5, 2)),
+        pa.array([2, 3, None, 1], pa.duration("s")),
+        pc.run_end_encode(pa.array([2, 3, None, 1])),
+        pa.array(["b", "c", None, "a"]).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_top_k_orders_every_type_that_has_an_order(tmp_path, column):
+    table = pa.table({"v": column, "i": [0, 1, 2, 3]})
+    best = TopK("top", 3, (("v", False),)).apply(iter(table.to_batches()), context(tmp_path))
+    assert collect(best).column("i").to_pylist() == [1, 0, 3]

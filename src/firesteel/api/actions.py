@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from firesteel.api.ddl import check_spark_types
 from firesteel.api.place import caller_place
 from firesteel.errors import JobExecutionError
 from firesteel.graph.compiled import CompiledJob
@@ -60,6 +61,7 @@ def to_dataframe(stream: DataStream) -> Any:
     """The result is kept until the process ends: a Spark DataFrame reads it each time it is evaluated."""
     from firesteel.spark.dataframes import to_dataframe as spark_dataframe
 
+    check_spark_types(stream.schema, "to_dataframe")
     compiled, outcome = _run(stream, "to_dataframe")
     dataset = compiled.collects[_HANDLE]
     env = stream._env  # pyright: ignore[reportPrivateUsage]

@@ -52,6 +52,7 @@ from firesteel.operators.relational import (
     as_expression,
     check_columns,
     check_filter,
+    order_type,
     project_schema,
 )
 
@@ -252,7 +253,7 @@ class DataStream(_Configurable):
                 raise UsageError("top_k wants the columns to order by.", hint='Write top_k(10, "n").')
             check_columns(self.schema, names, "top_k")
             for name in names:
-                if pa.types.is_nested(self.schema.field(name).type):
+                if order_type(self.schema.field(name).type) is None:
                     raise UsageError(f"top_k cannot order by '{name}': it is {self.schema.field(name).type}.")
             kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
             return self._in_two(kind, lambda name: TopK(name, n, keys), place)
@@ -329,7 +330,8 @@ class DataStream(_Configurable):
             return KeyedStream(self, tuple(names))
 
     def with_broadcast(self, **streams: DataStream) -> DataStream:
-        """Side inputs for the function that follows: each is read whole by every subtask, as a table.
+        """Side inputs for the function that follows: each is read whole by every subtask, as a table in its memory, beside
+        the task's budget.
 
         ``stream.with_broadcast(small=names).map_in_arrow(f, ...)`` calls ``f(batches, small=table)``.
         """

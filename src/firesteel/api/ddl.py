@@ -60,6 +60,20 @@ def parse_ddl(text: str) -> pa.Schema:
     return _Parser(text).schema()
 
 
+def check_spark_types(schema: pa.Schema, what: str) -> None:
+    """Raises UsageError for a column that Spark has no type for. ``what``: who wants it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    for field in schema:
+        try:
+            from_arrow_schema(pa.schema([field]))
+        except Exception:
+            raise UsageError(
+                f"{what}: Spark has no type for column '{field.name}' of type {field.type}.",
+                hint="Cast it to another type or drop it.",
+            ) from None
+
+
 def dataframe_schema(dataframe: Any) -> pa.Schema:
     """The Arrow schema of a Spark DataFrame's rows, as Spark hands them over. Raises UsageError."""
     kind = type(dataframe)

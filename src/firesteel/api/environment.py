@@ -196,7 +196,9 @@ class ExecutionEnvironment:
     def from_dataframe(self, dataframe: Any) -> DataStream:
         """A Spark DataFrame: Spark reads it, one subtask per partition, and hands its rows over as Arrow.
 
-        Its steps behind the last exchange run inside our tasks. The environment uses the DataFrame's session.
+        Its steps behind the last exchange run inside our tasks. The environment uses the DataFrame's session. Its
+        partitions must come out the same when Spark computes one again, as they do unless it draws random numbers, limits
+        rows without an order or deals them round robin.
         """
         with step_at("from_dataframe") as place:
             from firesteel.spark.dataframes import dataframe_source

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.api.ddl import check_spark_types
 from firesteel.connectors.files import FileCommit
 from firesteel.connectors.parquet import ParquetSink
 from firesteel.connectors.paths import first_line, is_local
@@ -100,16 +101,10 @@ def _spark_schema(schema: pa.Schema, url: str) -> pa.Schema:
     """The schema in the types that Spark has. Raises UsageError for a column that has none."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    for field in schema:
-        try:
-            if pa.types.is_null(field.type):
-                raise TypeError("it holds nothing but nulls")
-            from_arrow_schema(pa.schema([field]))
-        except Exception as error:
-            raise UsageError(
-                f"Spark cannot write column '{field.name}' of type {field.type} to {url}: {first_line(error)}.",
-                hint="Cast it to another type or drop it.",
-            ) from None
+    check_spark_types(schema, f"Writing {url}")
+    nothing = [field.name for field in schema if pa.types.is_null(field.type)]
+    if nothing:
+        raise UsageError(f"Spark cannot write column '{nothing[0]}' to {url}: it holds nothing but nulls.")
     return to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
 
 

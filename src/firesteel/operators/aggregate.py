@@ -173,13 +173,24 @@ def _fold_values(folding: Folding, rows: UnitInput, ctx: TaskContext, level: int
     if not isinstance(folding, Plan) or not folding.distincts:
         yield from fold(folding, _partial_tables(folding, rows, ctx), ctx, MAX_LEVEL)
         return
-    names = [*folding.keys, *(part.name for part in folding.distincts)]
     counted: pa.Table | None = None
-    for (bucket,) in rehash([rows], [names], level, ctx):
-        piece = folding.merge_counts(folding.count_values(folding.merge(bucket.table())))
+    for piece in _counted(folding, rows, ctx, level):
         counted = piece if counted is None else folding.merge_counts(pa.concat_tables([counted, piece]))
     if counted is not None:
         yield folding.outputs(counted)
+
+
+def _counted(plan: Plan, rows: UnitInput, ctx: TaskContext, level: int) -> Iterator[pa.Table]:
+    """Counts over disjoint sets of values; a bucket that is too large still is divided again."""
+    names = [*plan.keys, *(part.name for part in plan.distincts)]
+    for (bucket,) in rehash([rows], [names], level, ctx):
+        if bucket.nbytes > unit_limit(ctx) and bucket.nbytes < 0.9 * rows.nbytes and level < MAX_LEVEL:
+            yield from _counted(plan, bucket, ctx, level + 1)
+            continue
+        merged = nullable(plan.partial_schema).empty_table()
+        for table in _partial_tables(plan, bucket, ctx):
+            merged = plan.merge(pa.concat_tables([merged, table]))
+        yield plan.merge_counts(plan.count_values(merged))
 
 
 def _partial_tables(folding: Folding, unit: UnitInput, ctx: TaskContext) -> Iterator[pa.Table]:

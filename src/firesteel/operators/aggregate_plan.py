@@ -20,7 +20,7 @@ from firesteel.errors import UsageError
 from firesteel.operators.batches import filter_rows
 from firesteel.operators.grouping import normalised
 from firesteel.operators.merging import Part, grouped
-from firesteel.operators.relational import check_columns
+from firesteel.operators.relational import check_columns, order_type
 from firesteel.results.keys import normal_type
 
 _types = pa.types
@@ -80,8 +80,7 @@ def output_type(agg: Aggregation, schema: pa.Schema) -> pa.DataType:
         return type_
     if agg.function == "sum" and number:
         return _sum_type(type_)
-    unordered = _types.is_nested(type_) or _types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType)
-    if agg.function in ("min", "max") and not unordered:
+    if agg.function in ("min", "max") and order_type(type_) is not None:
         return type_
     raise UsageError(
         f"{agg.function} does not work on column '{agg.column}' of type {type_}.",
@@ -99,21 +98,6 @@ def _sum_type(type_: pa.DataType) -> pa.DataType:
     if _types.is_floating(type_):
         return pa.float64()
     return pa.uint64() if _types.is_unsigned_integer(type_) else pa.int64()
-
-
-def _order_type(type_: pa.DataType) -> pa.DataType:
-    """A type of the same order that the min and max kernels take."""
-    if _types.is_string_view(type_):
-        return pa.string()
-    if _types.is_binary_view(type_):
-        return pa.binary()
-    if _types.is_float16(type_):
-        return pa.float32()
-    if _types.is_duration(type_):
-        return pa.int64()
-    if _types.is_decimal32(type_) or _types.is_decimal64(type_):
-        return pa.decimal128(type_.precision, type_.scale)
-    return type_
 
 
 class Plan:
@@ -145,7 +129,7 @@ class Plan:
         if agg.function == "mean":
             total = _sum_type(type_) if _types.is_decimal(type_) else pa.float64()
             return [self._part("sum", column, total), self._part("count", column, pa.int64())]
-        return [self._part(agg.function, column, _order_type(type_))]
+        return [self._part(agg.function, column, order_type(type_) or type_)]
 
     def _part(self, kind: str, column: str, type_: pa.DataType) -> Part:
         found = self._parts.get((kind, column, type_))

@@ -153,8 +153,16 @@ class _Measure:
             limit = Decimal(10) ** (self.part.type.precision - self.part.type.scale)
         self.adds_exactly = largest < EXACT and _types.is_integer(self.part.type)
         if largest >= limit:
+            if _types.is_decimal256(self.part.type):  # there is nothing wider to see an overflow in
+                raise self._overflow("may not")
             self._widened = True
             self.column = self.column.cast(wider)
+
+    def _overflow(self, does: str) -> FiresteelError:
+        return FiresteelError(
+            f"A sum of column '{self.part.column}' {does} fit {self.part.type}.",
+            hint="Cast the column to a wider decimal or to double before.",
+        )
 
     def summed(self, codes: Any, n: int, present: Any) -> pa.Array:
         """The sum of each group of ``present``, null where there is nothing but nulls."""
@@ -175,10 +183,7 @@ class _Measure:
             try:
                 return column.cast(self.part.type)
             except pa.ArrowInvalid:
-                raise FiresteelError(
-                    f"A sum of column '{self.part.column}' does not fit {self.part.type}.",
-                    hint="Cast the column to a wider decimal or to double before.",
-                ) from None
+                raise self._overflow("does not") from None
         return column
 
 

@@ -89,6 +89,26 @@ def unknown_column(schema: pa.Schema, name: str, what: str) -> UsageError:
     )
 
 
+def order_type(type_: pa.DataType) -> pa.DataType | None:  # noqa: PLR0911 - one line per kind
+    """A type of the same order that pyarrow's kernels sort and compare; None for values that have no order."""
+    types = pa.types
+    if types.is_dictionary(type_) or types.is_run_end_encoded(type_):
+        return order_type(type_.value_type)
+    if types.is_nested(type_) or types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType):
+        return None
+    if types.is_string_view(type_):
+        return pa.string()
+    if types.is_binary_view(type_):
+        return pa.binary()
+    if types.is_float16(type_):
+        return pa.float32()
+    if types.is_duration(type_):
+        return pa.int64()
+    if types.is_decimal32(type_) or types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    return type_
+
+
 def _field(schema: pa.Schema, name: str, expression: pc.Expression, found: pa.Field) -> pa.Field:
     """A plain column keeps its field's nullability and metadata under the new name."""
     if (
@@ -238,4 +258,7 @@ def _chain(first: pa.RecordBatch, rest: Any) -> Batches:
 
 
 def _sortable(column: Any) -> Any:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    to = order_type(column.type)
+    return column if to is None or column.type == to else column.cast(to)
