@@ -21,6 +21,7 @@ from firesteel.scheduler.events import (
     TimerFired,
 )
 from firesteel.scheduler.executions import Execution
+from firesteel.scheduler.records import OutputGone, StateChange
 from firesteel.scheduler.states import ExecutionState
 
 HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
@@ -388,7 +389,7 @@ def test_a_doubled_finish_is_a_no_op():
 def test_sparks_own_retry_with_another_token_loses():
     p = chain(HASH).start()
     p.finish((0, 0, 0), keep=True)
-    (discard,) = p.finish((0, 0, 0))
+    (discard,) = of(p.finish((0, 0, 0)), c.DiscardExecution)
     assert (discard.vertex, discard.subtask, discard.attempt, discard.token) == (0, 0, 0, 2)
     assert p.send(p.sent[-1]) == [], "once is enough"
     assert p.run().status == "FINISHED"
@@ -566,6 +567,33 @@ def test_nothing_is_deployed_while_the_job_fails():
     deployed = len(p.deploys)
     p.run()
     assert len(p.deploys) == deployed
+
+
+def test_the_records_tell_where_and_when_and_what_became_of_the_objects():
+    p = chain(HASH, n=2).start()
+    p.now = 5.0
+    p.launch((0, 1, 0))
+    reports = [
+        replace(p._report(p.tasks[0, s, 0], None), deployed_at=1.0 + s, running_at=2.0, finished_at=3.0) for s in (0, 1)
+    ]
+    for subtask in (0, 1):
+        p.tasks.pop((0, subtask, 0))
+        p.admitted[0, subtask] = (0, subtask + 1)
+        p.read[0, subtask, subtask + 1] = {}
+        p.written.add((0, subtask, 0, subtask + 1))
+    p.send(ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(0, 1), attempts=ints(0, 0), reports=reports))
+    running, finished = (
+        next(r for r in p.records if isinstance(r, StateChange) and r.state == state)
+        for state in ("RUNNING", "FINISHED")
+    )
+    assert (running.hosts, running.nodes, running.times) == (["node-1"], [0], [])
+    assert sorted(finished.hosts[k] for k in finished.nodes) == ["node-0", "node-1"]
+    assert (finished.times, finished.deployed, finished.running) == ([3.0, 3.0], [1.0, 2.0], [2.0, 2.0])
+    assert finished.tokens == [1, 2]
+    p.finish((1, 0, 0), keep=True), p.finish((1, 0, 0)), p.finish((1, 1, 0))
+    gone = [(r.vertex, r.dataset, r.subtasks, r.tokens, r.reason) for r in p.records if isinstance(r, OutputGone)]
+    assert gone == [(1, None, [0], [4], "discarded: it came too late"), (0, 0, [0, 1], [1, 2], "released")]
+    assert p.status == "FINISHED"
 
 
 def test_every_failover_leaves_a_decision_and_a_story():

@@ -86,7 +86,7 @@ class ExecutionTable:
         self.counts[source] -= 1
         self.counts[target] += 1
         self.state[row] = target
-        self.stamps[target, row] = at
+        self.stamps[target, row] = at.item() if isinstance(at, np.ndarray) else at
 
     def set_nodes(self, rows: Rows, nodes: Sequence[str]) -> None:
         ids = np.fromiter((self._node_id(node) for node in nodes), np.int32, len(nodes))
@@ -98,6 +98,10 @@ class ExecutionTable:
 
     def node_name(self, row: int) -> str:
         return self._nodes[self.node[row]]
+
+    def node_named(self, number: int) -> str:
+        """Empty for number 0: not known."""
+        return self._nodes[number]
 
     def cause_text(self, row: int) -> str:
         return self._causes[self.cause[row]]

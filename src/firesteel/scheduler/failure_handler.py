@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from firesteel.humanize import plural
-from firesteel.scheduler.commands import DiscardExecution, JobStatus, SetTimer, VerifyPartitions
+from firesteel.scheduler.commands import JobStatus, SetTimer, VerifyPartitions
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints, PartitionsLost
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
@@ -224,8 +224,10 @@ class ExecutionFailureHandler:
             result.withdraw(subtasks, stored=False)
             result.info.erase(subtasks)
         table, rows = self._graph.executions, vertex.winner[subtasks]
-        for row, subtask in zip(rows[left].tolist(), subtasks[left].tolist(), strict=True):
-            self._recorder.emit(DiscardExecution(vertex.id, subtask, int(table.attempt[row]), int(table.token[row])))
+        rows = rows[left]
+        attempts = table.attempt[rows].astype(np.int64)
+        self._recorder.discard(vertex.id, subtasks[left], attempts, table.token[rows], "it is produced anew")
+        for subtask in subtasks[left].tolist():
             vertex.commits.pop(subtask, None)
 
     def _decide(self, failure: Failure, verdict: Verdict, restart: Restart, outcome: str) -> None:

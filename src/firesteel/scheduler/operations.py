@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,8 @@ from firesteel.scheduler.executions import Rows
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.slots import ExecutionSlotAllocator
 from firesteel.scheduler.states import IS_PENDING, ExecutionState
+
+_SAME_SECONDS = 1e-4
 
 
 class ExecutionOperations:
@@ -35,9 +39,28 @@ class ExecutionOperations:
         self._table.transition(rows, target, self._recorder.at if at is None else at)
         if cause:
             self._table.set_cause(rows, cause)
-        self._recorder.states(vertex, target, *self.names(rows), cause=cause)
+        self._recorder.states(vertex, target, *self.names(rows), cause, **self._columns(rows, target))
         if not IS_PENDING[target] and target != ExecutionState.CREATED:
             self._allocator.cancel(rows)
+
+    def _columns(self, rows: Rows, target: ExecutionState) -> dict[str, list[Any]]:
+        """What a state's record has beside names: where it runs, and of a finished one its times and its object."""
+        if target not in (ExecutionState.DEPLOYING, ExecutionState.RUNNING, ExecutionState.FINISHED):
+            return {}
+        table, columns = self._table, dict[str, list[Any]]()
+        nodes, places = np.unique(table.node[rows], return_inverse=True)
+        if nodes.any():
+            names = [table.node_named(node) for node in nodes.tolist()]
+            known = [name for name in names if name]
+            columns = {"hosts": known, "nodes": (places - (len(names) - len(known))).tolist()}
+        stamps = table.stamps[:, rows]
+        if not np.allclose(stamps[target], self._recorder.at, rtol=0, atol=_SAME_SECONDS):
+            columns["times"] = stamps[target].round(4).tolist()
+        if target == ExecutionState.FINISHED:
+            columns["deployed"] = stamps[ExecutionState.DEPLOYING].round(4).tolist()
+            columns["running"] = stamps[ExecutionState.RUNNING].round(4).tolist()
+            columns["tokens"] = table.token[rows].tolist()
+        return columns
 
     def names(self, rows: Rows) -> tuple[Ints, Ints]:
         """Subtasks and attempt numbers of executions, int64."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from firesteel.scheduler.commands import Command, Record
+from firesteel.scheduler.commands import Command, DiscardExecution, Record
 from firesteel.scheduler.events import Event, Ints
-from firesteel.scheduler.records import Decision, JournalRecord, StateChange
+from firesteel.scheduler.records import Decision, JournalRecord, OutputGone, StateChange
 from firesteel.scheduler.states import ExecutionState
 
 STORY_LENGTH = 20_000
@@ -66,7 +66,10 @@ class Recorder:
         self.record(Decision(at=self.at, event=self.event, what=what, vertex=vertex, name=name, **fields))
         self.tell(vertex, f"{what}: {fields.get('reason', fields.get('result'))}")
 
-    def states(self, vertex: int, state: ExecutionState, subtasks: Ints, attempts: Ints, cause: str = "") -> None:
+    def states(
+        self, vertex: int, state: ExecutionState, subtasks: Ints, attempts: Ints, cause: str = "", **columns: list[Any]
+    ) -> None:
+        """``columns``: the others of :class:`records.StateChange`."""
         if not len(subtasks):
             return
         self.record(
@@ -78,9 +81,37 @@ class Recorder:
                 subtasks=subtasks.tolist(),
                 attempts=attempts.tolist(),
                 cause=cause,
+                **columns,
             )
         )
         self.tell(vertex, f"-> {state.name}{f' ({cause})' if cause else ''}", subtasks, attempts)
+
+    def discard(self, vertex: int, subtasks: Ints, attempts: Ints, tokens: Ints, reason: str) -> None:
+        """All that these executions wrote is to go."""
+        if not len(subtasks):
+            return
+        columns = subtasks.tolist(), attempts.tolist(), tokens.tolist()
+        for subtask, attempt, token in zip(*columns, strict=True):
+            self.emit(DiscardExecution(vertex, subtask, attempt, token))
+        self.output_gone(vertex, None, columns, f"discarded: {reason}")
+        self.tell(vertex, f"discarded: {reason}", subtasks, attempts)
+
+    def output_gone(
+        self, vertex: int, dataset: int | None, columns: tuple[list[int], list[int], list[int]], reason: str
+    ) -> None:
+        subtasks, attempts, tokens = columns
+        self.record(
+            OutputGone(
+                at=self.at,
+                event=self.event,
+                vertex=vertex,
+                dataset=dataset,
+                subtasks=subtasks,
+                attempts=attempts,
+                tokens=tokens,
+                reason=reason,
+            )
+        )
 
     def tell(self, vertex: int | None, text: str, subtasks: Ints | None = None, attempts: Ints | None = None) -> None:
         self._story.append(_Entry(self.at, self.event, vertex, subtasks, attempts, text))

@@ -31,13 +31,26 @@ class Decision(JournalRecord, frozen=True):
 
 
 class StateChange(JournalRecord, frozen=True):
-    """``subtasks`` of ``vertex`` went to ``state`` (ExecutionState name), attempts beside."""
+    """``subtasks`` of ``vertex`` went to ``state`` (ExecutionState name), attempts beside.
+
+    Columns that are empty were not known. Times are in seconds on the job's clock.
+    """
 
     vertex: int
     state: str
     subtasks: list[int]
     attempts: list[int]
     cause: str = ""
+    hosts: list[str] = []
+    """Names that ``nodes`` counts, from 0; -1 there: not known."""
+    nodes: list[int] = []
+    times: list[float] = []
+    """When each of them entered the state, where that is not ``at``."""
+    deployed: list[float] = []
+    """FINISHED: when Spark launched each of them, and (``running``) when its program began."""
+    running: list[float] = []
+    tokens: list[int] = []
+    """FINISHED: which object was admitted."""
 
 
 class VertexProgress(JournalRecord, frozen=True):
@@ -51,6 +64,18 @@ class VertexProgress(JournalRecord, frozen=True):
     bytes_in: int = 0
     bytes_out: int = 0
     stored_bytes: int = 0
+
+
+class OutputGone(JournalRecord, frozen=True):
+    """What these executions of ``vertex`` wrote is deleted: of one data set, or (None) all of it."""
+
+    vertex: int
+    dataset: int | None
+    subtasks: list[int]
+    attempts: list[int]
+    tokens: list[int]
+    reason: str
+    """"released", or "discarded" with the reason why."""
 
 
 class JobStatusRecord(JournalRecord, frozen=True):
@@ -68,4 +93,4 @@ class JobPlanned(JournalRecord, frozen=True):
     options: dict[str, Any]
 
 
-AnyRecord = Decision | StateChange | VertexProgress | JobStatusRecord | JobPlanned
+AnyRecord = Decision | StateChange | VertexProgress | OutputGone | JobStatusRecord | JobPlanned

@@ -37,4 +37,6 @@ class PartitionReleaseStrategy:
         self._descriptors.drop(dataset)
         attempts, tokens = result.attempts[partitions], result.tokens[partitions]
         self._recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
+        columns = partitions.tolist(), attempts.tolist(), tokens.tolist()
+        self._recorder.output_gone(result.dataset.producer, dataset, columns, "released")
         self._recorder.tell(result.dataset.producer, f"released {len(partitions)} partitions of data set {dataset}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.options import Options
-from firesteel.scheduler.commands import Command, CommitSinks, DiscardExecution, JobStatus
+from firesteel.scheduler.commands import Command, CommitSinks, JobStatus
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.deployment import DeploymentDescriptorFactory
 from firesteel.scheduler.events import (
@@ -338,11 +338,11 @@ class Scheduler(ABC):
 
     def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: list[ExecutionReport]) -> None:
         """The first valid commit of these subtasks: their results become readable."""
-        self._stamp(vertex, rows, reports)
         tokens = np.fromiter((report.token for report in reports), np.int64, len(reports))
         self.executions.token[rows] = tokens
         vertex.winner[subtasks] = rows
         self.executions.set_nodes(rows, [report.node for report in reports])
+        self._stamp(vertex, rows, reports)
         vertex.num_finished += len(rows)
         vertex.innocent[subtasks] = 0
         vertex.count(subtasks, reports)
@@ -375,11 +375,12 @@ class Scheduler(ABC):
         if len(idle):
             table.transition(rows[states == S.SCHEDULED], S.DEPLOYING, at)
             table.transition(idle, S.RUNNING, at)
-        self.operations.move(vertex.id, rows, S.FINISHED)
-        for state, name in ((S.DEPLOYING, "deployed_at"), (S.RUNNING, "running_at"), (S.FINISHED, "finished_at")):
+        for state, name in ((S.DEPLOYING, "deployed_at"), (S.RUNNING, "running_at")):
             told = np.array([getattr(report, name) for report in reports])
             known = told > 0
             table.stamps[state, rows[known]] = told[known]
+        ended = np.array([report.finished_at for report in reports])
+        self.operations.move(vertex.id, rows, S.FINISHED, at=np.where(ended > 0, ended, at))
 
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
@@ -392,10 +393,8 @@ class Scheduler(ABC):
         if (state is S.FINISHED and token == key[3]) or key in self._discarded:
             return
         self._discarded.add(key)
-        self.recorder.emit(DiscardExecution(*key))
-        self.recorder.tell(
-            vertex.id, f"attempt {key[2]} of subtask {key[1]} came too late and was discarded (token {key[3]})"
-        )
+        subtask, attempt, given = (np.array([number]) for number in key[1:])
+        self.recorder.discard(vertex.id, subtask, attempt, given, "it came too late")
 
 
 def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
