@@ -391,3 +391,19 @@ def test_bounds_that_exclude_each_other_name_both_keys():
         bounds_for(vertex(), Options({"min-parallelism": 9, "parallelism.default": 4}))
     with pytest.raises(UsageError, match="step 'count' has parallelism 9, above its max parallelism 4"):
         bounds_for(vertex(parallelism=9, max_parallelism=4), Options())
+
+
+def test_a_cut_by_bytes_can_be_made_again_from_its_record():
+    inputs = [keyed([5, 1, 7, 2]), celled([[1, 2], [3, 4]], ShipStrategy.REBALANCE)]
+    plan = decide_vertex(inputs, bounds(data_volume=6))
+    seen = plan.decision["inputs"]["sizes"]
+    assert seen == [[5, 1, 7, 2], [1, 2, 3, 4]]
+    again = decide_vertex(
+        [keyed(seen[0]), celled(np.reshape(seen[1], (2, 2)), ShipStrategy.REBALANCE)], bounds(data_volume=6)
+    )
+    assert again.decision == plan.decision
+
+
+def test_a_record_does_not_hold_very_many_sizes_nor_any_that_did_not_count():
+    assert "sizes" not in decide_vertex([keyed([1] * 5000)], bounds()).decision["inputs"]
+    assert "sizes" not in decide_vertex([keyed([1] * 4)], bounds(cut="by-count")).decision["inputs"]

@@ -22,6 +22,9 @@ from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, Longs,
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.units import Units
 
+MAX_SIZES_RECORDED = 4096
+"""Numbers in one decision's record."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Volume:
@@ -282,4 +285,18 @@ def _inputs_of(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         "data_volume": volume.volume,
         "limit": volume.limit,
         "cut": bounds.cut,
+        **_sizes_of(inputs, bounds),
     }
+
+
+def _sizes_of(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any]:
+    """All that a cut by bytes saw, so that it can be made again from the journal; nothing where that would be much.
+
+    ``sizes``, per input: bytes per subpartition (summed over the producers), or per cell, producer by producer.
+    """
+    if bounds.cut != "by-bytes":
+        return {}
+    told = [r.subpartition_bytes if r.cells is None or r.is_keyed else r.cells for r in inputs]
+    if sum(0 if sizes is None else np.size(sizes) for sizes in told) > MAX_SIZES_RECORDED:
+        return {}
+    return {"sizes": [[] if sizes is None else np.ravel(sizes).tolist() for sizes in told]}
