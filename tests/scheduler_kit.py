@@ -469,6 +469,13 @@ class Chaos:
     other_token: float = 0.0
     fatal: float = 0.0
     cancel: float = 0.0
+    foreign_cancel: float = 0.0
+    """Somebody else cancels a task."""
+    executors: float = 0.0
+    """An executor comes or goes."""
+    publishing: float = 0.0
+    """Something else happens while the sinks are published."""
+    fail_commit: float = 0.0
     race: float = 0.3
     """A cancelled task that finishes before it is gone."""
 
@@ -479,7 +486,8 @@ def drive(plane: Plane, rng: random.Random, chaos: Chaos, steps: int = 4000) -> 
     for _ in range(steps):
         if plane.ended is not None:
             return plane
-        if plane.commit is not None:
+        if plane.commit is not None and rng.random() >= chaos.publishing:
+            plane.fail_commit = rng.random() < chaos.fail_commit
             plane.answer_commit()
             continue
         _step(plane, rng, chaos)
@@ -503,6 +511,12 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
     if happens(chaos.cancel):
         plane.send(e.CancelRequested(at=plane.tick()))
         return
+    if happens(chaos.executors):
+        added = happens(0.5)
+        plane.send(e.ExecutorChanged(at=plane.tick(), executor=str(rng.randrange(3)), host="h", slots=2, added=added))
+        return
+    if plane.commit is not None and not plane.tasks:
+        return
     if plane.timers and (not plane.tasks or happens(0.2)):
         plane.fire(rng.choice(sorted(plane.timers)))
         return
@@ -510,7 +524,7 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         raise AssertionError("\n".join(["nothing runs, and the job has not ended", *plane.scheduler.waiting_for()]))
     key = rng.choice(sorted(plane.tasks))
     task = plane.tasks[key]
-    if task.cancelled and not happens(chaos.race):
+    if (task.cancelled and not happens(chaos.race)) or happens(chaos.foreign_cancel):
         plane.confirm_cancel(key)
     elif not task.launched and happens(0.5):
         plane.launch(key, running=happens(0.5))

@@ -17,8 +17,29 @@ from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.records import StateChange
 from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 
-CHAOS = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.05, double=0.1, other_token=0.05)
-ENDING = Chaos(user=0.05, lose=0.02, double=0.05, fatal=0.02, cancel=0.02)
+CHAOS = Chaos(
+    user=0.03,
+    innocent=0.05,
+    worker=0.02,
+    storage=0.02,
+    lose=0.05,
+    double=0.1,
+    other_token=0.05,
+    foreign_cancel=0.02,
+    executors=0.02,
+    publishing=0.5,
+)
+ENDING = Chaos(
+    user=0.05,
+    worker=0.02,
+    innocent=0.02,
+    lose=0.02,
+    double=0.05,
+    fatal=0.02,
+    cancel=0.02,
+    publishing=0.6,
+    fail_commit=0.3,
+)
 DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
 
 
@@ -234,6 +255,11 @@ def test_the_driver_really_disturbs():
         seen |= {type(x).__name__ for x in (*p.commands, *p.sent)}
         seen |= {x.cause.kind.name for x in p.sent if isinstance(x, e.ExecutionsFailed)}
         seen |= {f"{len(d.result)} vertices restarted" for d in p.decisions("failover")}
-    for kind in (c.Cancel, c.DiscardExecution, c.SetTimer, c.ReleasePartitions, c.CommitSinks, e.ExecutionsCancelled):
+        seen |= {"rereaders" for d in p.decisions("failover") if d.inputs["rereaders"]}
+    for kind in (
+        c.Cancel, c.DiscardExecution, c.SetTimer, c.ReleasePartitions, c.CommitSinks, c.VerifyPartitions,
+        e.ExecutionsCancelled, e.ExecutorChanged, e.PartitionsLost,
+    ):  # fmt: skip
         assert kind.__name__ in seen
-    assert {"USER", "WORKER", "PARTITION", "1 vertices restarted", "3 vertices restarted"} <= seen
+    causes = {"USER", "WORKER", "PARTITION", "STORAGE"}
+    assert {*causes, "1 vertices restarted", "3 vertices restarted", "rereaders"} <= seen
