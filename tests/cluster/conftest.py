@@ -62,7 +62,7 @@ class Driver:
         return json.loads(out.strip().splitlines()[-1])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
     python = _python_without_firesteel(folder)

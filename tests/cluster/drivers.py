@@ -8,13 +8,16 @@ import sys
 import time
 from pathlib import Path
 
+from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.spark.cleaning import late
 from firesteel.spark.preflight import executors
 from firesteel.spark.runtime import submit
 from firesteel.spark.session import create_session
+from oracle import tpch
 from runtime_support import Numbers, RecordingSink, collected, left_behind, options, two_steps
+from tpch_kit import QUANTITY, SMALL, example
 
 
 def session():
@@ -91,6 +94,52 @@ def case_plain(folder: Path):
     os.environ["PYSPARK_PYTHON"] = "/no/such/python"
     answers["worker python"] = refused(lambda: submit(two_steps(source=waits(folder)), session(), options(folder)))
     return answers
+
+
+def case_tpch(folder: Path):
+    """Q1 into files, Q3 and Q18 to the driver; in each one, tasks that read lineitem wait while an executor is killed."""
+    import pyarrow.feather as feather
+
+    given = {
+        **SMALL,
+        "firesteel.storage.directory": str(folder / "storage"),
+        "firesteel.journal.directory": str(folder / "journal"),
+        "firesteel.progress": "false",
+    }
+    env = ExecutionEnvironment(spark=session(), options=given)
+    data = tpch(0.01)
+    example.q1(Gated(env, data, folder, "q1")).write_parquet(folder / "q1")
+    env.execute("q1")
+    feather.write_feather(example.q3(Gated(env, data, folder, "q3")).to_arrow(), folder / "q3.arrow")
+    feather.write_feather(example.q18(Gated(env, data, folder, "q18"), QUANTITY).to_arrow(), folder / "q18.arrow")
+    late.run_all()
+    return {"left": left_behind(folder), "files": sorted(p.name for p in folder.iterdir() if p.name.startswith(".q1"))}
+
+
+class Gated(example.Tables):
+    """The tables; each task that reads ``lineitem`` says where it runs and waits for the file ``go-QUERY``."""
+
+    def __init__(self, env, data, folder, query):
+        super().__init__(env, data)
+        self._folder, self._query = str(folder), query
+
+    @property
+    def lineitem(self):
+        where, query = self._folder, self._query
+
+        def wait(batches):
+            import os
+            import time
+            import uuid
+            from pathlib import Path
+
+            (Path(where) / f"at-{query}-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+            while not (Path(where) / f"go-{query}").exists():
+                time.sleep(0.01)
+            yield from batches
+
+        stream = self.__getattr__("lineitem")
+        return stream.map_in_arrow(wait, stream.schema)
 
 
 def refused(action) -> str:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
+
+from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
+from tpch_kit import ORDERED, QUANTITY
 
 pytestmark = pytest.mark.cluster
 
@@ -44,3 +49,23 @@ def test_a_job_survives_a_killed_executor(cluster, tmp_path):
     assert answer["error"] == "None"
     assert answer["values"] == list(range(40))
     assert answer["left"] == []
+
+
+def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(cluster, tmp_path):
+    queries = ("q1", "q3", "q18")
+    data = tpch(0.01)
+    answers = {query: duckdb_answer(TPCH_SQL[query].format(quantity=QUANTITY), data) for query in queries}
+    driver = cluster.driver("tpch", tmp_path)
+    for query, victim in zip(queries, ("127.0.0.2", "127.0.0.3", "127.0.0.2"), strict=True):
+        until(lambda query=query: _hosts(tmp_path, query) == {"127.0.0.2", "127.0.0.3"}, driver)
+        cluster.kill_executor(victim)
+        (tmp_path / f"go-{query}").touch()
+    assert driver.answer() == {"left": [], "files": []}
+    assert_same_rows(pq.read_table(tmp_path / "q1"), answers["q1"])
+    for query in queries[1:]:
+        assert_same_rows(feather.read_table(tmp_path / f"{query}.arrow"), answers[query], in_order=query in ORDERED)
+
+
+def _hosts(folder, query):
+    """Where tasks of the query wait."""
+    return {path.name.rpartition("-")[2] for path in folder.glob(f"at-{query}-*")}

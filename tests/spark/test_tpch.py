@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 from firesteel import ExecutionEnvironment
 from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
+from tpch_kit import ORDERED, QUANTITY, SMALL, example
 
 pytestmark = pytest.mark.spark
-
-ORDERED = {"q3", "q18"}
-QUANTITY = 220
-"""At this small scale no order has 300 pieces."""
-
-
-def _example():
-    path = Path(__file__).resolve().parents[2] / "examples" / "tpch.py"
-    spec = importlib.util.spec_from_file_location("tpch_example", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-example = _example()
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +32,6 @@ def run(spark, tmp_path, data, query, options):
     table = stream.to_arrow()
     assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
     return table
-
-
-SMALL = {"data-volume-per-task": "64 kb", "jobmanager.adaptive-batch-scheduler.max-parallelism": "4"}
 
 
 @pytest.mark.parametrize("query", TPCH_SQL)
