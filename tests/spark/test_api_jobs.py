@@ -17,17 +17,6 @@ from firesteel.scheduler.commands import JobStatus
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def env(spark, tmp_path):
-    options = {
-        "firesteel.progress": False,
-        "firesteel.journal.directory": str(tmp_path / "journal"),
-        "firesteel.storage.directory": str(tmp_path / "storage"),
-    }
-    yield ExecutionEnvironment(spark=spark, options=options)
-    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
-
-
 def tokenize(batches):
     import pyarrow.compute as pc
 

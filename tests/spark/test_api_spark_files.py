@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import col
 from firesteel.connectors.paths import only_spark_opens
 from firesteel.errors import JobExecutionError, UsageError
 
@@ -21,17 +21,6 @@ def view(spark, tmp_path):
     table = tmp_path.name.replace("_", "-")  # Spark keeps a filesystem once it has opened it
     spark.sparkContext._jsc.hadoopConfiguration().set(f"fs.viewfs.mounttable.{table}.link./here", tmp_path.as_uri())
     return f"viewfs://{table}/here"
-
-
-@pytest.fixture
-def env(spark, tmp_path):
-    options = {
-        "firesteel.progress": False,
-        "firesteel.journal.directory": str(tmp_path / "journal"),
-        "firesteel.storage.directory": str(tmp_path / "storage"),
-    }
-    yield ExecutionEnvironment(spark=spark, options=options)
-    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
 
 
 ROWS = [{"k": i % 7, "s": f"s{i}", "d": decimal.Decimal(i)} for i in range(200)]

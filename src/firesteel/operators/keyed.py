@@ -46,37 +46,8 @@ def takes_key(name: str, fn: Callable[..., Any], groups: int, side_inputs: tuple
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyInArrow:
-    """``fn(pa.Table)`` or ``fn(key: tuple[pa.Scalar, ...], pa.Table)``, plus side inputs by name, -> ``pa.Table``."""
-
-    name: str
-    fn: Callable[..., pa.Table]
-    group_keys: tuple[str, ...]
-    schema: pa.Schema
-    side_inputs: tuple[str, ...] = ()
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def keys(self) -> tuple[tuple[str, ...], ...]:
-        return (self.group_keys,)
-
-    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        return coalesce(self._results(inputs[0], ctx))
-
-    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
-        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
-        conformer = Conformer(self.name, self.schema, by_name=True)
-        side = {name: ctx.side_inputs[name] for name in self.side_inputs}
-        for table in _groups(unit, self.group_keys):
-            arguments = (_arrow_key(table, self.group_keys), table) if with_key else (table,)
-            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
-            if result is not None:
-                yield from table_batches(result)
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyInPandas:
-    """``fn(pd.DataFrame)`` or ``fn(key: tuple, pd.DataFrame)``, plus side inputs by name, -> ``pd.DataFrame``."""
+class _Apply:
+    """A function on the groups of one input."""
 
     name: str
     fn: Callable[..., Any]
@@ -91,6 +62,29 @@ class ApplyInPandas:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         return coalesce(self._results(inputs[0], ctx))
+
+    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyInArrow(_Apply):
+    """``fn(pa.Table)`` or ``fn(key: tuple[pa.Scalar, ...], pa.Table)``, plus side inputs by name, -> ``pa.Table``."""
+
+    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
+        conformer = Conformer(self.name, self.schema, by_name=True)
+        side = {name: ctx.side_inputs[name] for name in self.side_inputs}
+        for table in _groups(unit, self.group_keys):
+            arguments = (_arrow_key(table, self.group_keys), table) if with_key else (table,)
+            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
+            if result is not None:
+                yield from table_batches(result)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyInPandas(_Apply):
+    """``fn(pd.DataFrame)`` or ``fn(key: tuple, pd.DataFrame)``, plus side inputs by name, -> ``pd.DataFrame``."""
 
     def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
         with_key = takes_key(self.name, self.fn, 1, self.side_inputs)

@@ -1,0 +1,18 @@
+"""Fixtures for tests on a real Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from firesteel import ExecutionEnvironment
+
+
+@pytest.fixture
+def env(spark, tmp_path):
+    options = {
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+        "firesteel.storage.directory": str(tmp_path / "storage"),
+    }
+    yield ExecutionEnvironment(spark=spark, options=options)
+    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
