@@ -56,10 +56,12 @@ class VertexwiseSchedulingStrategy:
         candidates, self._candidates = self._candidates, {}
         options: list[ExecutionDeploymentOption] = []
         for vertex in sorted(candidates):
+            if self._gathering.holds(vertex):
+                self._candidates[vertex] = candidates[vertex]
+                continue
             subtasks = self._deployable(vertex, np.flatnonzero(candidates[vertex]))
-            if len(subtasks) and not self._gathering.may_deploy(vertex, subtasks):
-                self._add(vertex, subtasks)
-            elif len(subtasks):
+            if len(subtasks):
+                self._gathering.deployed(vertex)
                 options.append(
                     ExecutionDeploymentOption(vertex, subtasks, self._graph.vertices[vertex].newest[subtasks])
                 )
