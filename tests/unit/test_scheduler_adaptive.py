@@ -95,6 +95,15 @@ def test_a_broadcast_has_one_subpartition_that_all_read():
         assert p.deploys[-1].ranges[1].of(k).tolist() == [[0, 2, 0, 1]]
 
 
+def test_sizes_of_what_nobody_consumes_are_not_kept_row_by_row():
+    builder = GraphBuilder()
+    builder.source([1] * 3, parallelism=3)
+    builder.dataset(0, GLOBAL, persistent=True)
+    p = plane(builder.graph).start().run()
+    info = p.scheduler.graph.result(0).info
+    assert p.status == "FINISHED" and info.kept_row_bytes == 0 and info.num_bytes_produced == 30
+
+
 def test_single_consumers_are_gathered_into_few_deployments():
     n = 200
     builder = GraphBuilder()

@@ -208,6 +208,8 @@ class DefaultExecutionGraph:
         vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
         for dataset in vertex.job.outputs:
             self.results[dataset] = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
+            if not self.consumers[dataset]:
+                self.result(dataset).info.forget_rows()  # nobody is decided from them
         for index, edge in enumerate(vertex.job.inputs):
             result = self.result(edge.dataset)
             groups = self._groups(result, vertex, None if plan.ranges is None else plan.ranges[index])

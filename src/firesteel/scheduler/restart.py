@@ -39,7 +39,10 @@ class NoRestart:
 
 
 class FixedDelayRestart:
-    """``attempts`` restarts in the whole job, each ``delay`` seconds after the failure."""
+    """``attempts`` restarts in the whole job, each ``delay`` seconds after the failure.
+
+    As in Flink, each failure of a user's function counts, also when several subtasks meet the same one at once.
+    """
 
     name = "fixed-delay"
 
