@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -46,3 +48,9 @@ def _three_digits(value: float) -> str:
     if value == int(value) or value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each character that the terminal's encoding lacks."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)

@@ -13,7 +13,7 @@ from firesteel.api.place import caller_place
 from firesteel.errors import JobExecutionError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.stream_graph import CollectStep, StreamNode
-from firesteel.humanize import format_bytes
+from firesteel.humanize import format_bytes, printable
 from firesteel.operators.aggregate import Aggregation
 from firesteel.operators.pandas_conversion import to_dataframe as pandas_frame
 from firesteel.options import MAX_COLLECT_BYTES
@@ -109,7 +109,7 @@ def _next_limit(total: int) -> str:
 
 def show(stream: DataStream, n: int, truncate: int) -> None:
     table = to_arrow(stream.limit(n + 1), "show")
-    print(as_text(table.slice(0, n), truncate, more=table.num_rows > n))  # noqa: T201 - what show() is for
+    print(printable(as_text(table.slice(0, n), truncate, more=table.num_rows > n)))  # noqa: T201 - what show() is for
 
 
 def as_text(table: pa.Table, truncate: int = 20, *, more: bool = False) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.humanize import format_bytes, format_seconds, plural, printable
 from firesteel.options import JOURNAL_DIR, PROGRESS
 
 PARTS = ("identifiers", "modules")
@@ -38,8 +38,8 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="firesteel-demo-") as aside:  # 'explain last' is to mean the job above
         quiet = ExecutionEnvironment(master=master, options={**options, PROGRESS.key: False, JOURNAL_DIR.key: aside})
         quiet.read_parquet(str(out / "identifiers")).top_k(10, "total").show(10, truncate=40)
-    print(f"\nWhat was decided, and why:\n\n{result.explain()}")
-    print(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out, result.job_id)}")
+    print(printable(f"\nWhat was decided, and why:\n\n{result.explain()}"))
+    print(printable(f"\n{_where_things_lie(out, result.journal)}\n\n{_what_next(out, result.job_id)}"))
 
 
 def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from firesteel.cli import CANCELLED
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import printable
 
 app = typer.Typer(
     name="firesteel",
@@ -120,7 +121,7 @@ def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any
 def show(text: str) -> None:
     """Prints, also where the reader goes away before the end (``firesteel options | head``)."""
     try:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
         if not isinstance(error, BrokenPipeError):
