@@ -24,6 +24,7 @@ from firesteel.scheduler.commands import (
     SetTimer,
     VerifyPartitions,
 )
+from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchEnded
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode, pack_sizes
@@ -472,3 +473,24 @@ def test_one_sink_alone_is_just_committed():
     held = HeldSink("held")
     publish([(held, ["b"])])
     assert steps(held) == ["commit"]
+
+
+def test_a_spark_job_that_ends_without_some_of_its_messages_is_tried_again():
+    loop = Loop(deploying(0, 1, until=lambda e: isinstance(e, ev.ExecutionsFailed) and not e.culpable))
+    start = loop.runner.start.side_effect
+    loop.runner.start.side_effect = lambda batch, code: (start(batch, code), loop.put(BatchEnded(batch, [], None)))
+    loop.run()
+    cause = loop.scheduler.of(ev.ExecutionsFailed)[0].cause
+    assert (cause.kind, cause.message) == (
+        ev.FailureKind.WORKER,
+        "Spark's job ended without a word from some of its tasks.",
+    )
+
+
+def test_the_pool_of_a_batch_that_was_given_up_is_lent_out_again(monkeypatch):
+    monkeypatch.setattr("firesteel.spark.driver.CANCEL_PATIENCE_SECONDS", 0.05)
+    loop = Loop(cancelling(0, 1))
+    loop.runner.cancel.side_effect = lambda batch: None
+    loop.run()
+    assert pools.borrow() == loop.batches[0].pool
+    pools.give_back(loop.batches[0].pool)

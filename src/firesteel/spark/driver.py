@@ -40,7 +40,7 @@ from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
-from firesteel.spark.giveup import partition_of, read_error, was_cancelled
+from firesteel.spark.giveup import WITHOUT_A_WORD, partition_of, read_error, was_cancelled
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.task import Blob, VertexInformation
@@ -329,7 +329,7 @@ class JobDriver:
 
     def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
         """Charges the culprit; its siblings, innocent, are sent again by the scheduler."""
-        given_up = read_error(error or RuntimeError("Spark's job ended without a word from some of its tasks"))
+        given_up = WITHOUT_A_WORD if error is None else read_error(error)
         self._had_zombies = True
         kind = ev.FailureKind.WORKER
         if given_up.fatal:
@@ -377,6 +377,7 @@ class JobDriver:
             del self._give_up_at[number]
             batch = self._active.pop(number, None)
             if batch is not None:
+                pools.give_back(batch.pool)
                 self._report_cancelled(batch)
 
     # --- what goes out ---------------------------------------------------------------------------------------
