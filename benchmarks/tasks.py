@@ -1,8 +1,7 @@
-"""Benchmark 3: 1,000 tiny subtasks across an exchange, against a bare ``runJob`` of as many partitions."""
+"""Benchmark 3: 1,000 tiny subtasks across an exchange, against bare ``runJob`` calls of as many partitions."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from typing import Any
@@ -12,26 +11,28 @@ import pyarrow as pa
 from benchmarks import cases
 from benchmarks.harness import Contender, compete, table
 
-COUNT = 1000
+SHAPES = ((990, 10), (10, 990))
+"""Producers and consumers: 1,000 subtasks each."""
 
 
-def firesteel(count: int = COUNT) -> cases.Run:
-    """``count`` producers and ``count`` consumers: 2 x ``count`` subtasks, each of a few rows."""
-    env = cases._environment({"min-parallelism": count, "max-parallelism": count, "firesteel.subpartition-factor": 1})
-    rows = pa.table({"k": list(range(count * 10)), "v": [1.0] * (count * 10)})
+def firesteel(producers: int, consumers: int) -> cases.Run:
+    """Every subtask reads or writes a few rows across an exchange by key."""
+    env = cases._environment({"max-parallelism": 1000})
+    rows = pa.table({"k": list(range(10_000)), "v": [1.0] * 10_000})
 
     def run() -> list[float]:
-        stream = env.from_arrow(rows).set_parallelism(count).key_by("k").aggregate({"v": "sum"}).set_parallelism(count)
+        source = env.from_arrow(rows).rebalance().map_in_arrow(lambda batches: batches, rows.schema)
+        keyed = source.set_parallelism(producers).key_by("k").aggregate({"v": "sum"}).set_parallelism(consumers)
         sink = cases.ChecksumSink("v")
-        stream.write_to(sink)
+        keyed.write_to(sink)
         env.execute("tiny subtasks")
         return sink.answer
 
     return run
 
 
-def bare(count: int = COUNT) -> cases.Run:
-    """Two jobs of ``count`` Python tasks that do nothing but end, in a session with the same settings."""
+def bare(producers: int, consumers: int) -> cases.Run:
+    """As many Python tasks that only end, as bare Spark jobs in a session with the same settings."""
     env = cases._environment({})
     context: Any = env.spark.sparkContext
 
@@ -39,10 +40,9 @@ def bare(count: int = COUNT) -> cases.Run:
         return [sum(1 for _ in items)]
 
     def run() -> list[float]:
-        total = 0
-        for _ in range(2):
-            total += sum(context.runJob(context.parallelize(range(count), count), task))
-        return [float(total) * 5, float(total) * 5]
+        for count in (1, producers, consumers):  # the source of the other pipeline is one subtask
+            context.runJob(context.parallelize(range(count), count), task)
+        return [10_000.0, 10_000.0]
 
     return run
 
@@ -87,16 +87,10 @@ def driver_time(count: int) -> float:
 
 
 def main(runs: int, only: str) -> None:
-    entered = compete(
-        [
-            Contender("bare runJob, 2 x 1,000 tasks", "tasks:bare"),
-            Contender("Firesteel, 1,000 x 1,000 subtasks", "tasks:firesteel"),
-        ],
-        runs=runs,
-    )
-    entered[0].answer = None
-    print(table("tasks: 1,000 tiny producers and consumers", entered, entered[0]), flush=True)
-    times = [driver_time(COUNT) for _ in range(runs)]
-    print(
-        f"Control plane, one event per subtask: {statistics.median(times):.3f} ms per subtask (median of {json.dumps(runs)}).\n"
-    )
+    for producers, consumers in SHAPES:
+        shape = {"producers": producers, "consumers": consumers}
+        entered = [Contender("bare runJob", "tasks:bare", shape), Contender("Firesteel", "tasks:firesteel", shape)]
+        compete(entered, runs=runs)
+        print(table(f"tasks: {producers} producers, {consumers} consumers", entered, entered[0]), flush=True)
+    times = [driver_time(500) for _ in range(runs)]
+    print(f"Control plane, one event per subtask, 500 x 500: {statistics.median(times):.3f} ms per subtask.\n")

@@ -12,12 +12,27 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from importlib import import_module
 
 # A thread that OpenBLAS starts before the fork would be lost in the workers, and each task has one core anyway.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import pyarrow as pa  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+PRELOADED = (
+    "firesteel.spark.task",
+    "firesteel.operators.aggregate",
+    "firesteel.operators.functions",
+    "firesteel.operators.join",
+    "firesteel.operators.keyed",
+    "firesteel.operators.relational",
+    "firesteel.operators.task",
+    "firesteel.connectors.memory",
+    "firesteel.connectors.parquet",
+    "firesteel.connectors.text",
+    "pyarrow.acero",  # imports pandas, which every worker would otherwise do by itself
+)
 
 
 class _QuietTraceback:
@@ -37,8 +52,8 @@ def main() -> None:
     setattr(daemon, "traceback", _QuietTraceback)  # noqa: B010 (the module is typed)
 
     with suppress(ImportError):  # the session serves Spark's own Python too; a task of ours would name what is missing
-        import firesteel.operators.task  # pyright: ignore[reportUnusedImport]
-        import firesteel.spark.task  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        for module in PRELOADED:
+            import_module(module)
 
     gc.collect()
     gc.freeze()
