@@ -42,7 +42,7 @@ def find_java_home() -> str | None:
 
     Raises UsageError if there is no Java that Spark can use.
     """
-    found: list[str] = []
+    found = _missing_home()
     for java in _candidates():
         version = java_version(java)
         if version is not None and version >= MINIMUM_JAVA:
@@ -115,6 +115,14 @@ def _candidates() -> list[Path]:
     if on_path:
         candidates.append(Path(on_path))
     return [c for c in dict.fromkeys(candidates) if c.exists()]
+
+
+def _missing_home() -> list[str]:
+    """Spark's scripts use JAVA_HOME even where there is no Java, and do not look at the PATH then."""
+    home = os.environ.get("JAVA_HOME")
+    if not home or (Path(home) / "bin" / "java").exists():
+        return []
+    return [f"JAVA_HOME is {home}, which holds no bin/java"]
 
 
 def _wheel_home() -> str | None:

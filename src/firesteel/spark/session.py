@@ -13,18 +13,16 @@ import signal
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.options import Options
+from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
 
 SUPPORTED_SPARK = (4, 3)
-_NOISE = re.compile(
-    rb"incubator modules|Using Spark's default log4j profile|Setting default log level|To adjust logging level use|Setting Spark log level"
-)
 _ANYWHERE = {
     "spark.scheduler.mode": "FAIR",
     "spark.python.unix.domain.socket.enabled": "true",
@@ -61,22 +59,30 @@ def create_session(
     for key, value in settings.items():
         spark_conf.set(key, value)
     spark_conf.setAppName(app_name)
-    handler = signal.getsignal(signal.SIGINT)
+    start = Start()
+
+    def make_context() -> None:
+        start.launch(SparkContext, spark_conf)
+        SparkContext(conf=spark_conf)
+
+    variables = _interpreter_variables()
     try:
-        with _environment(_interpreter_variables()):
-            _launch(SparkContext, spark_conf)
-            session = SparkSession.builder.config(conf=spark_conf).getOrCreate()
-    except UsageError:
-        raise
-    except Exception as error:
+        with _environment(variables):
+            # On another thread, where PySpark cannot take over Ctrl-C: its handler cancels the user's own jobs too.
+            start.run(make_context)
+            return SparkSession.builder.config(conf=spark_conf).getOrCreate()
+    except BaseException as error:
+        words = start.jvm_words()
+        start.kill()
+        start.forget(SparkContext)
+        if isinstance(error, UsageError) or not isinstance(error, Exception):
+            raise
+        where = settings.get("spark.master", "the master of spark-submit")
+        java = variables.get("JAVA_HOME", os.environ.get("JAVA_HOME"))
         raise UsageError(
-            f"Spark did not start on '{settings.get('spark.master', 'the master of spark-submit')}': {_first_line(error)}"
+            f"Spark did not start on '{where}': {_told(words or _first_line(error))}",
+            hint=f"Its JVM ended before it answered; it was started with JAVA_HOME={java}." if words and java else None,
         ) from error
-    finally:
-        # PySpark's handler cancels every job of the context on Ctrl-C, the user's own ones too.
-        if threading.current_thread() is threading.main_thread() and handler is not None:
-            signal.signal(signal.SIGINT, handler)
-    return session
 
 
 def check_session(session: Any) -> None:
@@ -158,26 +164,8 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
                 os.environ[key] = value
 
 
-def _launch(context_class: Any, conf: Any) -> None:
-    """Starts the JVM with its error output filtered: all lines pass but those every start of Spark prints."""
-    import subprocess
-
-    from pyspark.java_gateway import launch_gateway
-
-    if context_class._gateway is not None:
-        return
-    gateway = cast(Any, launch_gateway(conf, {"stderr": subprocess.PIPE}))
-    process = getattr(gateway, "proc", None)
-    if process is not None and process.stderr is not None:
-        threading.Thread(target=_pass_on, args=(process.stderr,), name="firesteel-spark-stderr", daemon=True).start()
-    context_class._ensure_initialized(gateway=gateway, conf=conf)
-
-
-def _pass_on(stream: IO[bytes]) -> None:
-    with suppress(OSError, ValueError):
-        for line in stream:
-            if not _NOISE.search(line):
-                os.write(2, line)
+def _told(text: str) -> str:
+    return f"{text.rstrip('.')}."
 
 
 def _first_line(error: BaseException) -> str:
