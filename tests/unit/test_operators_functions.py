@@ -362,3 +362,58 @@ def test_a_one_sided_cogroup_gets_an_empty_table_of_the_right_schema(ctx):
     operator = CoGroupApplyInArrow("step", fn, ("k",), ("k2",), N)
     collect(operator.apply_unit([unit(GROUPED, ctx), unit(other, ctx)], ctx), N)
     assert sorted(seen, key=str) == sorted([([1, 1], []), ([2], [2]), ([None], []), ([], [9])], key=str)
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (Unspeakable(), "Unspeakable: <its message cannot be shown>"),
+    ],
+)
+def test_whatever_a_function_raises_is_told_with_its_own_frames_only(ctx, raised, words):
+    def breaks(batches):
+        yield from batches
+        raise raised
+
+    def breaks_a_table(_table):
+        raise raised
+
+    keyed = ApplyInArrow("step", breaks_a_table, ("n",), N)
+    for run, name in (
+        (lambda: arrow(breaks, ctx, numbers(1)), "breaks"),
+        (lambda: list(keyed.apply_unit([unit(pa.Table.from_batches([numbers(1)]), ctx)], ctx)), "breaks_a_table"),
+    ):
+        error = failing(run, f"raised {words}")
+        assert f"in {name}" in error.trace
+        assert "user_code.py" not in error.trace
+
+
+def test_a_very_long_message_is_cut(ctx):
+    def breaks(batches):
+        raise ValueError("x" * 5000)
+
+    error = failing(lambda: arrow(breaks, ctx, numbers(1)), "raised ValueError: xxx", "(3,000 more characters)")
+    assert len(str(error)) < 2200
+    assert len(error.trace) < 2600
+
+
+def test_a_function_may_be_left_before_its_end(ctx):
+    closed = []
+
+    def fn(batches):
+        try:
+            yield from batches
+        finally:
+            closed.append(True)
+
+    result = MapInArrow("step", fn, N).apply(iter([numbers(1), numbers(1)]), ctx)
+    next(result)
+    result.close()
+    assert closed == [True]

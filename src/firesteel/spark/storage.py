@@ -51,7 +51,7 @@ class JobStorage:
                 stream.write(json.dumps(mark).encode())
         except OSError as error:
             raise StorageError(
-                f"Results between steps cannot lie at {self.root}: {error}",
+                f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
                 hint=f"Free some space there, check your access rights, or set {STORAGE_DIR.key} to another place.",
                 errno=error.errno,
             ) from error

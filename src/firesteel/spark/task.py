@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
-from firesteel.operators.user_code import UserFunctionError
+from firesteel.operators.user_code import UserFunctionError, error_words, shortened
 from firesteel.results.store import StorageError
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode, pack_sizes
 
@@ -284,7 +284,7 @@ def describe_failure(error: BaseException) -> Described:
         case MemoryError():
             described = Described(
                 "USER",
-                f"The task on {node_name()} ran out of memory: {_words(cause)}.",
+                f"The task on {node_name()} ran out of memory: {error_words(cause)}.",
                 "Give tasks less to do (data-volume-per-task) or executors more memory.",
                 trace,
             )
@@ -293,13 +293,13 @@ def describe_failure(error: BaseException) -> Described:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             described = Described(
                 "STORAGE",
-                f"The disk of {node_name()} is full{f' at {cause.filename}' if cause.filename else ''}: {_words(cause)}.",
+                f"The disk of {node_name()} is full{f' at {cause.filename}' if cause.filename else ''}: {error_words(cause)}.",
                 "Free some space, or set firesteel.storage.directory to a larger disk.",
             )
         case ModuleNotFoundError() if cause is error:
             described = Described(
                 "FATAL",
-                f"{node_name()} cannot load the step's code: {_words(cause)}.",
+                f"{node_name()} cannot load the step's code: {error_words(cause)}.",
                 f"Install '{cause.name}' on every executor, or ship it with spark.sparkContext.addPyFile(...).",
             )
         case _ if isinstance(error, FiresteelError):
@@ -307,9 +307,9 @@ def describe_failure(error: BaseException) -> Described:
                 "FATAL" if isinstance(error, UsageError) else "USER", error.message, error.hint, trace
             )
         case OSError():
-            described = Described("STORAGE", f"{_words(error)} (on {node_name()}).", None, _frames(error))
+            described = Described("STORAGE", f"{error_words(error)} (on {node_name()}).", None, _frames(error))
         case _:
-            described = Described("USER", f"{_words(error)}.", None, _frames(error))
+            described = Described("USER", f"{error_words(error)}.", None, _frames(error))
     return described
 
 
@@ -395,10 +395,5 @@ def _extend_module_path(paths: tuple[str, ...]) -> None:
         sys.path.extend(p for p in paths if p not in sys.path)
 
 
-def _words(error: BaseException) -> str:
-    text = str(error).strip().rstrip(".")
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
 def _frames(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)[-12:])
+    return "".join(map(shortened, traceback.format_exception(error)[-12:]))
