@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,7 +104,7 @@ class _Fuser:
         else:
             vertex.steps.append(step)
             self.vertex_of[step] = vertex
-        vertex.operators.append(work.operator)
+        vertex.operators.append(_called(work.operator, step))
         vertex.sides.update(step.sides)
 
     def _add_end(self, step: PlannedStep) -> None:
@@ -120,7 +121,7 @@ class _Fuser:
         step.hashed = hashed_by(step, work, all(lying))
         vertex = self._new(step)
         operator = work.direct if lying and all(lying) else work.operator
-        part = KeyedPart(operator, [], [])
+        part = KeyedPart(_called(operator, step), [], [])
         for feeds, taken in zip(step.inputs, lying, strict=True):
             members: list[Feed | KeyedPart] = []
             for feed in feeds:
@@ -173,6 +174,12 @@ class _Fuser:
             done.add(ready)
             order.append(ready)
         return order
+
+
+def _called(operator: Any, step: PlannedStep) -> Any:
+    """The operator of a user's function, which its errors name, with the name that the user gave the step."""
+    name = step.node.config.name
+    return operator if name is None or not hasattr(operator, "fn") else replace(operator, name=name)
 
 
 def _parallelisms(vertices: list[Vertex]) -> set[int]:
