@@ -36,6 +36,14 @@ class KeyedStream:
         self._stream = stream
         self._keys = keys
 
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and hasattr(DataStream, name):
+            raise UsageError(
+                f"A keyed stream has no {name}.",
+                hint=f"Call {name} before key_by, or follow key_by with aggregate, apply_in_arrow, apply_in_pandas, join or cogroup.",
+            )
+        raise AttributeError(f"'KeyedStream' object has no attribute '{name}'")
+
     @property
     def schema(self) -> pa.Schema:
         return self._stream.schema

@@ -28,7 +28,7 @@ from firesteel.graph.job_graph import (
 from firesteel.graph.plan import Feed, PlannedStep, plan
 from firesteel.graph.push_down import push_down
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
-from firesteel.graph.validate import check_job_graph, check_options, check_uids
+from firesteel.graph.validate import check_job_graph, check_options, check_outputs, check_uids
 from firesteel.graph.vertices import Vertex, fuse, settings
 from firesteel.operators.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
@@ -87,6 +87,9 @@ class _Builder:
             )
             job.schemas[r.id] = r.schema
         check_job_graph(job.job_graph)
+        check_outputs(
+            [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
+        )
         return job
 
     def _result(self, feed: Feed, ship: ShipStrategy, ids: dict[Vertex, int]) -> _Result:

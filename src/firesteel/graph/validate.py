@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
 
+from firesteel.connectors.paths import Location
 from firesteel.errors import UsageError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType, ShipStrategy
@@ -35,6 +38,24 @@ def check_job_graph(graph: JobGraph) -> None:
                 raise UsageError(f"'{vertex.name}' has {what} {value}; it must be at least 1.")
     forward_groups(graph)
     _check_shape(graph)
+
+
+def check_outputs(sinks: Iterable[tuple[StreamNode, Any]]) -> None:
+    """Raises UsageError when one output of the job is, or lies in, the directory that another step makes."""
+    seen: list[tuple[PurePosixPath, Any, StreamNode]] = []
+    for node, sink in sinks:
+        target = getattr(sink, "target", None)
+        if not isinstance(target, Location):
+            continue
+        path = PurePosixPath(target.path)
+        for other, filesystem, writer in seen:
+            if filesystem == target.filesystem and (path.is_relative_to(other) or other.is_relative_to(path)):
+                how = "are the same" if path == other else "lie in one another"
+                raise UsageError(
+                    f"The outputs of {writer} and {node} {how}: {other} and {path}.",
+                    hint="Give each a directory of its own, beside the other.",
+                )
+        seen.append((path, target.filesystem, node))
 
 
 def check_uids(nodes: Iterable[StreamNode]) -> None:

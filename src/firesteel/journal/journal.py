@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 import time
+import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -197,7 +198,8 @@ def _names(paths: list[Path]) -> str:
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower()[:40] or "job"
+    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-").lower()[:40] or "job"
 
 
 def _plain(value: Any) -> Any:
