@@ -56,8 +56,8 @@ def read_error(error: BaseException) -> GivenUp:
     died = "Python worker exited unexpectedly" in text or "EOFException" in said
     lost = "ExecutorLostFailure" in said
     if died:
-        sentence = f"A Python worker{where} died in the middle of the task (it was killed, or it exited)."
-        hint = "Most often the system killed it for want of memory: give tasks less to do, or the machine more memory."
+        sentence = f"A Python worker{where} died in the middle of the task: it was killed, it crashed, or it exited."
+        hint = "If the system killed it for want of memory: give tasks less to do, or the machine more memory."
     elif lost:
         sentence = (
             f"An executor{where} was lost in the middle of the task: {said.partition('Reason:')[2].strip() or said}"
