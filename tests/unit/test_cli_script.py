@@ -112,3 +112,13 @@ def test_where_is_the_innermost_line_of_the_users_own_code(tmp_path):
     frame = script_module.user_frame(caught.tb)
     assert (frame.filename, frame.lineno) == (str(users), 3)
     assert not script_module._is_users(str(Path(script_module.__file__)))
+
+
+def test_sigterm_ends_a_script_as_ctrl_c_does_with_its_own_code(tmp_path):
+    import signal
+
+    script = tmp_path / "terminated.py"
+    script.write_text("import signal\nsignal.raise_signal(signal.SIGTERM)\n")
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_script(script, []) == 143
+    assert signal.getsignal(signal.SIGTERM) is before

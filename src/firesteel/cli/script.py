@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import runpy
+import signal
 import site
 import sys
 import sysconfig
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import firesteel
 from firesteel.cli import CANCELLED
@@ -19,7 +22,24 @@ _OURS = str(Path(firesteel.__file__).parent)
 
 
 def run_script(script: Path, arguments: list[str]) -> int:
-    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C."""
+    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C, 143 after SIGTERM."""
+    terminated: list[int] = []
+
+    def interrupt(number: int, _frame: Any) -> None:
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        return _run(script, arguments)
+    before = signal.signal(signal.SIGTERM, interrupt)  # the job is cancelled and cleaned up, as after Ctrl-C
+    try:
+        code = _run(script, arguments)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return 128 + terminated[0] if terminated else code
+
+
+def _run(script: Path, arguments: list[str]) -> int:
     path = str(script)
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(script.resolve().parent))
