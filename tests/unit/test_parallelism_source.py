@@ -38,6 +38,9 @@ def info(sizes, **changes):
         ([0] * 4, None, {}, 4, ["the number of splits"]),
         ([0] * 400, 6, {}, 6, ["default-source-parallelism 6"]),
         ([], None, {"minimum": 3}, 1, []),
+        ([16] * 10, None, {"slots": 6}, 6, []),
+        ([1] * 3, None, {"slots": 8}, 3, []),
+        ([1] * 30, 4, {"slots": 8}, 4, ["default-source-parallelism 4"]),
     ],
 )
 def test_inferred_from_bytes_and_splits(mib, default, changes, parallelism, bound):

@@ -20,9 +20,11 @@ class AdaptiveBatchScheduler(Scheduler):
     its producers: it reads one partition per subtask, so there is nothing to wait for but that partition.
     """
 
-    def __init__(self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None) -> None:
+    def __init__(
+        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+    ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
-        super().__init__(job_graph, options, allocator)
+        super().__init__(job_graph, options, allocator, slots)
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 

@@ -10,8 +10,10 @@ from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.scheduler import Scheduler
 
 
-def create_scheduler(job_graph: JobGraph, options: Options) -> Scheduler:
-    """Raises UsageError for a scheduler that is for streams, a pipelined exchange, or parallelisms that conflict."""
+def create_scheduler(job_graph: JobGraph, options: Options, slots: int = 1) -> Scheduler:
+    """``slots``: tasks that can run at once on the cluster, as far as known.
+
+    Raises UsageError for a scheduler that is for streams, a pipelined exchange, or parallelisms that conflict."""
     name = options[SCHEDULER]
     if name == "Adaptive":
         raise UsageError(
@@ -26,6 +28,5 @@ def create_scheduler(job_graph: JobGraph, options: Options) -> Scheduler:
                 "blocking: with too few slots, tasks that must run together would never start.",
                 hint="Leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
             )
-    return (
-        AdaptiveBatchScheduler(job_graph, options) if name == "AdaptiveBatch" else DefaultScheduler(job_graph, options)
-    )
+    scheduler = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
+    return scheduler(job_graph, options, slots=slots)

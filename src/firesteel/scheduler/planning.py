@@ -31,9 +31,10 @@ NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
 class Parallelisms:
     """What is known of parallelisms. A forward group shares one: set beforehand, or decided by its first member."""
 
-    def __init__(self, job_graph: JobGraph, options: Options) -> None:
+    def __init__(self, job_graph: JobGraph, options: Options, slots: int = 1) -> None:
         """Raises UsageError when two members set different parallelisms."""
         self.options = options
+        self._slots = slots
         groups = forward_groups(job_graph)
         self._leaders = [group.vertices[0] for group in groups]
         self._of = {vertex: number for number, group in enumerate(groups) for vertex in group.vertices}
@@ -57,7 +58,7 @@ class Parallelisms:
     def bounds(self, vertex: JobVertex) -> Bounds:
         """Raises UsageError when nothing is left to choose."""
         bounds = bounds_for(vertex, self.options, self.known(vertex.id))
-        return replace(bounds, vertex_maximum=self.maximum(vertex.id))
+        return replace(bounds, vertex_maximum=self.maximum(vertex.id), slots=self._slots)
 
 
 class UndecidableVertex(FiresteelError):

@@ -63,7 +63,9 @@ class Scheduler(ABC):
     The first event is JobStarted, the last command a JobStatusChanged to a terminal status; what comes later is ignored.
     """
 
-    def __init__(self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None) -> None:
+    def __init__(
+        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+    ) -> None:
         self.job_graph = job_graph
         self.options = options
         self.recorder = Recorder()
@@ -80,7 +82,7 @@ class Scheduler(ABC):
         self.failures = ExecutionFailureHandler(
             self.operations, self.job, restart_strategy(options), self.strategy, self.recorder
         )
-        self.parallelisms = Parallelisms(job_graph, options)
+        self.parallelisms = Parallelisms(job_graph, options, slots)
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             JobStarted: self._started,

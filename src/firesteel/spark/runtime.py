@@ -83,7 +83,7 @@ class Prepared:
 
 
 def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
-    scheduler = create_scheduler(compiled.job_graph, options)
+    scheduler = create_scheduler(compiled.job_graph, options, slots=context.defaultParallelism)
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)

@@ -76,6 +76,8 @@ class Bounds:
     """The option the maximum came from: max-parallelism or parallelism.default."""
     fixed_rule: str = "fixed"
     """Why it is fixed, as the rule of the decision: "fixed" or "forward group"."""
+    slots: int = 1
+    """Tasks that can run at once, as far as it was known when the job was submitted."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; powers of two for by-count unless the step's own maximum cuts.
