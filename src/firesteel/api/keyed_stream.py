@@ -29,6 +29,10 @@ from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyI
 from firesteel.operators.narrow import NarrowCombiner
 
 
+class _NotOnKeyedStream(UsageError, AttributeError):
+    """A step of plain streams; an AttributeError too, so that ``hasattr`` answers."""
+
+
 class KeyedStream:
     """A stream by key. Made by :meth:`DataStream.key_by`."""
 
@@ -38,7 +42,7 @@ class KeyedStream:
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(DataStream, name):
-            raise UsageError(
+            raise _NotOnKeyedStream(
                 f"A keyed stream has no {name}.",
                 hint=f"Call {name} before key_by, or follow key_by with aggregate, apply_in_arrow, apply_in_pandas, join or cogroup.",
             )
