@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import cases, data
-from benchmarks.harness import Contender, compete, table
+from benchmarks.harness import Contender, alternate, table
 
 FIXED = (1, 2, 8, 32, 200)
 
@@ -19,18 +21,29 @@ def _total(table_: pa.Table) -> pa.Table:
     return pa.table({"g": table_.column("g").slice(0, 1), "m": pa.array([spread], pa.float64())})
 
 
-def firesteel(megabytes: int, skewed: bool, parallelism: int | None = None) -> cases.Run:
+def firesteel(megabytes: int, skewed: bool) -> cases.Run:
+    """One run is a round of all parallelisms, adaptive first, in one Spark; it answers the seconds of each."""
     env = cases._environment(None)
     path = str(data.events(megabytes, skewed=skewed))
+    answers: list[list[float]] = []
 
-    def run() -> list[float]:
+    def once(parallelism: int | None) -> float:
+        started = time.perf_counter()
         stream = env.read_parquet(path).key_by("g").apply_in_arrow(_total, "g bigint, m double")
         if parallelism is not None:
             stream = stream.set_parallelism(parallelism)
         sink = cases.ChecksumSink("m")
         stream.write_to(sink)
         env.execute("adaptive")
-        return sink.answer
+        answers.append(sink.answer)
+        return time.perf_counter() - started
+
+    def run() -> list[float]:
+        seconds = [once(parallelism) for parallelism in (None, *FIXED)]
+        assert all(
+            math.isclose(a, b, rel_tol=1e-9) for given in answers for a, b in zip(given, answers[0], strict=True)
+        )
+        return seconds
 
     return run
 
@@ -56,10 +69,11 @@ def main(runs: int, only: str) -> None:
             if only and only != title:
                 continue
             shape: dict[str, Any] = {"megabytes": megabytes, "skewed": skewed}
-            entered = [Contender("Firesteel, adaptive", "adaptive:firesteel", shape)]
-            entered += [
-                Contender(f"Firesteel, fixed {n}", "adaptive:firesteel", {**shape, "parallelism": n}) for n in FIXED
+            ours = Contender("Firesteel", "adaptive:firesteel", shape)
+            theirs = Contender("PySpark applyInArrow, AQE", "adaptive:pyspark", shape)
+            rounds = alternate([ours, theirs], runs=runs)
+            names = ["Firesteel, adaptive", *(f"Firesteel, fixed {n}" for n in FIXED)]
+            entered = [
+                Contender(name, "", warm=[answer[k] for answer in rounds["Firesteel"]]) for k, name in enumerate(names)
             ]
-            entered += [Contender("PySpark applyInArrow, AQE", "adaptive:pyspark", shape)]
-            compete(entered, runs=runs)
-            print(table(f"adaptive: {title}", entered, entered[0]), flush=True)
+            print(table(f"adaptive: {title}", [*entered, theirs], entered[0]), flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,6 @@ class Contender:
     arguments: dict[str, Any] = field(default_factory=dict)
     cold: float = math.nan
     warm: list[float] = field(default_factory=list)
-    peak_mib: float = 0.0
     answer: Any = None
 
     @property
@@ -66,26 +66,31 @@ class _Child:
         self._log.close()
 
 
-def compete(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> list[Contender]:
-    """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. Answers are compared."""
+def alternate(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> dict[str, list[Any]]:
+    """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. The counted runs' answers."""
     logs = ROOT / ".benchdata" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    children = [
-        _Child(c, logs / f"{i}-{c.name.replace(' ', '-').replace('/', '-')}.log") for i, c in enumerate(contenders)
-    ]
+    children = [_Child(c, logs / f"{i}-{re.sub(r'[^A-Za-z0-9]+', '-', c.name)}.log") for i, c in enumerate(contenders)]
+    answers: dict[str, list[Any]] = {c.name: [] for c in contenders}
     try:
         for turn in range(1 + warmup + runs):
             for contender, child in zip(contenders, children, strict=True):
                 result = child.run()
                 contender.answer = result["answer"]
-                contender.peak_mib = max(contender.peak_mib, result.get("peak_mib", 0.0))
                 if turn == 0:
                     contender.cold = result["seconds"]
                 elif turn > warmup:
                     contender.warm.append(result["seconds"])
+                    answers[contender.name].append(result["answer"])
     finally:
         for child in children:
             child.close()
+    return answers
+
+
+def compete(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> list[Contender]:
+    """:func:`alternate`, for contenders that must agree on the answer."""
+    alternate(contenders, runs=runs, warmup=warmup)
     _check_answers(contenders)
     return contenders
 
@@ -108,5 +113,6 @@ def table(title: str, contenders: list[Contender], base: Contender) -> str:
     ]
     for c in contenders:
         spread = f"{min(c.warm):.2f} - {max(c.warm):.2f}" if c.warm else ""
-        lines.append(f"| {c.name} | {c.cold:.2f} | {c.median:.2f} | {spread} | {c.median / base.median:.2f} |")
+        cold = "" if math.isnan(c.cold) else f"{c.cold:.2f}"
+        lines.append(f"| {c.name} | {cold} | {c.median:.2f} | {spread} | {c.median / base.median:.2f} |")
     return "\n".join(lines) + "\n"

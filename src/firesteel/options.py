@@ -214,8 +214,8 @@ SUBPARTITION_FACTOR = _register(
     Option(
         "firesteel.subpartition-factor",
         _parse_int,
-        4,
-        "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces.",
+        2,
+        "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces, at a price: 2 was as even as 4 and about a tenth faster where it was measured.",
         "int",
         check=_at_least(1),
     )
