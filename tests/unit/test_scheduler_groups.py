@@ -177,7 +177,7 @@ def test_the_kind_of_info_follows_the_pattern():
 def counts(graph, maximum=8, **known):
     """``known``: v3=5 means that vertex 3 has parallelism 5."""
     fixed = {int(k[1:]): n for k, n in known.items()}
-    return SubpartitionCounts(graph, Options(), lambda v: fixed.get(v.id), lambda _v: maximum)
+    return SubpartitionCounts(graph, Options({"subpartition-factor": 4}), lambda v: fixed.get(v.id), lambda _v: maximum)
 
 
 def counted(builder, dataset, producers, **known):
