@@ -40,11 +40,12 @@ def info(sizes, **changes):
         ([], None, {"minimum": 3}, 1, []),
         ([16] * 10, None, {"slots": 6}, 6, []),
         ([1] * 3, None, {"slots": 8}, 3, []),
+        ([0.001] * 16, None, {"slots": 8}, 1, []),
         ([1] * 30, 4, {"slots": 8}, 4, ["default-source-parallelism 4"]),
     ],
 )
 def test_inferred_from_bytes_and_splits(mib, default, changes, parallelism, bound):
-    plan = decide_source(info([m * MIB for m in mib]), bounds(**changes), default)
+    plan = decide_source(info([int(m * MIB) for m in mib]), bounds(**changes), default)
     assert plan.parallelism == parallelism
     assert plan.decision["bounds"] == bound
     assert np.concatenate(plan.splits).tolist() == list(range(len(mib)))

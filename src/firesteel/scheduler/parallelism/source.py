@@ -12,6 +12,9 @@ from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import Bounds, Longs
 
+LEAST_BYTES_PER_SLOT = 1 << 20
+"""Less than this is not worth a subtask, however many slots are free."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcePlan:
@@ -41,7 +44,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
 
     ``bounds.fixed`` is what the user (or a forward group) set. Inferred is what the source itself answered, else its
     bytes over the data volume, but no fewer than ``bounds.slots`` (the bytes of a source say little about what the
-    steps behind it cost), and at most one subtask per split. Upper bound: ``default_source_parallelism``, which
+    steps behind it cost) if each has a MiB to read, and at most one subtask per split. Upper bound: ``default_source_parallelism``, which
     unset means the maximum, and the step's own maximum. Splits whose sizes are all 0 are unknown: the upper bound.
     The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
     largest is as small as can be.
@@ -104,13 +107,13 @@ def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -
         account = f": {plural(line.size, 'split')} of unknown size take the default"
         return _Choice(min(upper, line.size), "default", words, account)
     by_bytes = -(-line.total // bounds.data_volume)
-    wanted = max(by_bytes, min(bounds.slots, line.size))
+    wanted = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (
         f": {format_bytes(line.total)} in {plural(line.size, 'split')} over {format_bytes(bounds.data_volume)} each"
     )
     if wanted > by_bytes:
-        account += f" makes {format_count(by_bytes)}, and {plural(bounds.slots, 'slot')} would stand idle"
+        account += f" makes {format_count(by_bytes)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
     return _Choice(min(wanted, line.size, upper), "inferred from bytes", words, account)
 
 
