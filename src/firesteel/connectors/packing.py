@@ -12,11 +12,11 @@ _MOST_SPLITS = 20_000
 
 
 def piece_bytes(total: int, data_volume: int) -> int:
-    """Plain bytes a split should have: a quarter of a subtask's volume, so that there is something to balance.
+    """Plain bytes a split should have: a sixteenth of a subtask's volume, so that there is something to balance.
 
     Not under 1 MiB unless the volume is, and never so little that there are more than some 20,000 splits.
     """
-    return max(data_volume // 4, min(data_volume, _LEAST), -(-total // _MOST_SPLITS), 1)
+    return max(data_volume // 16, min(data_volume, _LEAST), -(-total // _MOST_SPLITS), 1)
 
 
 def pack(items: Sequence[T], sizes: Sequence[int], target: int) -> list[list[T]]:
