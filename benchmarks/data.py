@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +15,26 @@ import pyarrow.parquet as pq
 BASE = Path(__file__).resolve().parent.parent / ".benchdata"
 
 
-def tpch(scale: float) -> Path:
-    """A folder with one Parquet file per TPC-H table."""
-    target = BASE / f"tpch-{scale:g}"
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder of this name, made by ``make`` if no earlier run has finished it."""
+    target = BASE / name
     if not (target / "_SUCCESS").exists():
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
-        command = Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run(
-            [command, "parquet", "-s", f"{scale:g}", "-o", target],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        make(target)
         (target / "_SUCCESS").touch()
     return target
+
+
+def tpch(scale: float) -> Path:
+    """A folder with one Parquet file per TPC-H table."""
+
+    def make(target: Path) -> None:
+        command = Path(sys.executable).with_name("tpchgen-cli")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([command, "parquet", "-s", f"{scale:g}", "-o", target], check=True, **quiet)
+
+    return _once(f"tpch-{scale:g}", make)
 
 
 def events(megabytes: int, *, skewed: bool = False, files: int = 4) -> Path:
@@ -36,17 +42,14 @@ def events(megabytes: int, *, skewed: bool = False, files: int = 4) -> Path:
 
     ``g`` has 1,000 values; skewed: half of all rows share one of them and the rest follow a power law.
     """
-    target = BASE / f"events-{megabytes}{'-skewed' if skewed else ''}-{files}"
-    if (target / "_SUCCESS").exists():
-        return target
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    rng = np.random.default_rng(7)
-    rows = megabytes * 1_000_000 // 48 // files
-    for number in range(files):
-        pq.write_table(_events(rng, rows, skewed), target / f"part-{number:05d}.parquet", row_group_size=250_000)
-    (target / "_SUCCESS").touch()
-    return target
+
+    def make(target: Path) -> None:
+        rng = np.random.default_rng(7)
+        rows = megabytes * 1_000_000 // 48 // files
+        for number in range(files):
+            pq.write_table(_events(rng, rows, skewed), target / f"part-{number:05d}.parquet", row_group_size=250_000)
+
+    return _once(f"events-{megabytes}{'-skewed' if skewed else ''}-{files}", make)
 
 
 def _events(rng: np.random.Generator, rows: int, skewed: bool) -> pa.Table:
@@ -60,15 +63,11 @@ def _events(rng: np.random.Generator, rows: int, skewed: bool) -> pa.Table:
 
 
 def wide(rows: int = 200_000, columns: int = 60) -> Path:
-    target = BASE / f"wide-{rows}-{columns}"
-    if (target / "_SUCCESS").exists():
-        return target
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    rng = np.random.default_rng(3)
-    data = {"k": rng.integers(0, rows // 3, rows)}
-    data |= {f"c{i}": rng.random(rows) for i in range(columns)}
-    for number in range(4):
-        pq.write_table(pa.table({n: v[number::4] for n, v in data.items()}), target / f"part-{number:05d}.parquet")
-    (target / "_SUCCESS").touch()
-    return target
+    def make(target: Path) -> None:
+        rng = np.random.default_rng(3)
+        data = {"k": rng.integers(0, rows // 3, rows)}
+        data |= {f"c{i}": rng.random(rows) for i in range(columns)}
+        for number in range(4):
+            pq.write_table(pa.table({n: v[number::4] for n, v in data.items()}), target / f"part-{number:05d}.parquet")
+
+    return _once(f"wide-{rows}-{columns}", make)
