@@ -27,7 +27,7 @@ def session():
         "spark.driver.host": "127.0.0.1",
         "spark.cores.max": "2",
     }
-    return create_session(os.environ["FIRESTEEL_TEST_MASTER"], None, "cluster test", conf)
+    return create_session(os.environ["FIRESTEEL_TEST_MASTER"], "cluster test", conf)
 
 
 def waits(folder: Path):

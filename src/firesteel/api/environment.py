@@ -107,7 +107,7 @@ class ExecutionEnvironment:
         from firesteel.spark.session import check_session, create_session
 
         found = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-        session = create_session(self._master, self.options, self._app_name)
+        session = create_session(self._master, self._app_name)
         check_session(session)
         self._session = session
         if found is None:

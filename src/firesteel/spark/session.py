@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.errors import UsageError
-from firesteel.options import Options
 from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
 
@@ -32,7 +31,6 @@ _ANYWHERE = {
 
 def create_session(
     master: str | None = None,
-    options: Options | None = None,
     app_name: str = "firesteel",
     conf: Mapping[str, str] | None = None,
 ) -> Any:
