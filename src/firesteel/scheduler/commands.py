@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -41,6 +42,18 @@ class InputRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MergedObjects:
+    """Objects that hold the rows of partitions ``first[k]`` .. ``end[k] - 1``, by subpartition. Ascending, disjoint.
+
+    ``results.merged_name(dataset, first, end, token)``. The partitions' own objects are there still.
+    """
+
+    first: Ints
+    end: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GateDescriptor:
     """Where the partitions of a consumed data set lie. Built once for consumers that read all of it.
 
@@ -56,6 +69,10 @@ class GateDescriptor:
     is_broadcast: bool
     partitions: Ints | None = None
     """None: all of the data set."""
+    pipelined: bool = False
+    """Its producers run together with its consumers, in the same :class:`DeployRegions`: nothing is stored."""
+    merged: MergedObjects | None = None
+    """Objects to read in the place of several partitions' own ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +99,78 @@ class Deploy(Command):
     splits: tuple[Ints, ...] | None = None
     input_bytes: Ints | None = None
     """Plain bytes each deployed subtask will read (int64), where known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeployRegions(Command):
+    """Run these executions at the same time: they make up pipelined regions. Parts are in topological order.
+
+    A gate of a part that is ``pipelined`` is fed by an earlier part while it runs. All or none of a region run: when
+    one of its executions fails, the scheduler cancels and restarts the others.
+    """
+
+    parts: tuple[Deploy, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreSizes(Command):
+    """Keep these packed rows of sizes (``firesteel.sizes``) in the driver's scratch files, until DropSizes."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    rows: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadSizes(Command):
+    """Read rows that were stored, and tell SizesLoaded: always, with None for what cannot be read."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DropSizes(Command):
+    """Nobody will ask for the rows of this data set again."""
+
+    dataset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergePartitions(Command):
+    """Merge small outputs: group ``g`` is partitions ``bounds[g]`` .. ``bounds[g + 1] - 1`` of the gate's data set.
+
+    Carried out as well as can be: PartitionsMerged tells which groups worked. Consumers wait for that answer.
+    """
+
+    merge: int
+    gate: GateDescriptor
+    bounds: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleaseMerged(Command):
+    """These merged objects are not needed any more: delete them."""
+
+    dataset: int
+    merged: MergedObjects
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreBlob(Command):
+    """Put ``data`` (``digest`` names it) where every executor can fetch it; deployments that follow refer to it."""
+
+    digest: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DropBlobs(Command):
+    """No deployment will refer to these blobs again."""
+
+    digests: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,50 @@ class ExecutionReport:
     rows_out: int = 0
     commits: tuple[bytes, ...] = ()
     """One pickled commit message per sink of the vertex, opaque to the scheduler."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """A column of names, each stored once: entry ``k`` is ``names[codes[k]]``; code -1: not known."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionReports:
+    """What finished executions produced for one data set, as columns parallel to the event's subtasks.
+
+    ``bytes``: plain bytes each wrote, exact. ``sizes``: packed plain bytes per subpartition (``firesteel.sizes``), one
+    row per execution; None: not measured, there are too many.
+    """
+
+    dataset: int
+    bytes: Ints
+    rows: Ints
+    stored_bytes: Ints
+    sizes: Sequence[bytes] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExecutionReports:
+    """What finished executions have to say, as columns parallel to the event's subtasks.
+
+    Times are in seconds on the job's clock, 0: not known. ``partitions``: one entry per blocking data set of the
+    vertex. ``commits``: per execution the pickled commit message of each sink, opaque to the scheduler; empty for a
+    vertex without sinks.
+    """
+
+    tokens: Ints
+    deployed_at: Floats
+    running_at: Floats
+    finished_at: Floats
+    rows_in: Ints
+    bytes_in: Ints
+    rows_out: Ints
+    nodes: Names | None = None
+    partitions: tuple[PartitionReports, ...] = ()
+    commits: Sequence[tuple[bytes, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +168,31 @@ class PartitionsLost(Event):
     partitions: Ints
     attempts: Ints
     tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesLoaded(Event):
+    """The answer to LoadSizes: the rows asked for, None for one that is not there any more."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    rows: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsMerged(Event):
+    """The answer to MergePartitions, once: which of its groups were merged, into the object named by each token.
+
+    Groups that are missing were not merged, for ``reason``; their partitions are read one by one.
+    """
+
+    dataset: int
+    merge: int
+    groups: Ints
+    tokens: Ints
+    stored_bytes: Ints
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
