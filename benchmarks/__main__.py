@@ -1,10 +1,10 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep ...] [--runs N]``: prints Markdown tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|large ...] [--runs N]``: prints Markdown tables."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, exchange, memory, sweep, tasks
+from benchmarks import adaptive, exchange, large, memory, sweep, tasks
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "tasks": tasks.main,
     "memory": memory.main,
     "sweep": sweep.main,
+    "large": large.main,
 }
 
 
