@@ -133,7 +133,7 @@ BATCH_SHUFFLE_MODE = _register(
         "execution.batch-shuffle-mode",
         one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED"),
         "ALL_EXCHANGES_BLOCKING",
-        "How results travel between steps. Only ALL_EXCHANGES_BLOCKING is offered: parallelism is decided from finished results; a pipelined exchange is refused with this reason.",
+        "How results travel between steps. ALL_EXCHANGES_BLOCKING stores them, and parallelism is decided from what was stored. ALL_EXCHANGES_PIPELINED, with jobmanager.scheduler = Default only, runs both ends of a forward edge in the same tasks, one pulling the other's batches; any other exchange is refused, for Spark's tasks cannot stream to each other. A forward edge whose reader cannot stream is stored all the same, and explain says why.",
         "enum",
     )
 )

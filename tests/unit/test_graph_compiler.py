@@ -352,7 +352,7 @@ class TestSettings:
         ("key", "value", "why"),
         [
             ("jobmanager.scheduler", "Adaptive", "scheduler of streams"),
-            ("execution.batch-shuffle-mode", "ALL_EXCHANGES_PIPELINED", "every exchange is blocking"),
+            ("execution.batch-shuffle-mode", "ALL_EXCHANGES_PIPELINED", "AdaptiveBatch, the scheduler unless"),
         ],
     )
     def test_what_a_batch_job_cannot_have_is_refused_with_the_reason(self, rows, key, value, why):

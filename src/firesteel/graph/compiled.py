@@ -25,5 +25,7 @@ class CompiledJob:
     """Data set to its schema."""
     collects: dict[int, int] = field(default_factory=dict)
     """Number of a collect to its data set (persistent, one subpartition)."""
+    stored: dict[int, str] = field(default_factory=dict)
+    """Pipelined jobs: data set that is stored all the same, and why, in words."""
     places: dict[int, str] = field(default_factory=dict)
     """Vertex to the user's lines that made its steps, in words, for messages."""

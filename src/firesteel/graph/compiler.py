@@ -16,6 +16,7 @@ import pyarrow as pa
 from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.exchanges import is_pipelined, pipeline, unasked_ship
 from firesteel.graph.job_graph import (
     PARALLELISM_DEFAULT,
     IntermediateDataSet,
@@ -86,6 +87,8 @@ class _Builder:
                 IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent)
             )
             job.schemas[r.id] = r.schema
+        if is_pipelined(self.options):
+            pipeline(job)
         check_job_graph(job.job_graph)
         check_outputs(
             [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
@@ -107,8 +110,11 @@ class _Builder:
 
     def _inputs(self, vertex: Vertex, ids: dict[Vertex, int]) -> list[_Result]:
         """The results it reads: its gates, then its side inputs."""
-        gates = [self._result(feed, feed.ship or ShipStrategy.RESCALE, ids) for feed in vertex.gates]
+        gates = [self._result(feed, feed.ship or self._unasked(feed, vertex), ids) for feed in vertex.gates]
         return gates + [self._result(feed, ShipStrategy.BROADCAST, ids) for feed in vertex.sides.values()]
+
+    def _unasked(self, feed: Feed, vertex: Vertex) -> ShipStrategy:
+        return unasked_ship(self.vertex_of[feed.source], vertex, self.options)
 
     def _job_vertex(self, vertex: Vertex, number: int, inputs: list[_Result], job: CompiledJob) -> JobVertex:
         parallelism, max_parallelism = settings(vertex)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobVertex
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, IntermediateDataSet, JobVertex, ResultPartitionType
 from firesteel.humanize import format_bytes, plural
 
 
@@ -20,7 +20,7 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
         dataset = graph.datasets[edge.dataset]
         keys = f" by {', '.join(dataset.keys)}" if dataset.keys else ""
         side = f", as side input '{sides[edge.index]}'" if edge.index in sides else ""
-        lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}")
+        lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}{_streamed(job, dataset)}")
     if vertex.id in job.splits:
         splits = job.splits[vertex.id]
         total = sum(split.bytes for split in splits)
@@ -29,6 +29,13 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
     if kept:
         lines.append("    its rows are kept for the driver")
     return lines
+
+
+def _streamed(job: CompiledJob, dataset: IntermediateDataSet) -> str:
+    if dataset.type is ResultPartitionType.PIPELINED:
+        return ", pipelined: in the same tasks"
+    why = job.stored.get(dataset.id)
+    return "" if why is None else f", stored first: {why}"
 
 
 def _parallelism(vertex: JobVertex) -> str:

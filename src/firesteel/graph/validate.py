@@ -22,11 +22,12 @@ def check_options(options: Options) -> None:
             "which a batch job does not have.",
             hint="Use AdaptiveBatch (the default) or Default.",
         )
-    if options[BATCH_SHUFFLE_MODE] != "ALL_EXCHANGES_BLOCKING":
+    if options[BATCH_SHUFFLE_MODE] == "ALL_EXCHANGES_PIPELINED" and options[SCHEDULER] != "Default":
+        default = "" if options.is_set(SCHEDULER) else ", the scheduler unless another is chosen,"
         raise UsageError(
-            f"{BATCH_SHUFFLE_MODE.key} = {options[BATCH_SHUFFLE_MODE]} asks for exchanges that are read while they are "
-            "written. A step's parallelism is decided from the finished results it reads, so every exchange is blocking.",
-            hint="Leave it at ALL_EXCHANGES_BLOCKING.",
+            f"{BATCH_SHUFFLE_MODE.key} = ALL_EXCHANGES_PIPELINED asks for results that are read while they are written, but "
+            f"{options[SCHEDULER]}{default} decides a step's parallelism from the finished results it reads.",
+            hint=f"Set {SCHEDULER.key} = Default, or leave the exchanges at ALL_EXCHANGES_BLOCKING.",
         )
 
 
@@ -74,8 +75,10 @@ def _check_shape(graph: JobGraph) -> None:
     for index, dataset in enumerate(graph.datasets):
         assert dataset.id == index, dataset
         assert dataset.id in graph.vertices[dataset.producer].outputs, dataset
-        assert dataset.type is ResultPartitionType.BLOCKING, dataset
-        assert dataset.persistent or graph.consumers(index), f"nobody reads {dataset}"
+        consumers = graph.consumers(index)
+        assert dataset.persistent or consumers, f"nobody reads {dataset}"
+        if dataset.type is ResultPartitionType.PIPELINED:
+            assert dataset.ship is ShipStrategy.FORWARD and len(consumers) == 1 and not dataset.persistent, dataset
     for index, vertex in enumerate(graph.vertices):
         assert vertex.id == index, vertex.name
         if vertex.source is None:

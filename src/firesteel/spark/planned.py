@@ -1,12 +1,13 @@
-"""The first line of a journal: the job graph as plain data, and the options that the user set."""
+"""The first lines of a journal: the job graph as plain data, the options that the user set, what the compiler decided."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import JobGraph
 from firesteel.options import Options
-from firesteel.scheduler.records import JobPlanned
+from firesteel.scheduler.records import Decision, JobPlanned
 
 
 def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
@@ -31,6 +32,7 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
             "ship": dataset.ship.value,
             "keys": list(dataset.keys),
             "persistent": dataset.persistent,
+            "type": dataset.type.value,
         }
         for dataset in graph.datasets
     ]
@@ -42,3 +44,21 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
         datasets=datasets,
         options={key: options[key] for key in options},
     )
+
+
+def stored_exchanges(compiled: CompiledJob) -> list[Decision]:
+    """Which forward edges of a pipelined job are not pipelined."""
+    graph = compiled.job_graph
+    return [
+        Decision(
+            at=0.0,
+            what="exchange",
+            vertex=graph.datasets[dataset].producer,
+            name=graph.vertices[graph.datasets[dataset].producer].name,
+            inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
+            rule="execution.batch-shuffle-mode",
+            result="blocking",
+            reason=f"What it makes is stored before it is read, not streamed: {why}.",
+        )
+        for dataset, why in compiled.stored.items()
+    ]

@@ -1,0 +1,80 @@
+"""Which results are read while they are written, by ``execution.batch-shuffle-mode`` (Flink: the batch shuffle mode).
+
+Spark's tasks cannot stream to each other. What can be pipelined is a forward edge: subtask k of both vertices runs in one
+task, in which the consumer pulls the producer's batches. So a pipelined region is a tree of forward edges, each of its
+results has one reader, and no blocking result is read within the region that made it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from firesteel.errors import UsageError
+from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.job_graph import JobVertex, ResultPartitionType, ShipStrategy
+from firesteel.graph.vertices import Vertex, settings
+from firesteel.operators.program import GateHead, SparkHead
+from firesteel.options import BATCH_SHUFFLE_MODE, Options
+
+BLOCKING = "ALL_EXCHANGES_BLOCKING"
+PIPELINED = "ALL_EXCHANGES_PIPELINED"
+
+
+def is_pipelined(options: Options) -> bool:
+    return options[BATCH_SHUFFLE_MODE] == PIPELINED
+
+
+def unasked_ship(producer: Vertex, consumer: Vertex, options: Options) -> ShipStrategy:
+    """How rows travel where nobody said anything: to a neighbour; pipelined ones to the same subtask, where that can be."""
+    if not is_pipelined(options):
+        return ShipStrategy.RESCALE
+    parallelisms = {settings(vertex)[0] for vertex in (producer, consumer)} - {None}
+    return ShipStrategy.RESCALE if len(parallelisms) > 1 else ShipStrategy.FORWARD
+
+
+def pipeline(job: CompiledJob) -> None:
+    """Makes every forward edge that can stream a pipelined one; ``job.stored`` says why others are not.
+
+    Raises UsageError when an edge is no forward edge: that job cannot run as it was asked for.
+    """
+    graph = job.job_graph
+    for dataset in graph.datasets:
+        readers = [graph.vertices[v] for v in graph.consumers(dataset.id)]
+        if not readers:  # it is for the driver
+            continue
+        producer = graph.vertices[dataset.producer]
+        if dataset.ship is not ShipStrategy.FORWARD:
+            raise _refusal(job, producer, readers[0], dataset.ship)
+        obstacle = _obstacle(producer, readers, dataset.id, dataset.persistent)
+        if obstacle is None:
+            graph.datasets[dataset.id] = replace(dataset, type=ResultPartitionType.PIPELINED)
+        else:
+            job.stored[dataset.id] = obstacle
+
+
+def _obstacle(producer: JobVertex, readers: list[JobVertex], dataset: int, persistent: bool) -> str | None:
+    """Why the readers of a forward edge cannot take the rows as they are made."""
+    if persistent:
+        return "the driver reads it too"
+    if isinstance(producer.program.head, SparkHead):
+        return f"'{producer.name}' runs inside Spark's plan of its DataFrame"
+    if len(readers) > 1:
+        return f"it has several readers: {', '.join(dict.fromkeys(repr(reader.name) for reader in readers))}"
+    (reader,) = readers
+    head, gate = reader.program.head, next(edge.index for edge in reader.inputs if edge.dataset == dataset)
+    if not isinstance(head, GateHead) or gate not in head.gates:
+        return f"'{reader.name}' must have all of it before it begins"
+    return None
+
+
+def _refusal(job: CompiledJob, producer: JobVertex, consumer: JobVertex, ship: ShipStrategy) -> UsageError:
+    return UsageError(
+        f"The exchange from {_named(job, producer)} to {_named(job, consumer)} ({ship.value}) cannot be pipelined: Spark's "
+        "tasks cannot stream to each other, and tasks that must run together might never all get a slot.",
+        hint=f"Set {BATCH_SHUFFLE_MODE.key} = {BLOCKING} (the default); only forward() can be pipelined.",
+    )
+
+
+def _named(job: CompiledJob, vertex: JobVertex) -> str:
+    place = job.places.get(vertex.id)
+    return f"'{vertex.name}'" + (f" ({place})" if place else "")
