@@ -7,8 +7,8 @@ from firesteel.scheduler.records import (
     JobPlanned,
     JobStatusRecord,
     JournalRecord,
+    MetricsSnapshot,
     StateChange,
-    VertexProgress,
 )
 
 MIB = 1 << 20
@@ -26,6 +26,10 @@ def planned(at: float = 100.0) -> JobPlanned:
         datasets=[{"id": 0, "producer": 0, "ship": "hash"}],
         options={"firesteel.results.codec": "zstd"},
     )
+
+
+def measured(at: float, vertex: int, **numbers: int) -> MetricsSnapshot:
+    return MetricsSnapshot(at=at, job={"numRestarts": 1}, vertices={vertex: dict(numbers)})
 
 
 def word_count() -> list[JournalRecord]:
@@ -46,9 +50,9 @@ def word_count() -> list[JournalRecord]:
         Decision(at=100.9, what="restart", vertex=0, result=[1], reason="subtask 1 again after 1 s, restart 1 of 3"),
         StateChange(at=101.9, vertex=0, state="RUNNING", subtasks=[1], attempts=[1]),
         StateChange(at=102.5, vertex=0, state="FINISHED", subtasks=[0, 1], attempts=[0, 1]),
-        VertexProgress(
-            at=102.5, vertex=0, finished=2, parallelism=2, rows_in=1000, rows_out=5000, bytes_in=100 * MIB,
-            bytes_out=3 * MIB, stored_bytes=MIB,
+        measured(
+            102.5, 0, parallelism=2, numFinishedTasks=2, numRecordsIn=1000, numRecordsOut=5000, numBytesIn=100 * MIB,
+            numBytesProduced=3 * MIB, numBytesStored=MIB,
         ),
         Decision(
             at=102.6,
@@ -61,6 +65,6 @@ def word_count() -> list[JournalRecord]:
         ),
         StateChange(at=102.7, vertex=1, state="RUNNING", subtasks=[0], attempts=[0]),
         StateChange(at=103.5, vertex=1, state="FINISHED", subtasks=[0], attempts=[0]),
-        VertexProgress(at=103.5, vertex=1, finished=1, parallelism=1, rows_in=5000, rows_out=200, bytes_in=3 * MIB),
+        measured(103.5, 1, parallelism=1, numFinishedTasks=1, numRecordsIn=5000, numRecordsOut=200, numBytesIn=3 * MIB),
         JobStatusRecord(at=104.2, status="FINISHED"),
     ]  # fmt: skip

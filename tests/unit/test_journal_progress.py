@@ -6,11 +6,11 @@ import io
 import threading
 
 import pytest
-from tests.unit.journal_samples import word_count
+from tests.unit.journal_samples import measured, word_count
 
 from firesteel.journal.history import JobHistory, VertexHistory
 from firesteel.journal.progress import LiveView, NoProgress, PlainView, Progress, create, is_live, render, visible
-from firesteel.scheduler.records import StateChange, VertexProgress
+from firesteel.scheduler.records import StateChange
 
 
 class Terminal(io.StringIO):
@@ -132,8 +132,9 @@ def test_history_counts_subtasks_and_takes_the_latest_totals():
     source = history.vertices[0]
     assert source.counts() == (0, 0, 2)
     assert source.attempts == {1: 2}
-    history.apply(VertexProgress(at=110.0, vertex=0, finished=2, parallelism=2, rows_out=6000))
-    assert source.rows_out == 6000
+    history.apply(measured(110.0, 0, parallelism=2, numFinishedTasks=2, numRecordsOut=6000))
+    assert source.number("numRecordsOut") == 6000 and source.number("numRecordsIn") == 0
+    assert history.metrics == {"numRestarts": 1}
     assert history.seconds == pytest.approx(10.0)
 
 

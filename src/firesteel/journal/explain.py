@@ -77,10 +77,11 @@ def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
     )
     yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
     yield from _decision_lines(vertex.decisions)
-    if vertex.rows_in or vertex.bytes_in:
-        yield _labelled("read", f"{plural(vertex.rows_in, 'row')}, {format_bytes(vertex.bytes_in)}.")
-    if vertex.rows_out or vertex.bytes_out:
-        stored = f" ({format_bytes(vertex.stored_bytes)} stored)" if vertex.stored_bytes else ""
+    rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
+    if rows or read:
+        yield _labelled("read", f"{plural(rows, 'row')}, {format_bytes(read)}.")
+    if vertex.number("numRecordsOut") or vertex.number("numBytesProduced"):
+        stored = f" ({format_bytes(stored_bytes)} stored)" if stored_bytes else ""
         yield _labelled("produced", f"{produced(vertex)}{stored}.")
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()

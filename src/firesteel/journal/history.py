@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,8 @@ from firesteel.scheduler.records import (
     JobPlanned,
     JobStatusRecord,
     JournalRecord,
+    MetricsSnapshot,
     StateChange,
-    VertexProgress,
 )
 
 WAITING = ("CREATED", "SCHEDULED")
@@ -43,18 +43,18 @@ class VertexHistory:
     """None: still open."""
     decisions: list[Decision] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    finished: int = 0
-    rows_in: int = 0
-    rows_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    stored_bytes: int = 0
+    metrics: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
+    """Its numbers by their names in ``scheduler.metrics``, as last written down."""
     first_at: float | None = None
     last_at: float | None = None
     attempts: dict[int, int] = field(default_factory=dict)
     """Subtask to its number of attempts, for those that needed more than one."""
     states: dict[int, str] = field(default_factory=dict)
     by_state: Counter[str] = field(default_factory=Counter)
+
+    def number(self, name: str) -> int:
+        """One of its metrics; 0 while it is not known."""
+        return int(self.metrics.get(name, 0))
 
     def counts(self) -> tuple[int, int, int]:
         """Subtasks (waiting, running, done)."""
@@ -81,6 +81,8 @@ class JobHistory:
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
         """Those that concern no single vertex."""
+        self.metrics: Mapping[str, int | float] = {}
+        """The job's own numbers."""
         self.status = "CREATED"
         self.cause = ""
         self.started_at: float | None = None
@@ -106,8 +108,8 @@ class JobHistory:
                 self._decided(record)
             case StateChange():
                 self._changed(record)
-            case VertexProgress():
-                self._progressed(record)
+            case MetricsSnapshot():
+                self._measured(record)
             case JobStatusRecord():
                 self.status, self.cause = record.status, record.cause or self.cause
             case _:
@@ -144,11 +146,12 @@ class JobHistory:
         if record.state == "FAILED":
             vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
 
-    def _progressed(self, record: VertexProgress) -> None:
-        vertex = self.vertex(record.vertex)
-        vertex.parallelism = record.parallelism
-        for name in ("finished", "rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes"):
-            setattr(vertex, name, getattr(record, name))
+    def _measured(self, record: MetricsSnapshot) -> None:
+        self.metrics = record.job
+        for number, metrics in record.vertices.items():
+            vertex = self.vertex(number)
+            vertex.metrics = metrics
+            vertex.parallelism = int(metrics["parallelism"])
 
 
 def is_parallelism(decision: Decision) -> bool:
@@ -168,8 +171,9 @@ def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Se
 
 def produced(vertex: VertexHistory) -> str:
     """``200 rows, 3 MiB``; what goes to a sink has rows only."""
-    size = f", {format_bytes(vertex.bytes_out)}" if vertex.bytes_out else ""
-    return f"{plural(vertex.rows_out, 'row')}{size}"
+    written = vertex.number("numBytesProduced")
+    size = f", {format_bytes(written)}" if written else ""
+    return f"{plural(vertex.number('numRecordsOut'), 'row')}{size}"
 
 
 def vertex_count(count: int) -> str:

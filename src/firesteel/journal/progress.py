@@ -126,7 +126,7 @@ class PlainView:
         for vertex in history.vertices.values():
             if not vertex.is_done:
                 self._said_done.discard(vertex.id)
-            elif vertex.id not in self._said_done and vertex.finished >= (vertex.parallelism or 0):
+            elif vertex.id not in self._said_done and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0):
                 self._said_done.add(vertex.id)
                 took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
                 self._say(history, f"[{vertex.id}] finished{took}, {produced(vertex)}")
@@ -224,13 +224,14 @@ def _numbers(vertex: VertexHistory) -> dict[str, str]:
     if vertex.parallelism is None:
         return {**dict.fromkeys(_NUMBERS, ""), "subtasks": "open"}
     waiting, running, done = (str(count) if count else "·" for count in vertex.counts())
+    rows, written = vertex.number("numRecordsOut"), vertex.number("numBytesProduced")
     return {
         "subtasks": str(vertex.parallelism),
         "waiting": waiting,
         "running": running,
         "done": done,
-        "rows": format_count(vertex.rows_out) if vertex.rows_out else "",
-        "bytes": format_bytes(vertex.bytes_out) if vertex.bytes_out else "",
+        "rows": format_count(rows) if rows else "",
+        "bytes": format_bytes(written) if written else "",
     }
 
 

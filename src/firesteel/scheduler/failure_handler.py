@@ -13,6 +13,7 @@ from firesteel.scheduler.execution_graph import ExecutionJobVertex, Intermediate
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failover import Restart, RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.restart import RestartStrategy, Verdict
@@ -63,6 +64,8 @@ class ExecutionFailureHandler:
         restart: RestartStrategy,
         scheduling: VertexwiseSchedulingStrategy,
         recorder: Recorder,
+        *,
+        metrics: Metrics,
     ) -> None:
         graph = self._graph = operations.graph
         self._operations = operations
@@ -70,6 +73,7 @@ class ExecutionFailureHandler:
         self._restart = restart
         self._scheduling = scheduling
         self._recorder = recorder
+        self._metrics = metrics
         self._failover = RestartPipelinedRegionFailoverStrategy(graph)
         self._pending: dict[str, dict[int, Ints]] = {}
         self._timers = 0
@@ -194,6 +198,7 @@ class ExecutionFailureHandler:
         self._decide(failure, verdict, restart, f"{plural(count, 'subtask')} to run again{reread}, {verdict.reason}")
         for vertex, subtasks in tasks.items():
             self._reset(self._graph.vertices[vertex], subtasks, failure)
+        self._metrics.restarted(tasks)
         if delay <= 0:
             self._scheduling.restart_tasks(tasks)
             return

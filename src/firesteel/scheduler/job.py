@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from firesteel.scheduler.commands import GateDescriptor, JobStatus, JobStatusChanged
 from firesteel.scheduler.events import FailureCause
+from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.records import JobStatusRecord
 
 
 class Job:
-    def __init__(self, recorder: Recorder, operations: ExecutionOperations) -> None:
+    def __init__(self, recorder: Recorder, operations: ExecutionOperations, metrics: Metrics) -> None:
         self.status = JobStatus.CREATED
         self.cause: FailureCause | None = None
         self._place: tuple[int | None, int | None] = (None, None)
         self._recorder = recorder
         self._operations = operations
+        self._metrics = metrics
 
     @property
     def is_active(self) -> bool:
@@ -58,6 +60,8 @@ class Job:
 
     def _change(self, status: JobStatus, command: JobStatusChanged, why: str) -> None:
         self.status = status
+        if status.is_terminal:
+            self._metrics.record()
         self._recorder.record(
             JobStatusRecord(at=self._recorder.at, event=self._recorder.event, status=status.value, cause=why)
         )

@@ -53,17 +53,11 @@ class StateChange(JournalRecord, frozen=True):
     """FINISHED: which object was admitted."""
 
 
-class VertexProgress(JournalRecord, frozen=True):
-    """Totals of a finished subtask batch, for progress and history."""
+class MetricsSnapshot(JournalRecord, frozen=True):
+    """Numbers by name, of the job and of those of its vertices that changed (``scheduler.metrics``)."""
 
-    vertex: int
-    finished: int
-    parallelism: int
-    rows_in: int = 0
-    rows_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    stored_bytes: int = 0
+    job: dict[str, int | float] = {}
+    vertices: dict[int, dict[str, int | float]] = {}
 
 
 class OutputGone(JournalRecord, frozen=True):
@@ -93,4 +87,4 @@ class JobPlanned(JournalRecord, frozen=True):
     options: dict[str, Any]
 
 
-AnyRecord = Decision | StateChange | VertexProgress | OutputGone | JobStatusRecord | JobPlanned
+AnyRecord = Decision | StateChange | MetricsSnapshot | OutputGone | JobStatusRecord | JobPlanned

@@ -36,16 +36,16 @@ from firesteel.scheduler.events import (
     SinksFailed,
     TimerFired,
 )
-from firesteel.scheduler.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.records import VertexProgress
 from firesteel.scheduler.release import PartitionReleaseStrategy
 from firesteel.scheduler.restart import restart_strategy
 from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
@@ -73,14 +73,20 @@ class Scheduler(ABC):
         self.graph = DefaultExecutionGraph(job_graph, self.executions)
         self.allocator: ExecutionSlotAllocator = allocator or GrantAllSlotAllocator()
         self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
-        self.job = Job(self.recorder, self.operations)
+        self.metrics = Metrics(self.graph, self.recorder)
+        self.job = Job(self.recorder, self.operations, self.metrics)
         self.coordinators = OperatorCoordinatorHandler(self.recorder)
         self.gathering = Gathering(self.graph, self.recorder)
         self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy, self.gathering)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
         self.release = PartitionReleaseStrategy(self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
-            self.operations, self.job, restart_strategy(options), self.strategy, self.recorder
+            self.operations,
+            self.job,
+            restart_strategy(options),
+            self.strategy,
+            self.recorder,
+            metrics=self.metrics,
         )
         self.parallelisms = Parallelisms(job_graph, options, slots)
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
@@ -354,18 +360,7 @@ class Scheduler(ABC):
         for index, result in enumerate(self.graph.outputs(vertex)):
             result.info.record(subtasks, [_checked(report, index, result.dataset.id) for report in reports])
             self.strategy.on_partitions_available(result.admit(subtasks, attempts, tokens))
-        totals = dict(zip(IO_COUNTERS, vertex.totals.tolist(), strict=True))
-        at, event = self.recorder.at, self.recorder.event
-        self.recorder.record(
-            VertexProgress(
-                at=at,
-                event=event,
-                vertex=vertex.id,
-                finished=vertex.num_finished,
-                parallelism=vertex.parallelism,
-                **totals,
-            )
-        )
+        self.metrics.progressed(vertex)
         if vertex.is_finished:
             self.release.vertex_finished(vertex)
 
