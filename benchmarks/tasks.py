@@ -55,7 +55,7 @@ def driver_time(count: int) -> float:
     from firesteel.options import Options
     from firesteel.scheduler import create_scheduler
     from firesteel.scheduler.commands import Deploy
-    from firesteel.scheduler.events import ExecutionReport, ExecutionsFinished, JobStarted, PartitionReport
+    from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
 
     graph = JobGraph(
         "tiny",
@@ -73,14 +73,14 @@ def driver_time(count: int) -> float:
         if not isinstance(command, Deploy):
             continue
         for subtask, attempt in zip(command.subtasks, command.attempts, strict=True):
-            partitions = tuple(PartitionReport(d, np.ones(s, np.int64), s, s) for d, s in command.subpartitions.items())
-            report = ExecutionReport(token=int(subtask) + 1, finished_at=1.0, partitions=partitions)
+            written = [PartitionReports.of(d, [np.ones(s, np.int64)], s, s) for d, s in command.subpartitions.items()]
+            reports = ExecutionReports.of(np.array([subtask + 1]), times=(0.0, 0.0, 1.0), partitions=written)
             event = ExecutionsFinished(
                 at=1.0,
                 vertex=command.vertex,
                 subtasks=np.array([subtask]),
                 attempts=np.array([attempt]),
-                reports=(report,),
+                reports=reports,
             )
             pending += scheduler.handle(event)
     return (time.perf_counter() - started) * 1000 / (2 * count)

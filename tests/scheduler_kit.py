@@ -142,7 +142,7 @@ class Plane:
             if bad:
                 return self.fail(key, kind=e.FailureKind.PARTITION, bad=bad[0])
         vertex = keys[0][0]
-        reports = [self._report(self.tasks[key], token) for key in keys]
+        reports = self.reports([self.tasks[key] for key in keys], token)
         views = {key: self.tasks[key].views for key in keys}
         event = e.ExecutionsFinished(
             at=self.tick(),
@@ -154,11 +154,11 @@ class Plane:
         for key in keys:
             if not keep:
                 self.tasks.pop(key)
-        for key, report in zip(keys, reports, strict=True):
-            self.written |= {(p.dataset, key[1], key[2], report.token) for p in report.partitions}
-            self.read[(*key[:2], report.token)] = views[key]
+        for key, given in zip(keys, reports.tokens.tolist(), strict=True):
+            self.written |= {(p.dataset, key[1], key[2], given) for p in reports.partitions}
+            self.read[(*key[:2], given)] = views[key]
             # Admitted unless the answer discards it.
-            self.admitted.setdefault(key[:2], (key[2], report.token))
+            self.admitted.setdefault(key[:2], (key[2], given))
         return self.send(event)
 
     def fail(
@@ -385,22 +385,23 @@ class Plane:
                 assert self.tasks[vertex, subtask, attempt].cancelled
                 assert self.scheduler.job_graph.vertices[vertex].supports_concurrent_attempts, "published too early"
 
-    def _report(self, task: Task, token: int | None) -> e.ExecutionReport:
-        self._tokens += 1
-        vertex = self.scheduler.job_graph.vertices[task.deploy.vertex]
-        partitions = tuple(
-            e.PartitionReport(d, self.sizes(vertex.id, task.subtask, d, n), 7, 5)
-            for d, n in task.deploy.subpartitions.items()
-        )
-        commits = (f"{vertex.id}/{task.subtask}/{task.attempt}".encode(),) if vertex.has_sink else ()
-        return e.ExecutionReport(
-            token or self._tokens,
-            f"node-{task.subtask % 3}",
-            partitions=partitions,
+    def reports(self, tasks: Sequence[Task], token: int | None = None) -> e.ExecutionReports:
+        """Of tasks of one vertex; ``token``: of all of them, else each gets the next."""
+        deploy, subtasks = tasks[0].deploy, [task.subtask for task in tasks]
+        vertex = self.scheduler.job_graph.vertices[deploy.vertex]
+        tokens = range(self._tokens + 1, self._tokens + 1 + len(tasks))
+        self._tokens += len(tasks)
+        return e.ExecutionReports.of(
+            ints(*([token] * len(tasks) if token else tokens)),
+            nodes=[f"node-{subtask % 3}" for subtask in subtasks],
+            partitions=[
+                e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], 7, 5)
+                for d, n in deploy.subpartitions.items()
+            ],
             rows_in=3,
             bytes_in=4,
             rows_out=7,
-            commits=commits,
+            commits=[(f"{vertex.id}/{t.subtask}/{t.attempt}".encode(),) for t in tasks] if vertex.has_sink else (),
         )
 
     def answer_verify(self) -> None:

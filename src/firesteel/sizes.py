@@ -5,6 +5,8 @@ Written inside Spark tasks, folded in the control plane: numpy only, imports not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,3 +29,8 @@ def pack(sizes: NDArray[np.int64]) -> bytes:
 
 def unpack(data: bytes) -> NDArray[np.int64]:
     return np.frombuffer(data, "<i8").astype(np.int64)
+
+
+def counts_of(rows: Sequence[bytes]) -> NDArray[np.int64]:
+    """How many subpartitions each packed row speaks of."""
+    return np.fromiter(map(len, rows), np.int64, len(rows)) // 8

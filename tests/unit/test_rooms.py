@@ -13,8 +13,8 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize"}
-"""Stdlib only, for everybody."""
+COMMON = {"errors", "humanize", "sizes"}
+"""Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
     "results": {"results"},
@@ -39,11 +39,12 @@ ALLOWED = {
     "options": set(),
     "errors": set(),
     "humanize": set(),
+    "sizes": set(),
     "expressions": {"expressions"},
 }
 """``spark`` may import all; the façade ``__init__`` imports by name, when it is used."""
 
-EXECUTOR_ROOMS = ("results", "operators", "connectors")
+EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "graph", "options", "journal")
 

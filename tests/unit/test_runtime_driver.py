@@ -24,10 +24,11 @@ from firesteel.scheduler.commands import (
     SetTimer,
     VerifyPartitions,
 )
+from firesteel.sizes import pack, unpack
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchEnded
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode, pack_sizes
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.task import Blob
 from firesteel.spark.watch import Watcher
@@ -50,7 +51,7 @@ def deploy(*subtasks, vertex=1, attempt=0):
 def finished(subtask, token, batch=0, attempt=0, commits=()):
     now = time.time()
     where = Where(batch, subtask, attempt, token, "node", now, now, now)
-    return encode(FinishedMessage(where, ((1, pack_sizes(ints(5)), 1, 9),), commits, 1, 2, 3))
+    return encode(FinishedMessage(where, ((1, 5, pack(ints(5)), 1, 9),), commits, 1, 2, 3))
 
 
 def failed(subtask, token, batch=0):
@@ -128,9 +129,9 @@ def test_messages_that_came_already_are_reconciled_and_a_retrys_are_told():
     loop.put(finished(0, 7), finished(0, 7), finished(1, 8), finished(1, 99))
     loop.run()
     told = [
-        (s, r.token)
+        pair
         for e in loop.scheduler.of(ev.ExecutionsFinished)
-        for s, r in zip(e.subtasks, e.reports, strict=True)
+        for pair in zip(e.subtasks.tolist(), e.reports.tokens.tolist(), strict=True)
     ]
     assert told == [(0, 7), (1, 8), (1, 99)]
 
@@ -141,8 +142,10 @@ def test_finished_executions_are_told_in_bulk():
     loop.run()
     (event,) = loop.scheduler.of(ev.ExecutionsFinished)
     assert event.subtasks.tolist() == list(range(50))
-    assert event.reports[3].partitions[0].bytes.tolist() == [5]
-    assert event.reports[3].rows_out == 3
+    (partition,) = event.reports.partitions
+    assert partition.bytes.tolist() == [5] * 50 and partition.stored_bytes.tolist() == [9] * 50
+    assert [unpack(row).tolist() for row in partition.sizes] == [[5]] * 50
+    assert event.reports.rows_out.tolist() == [3] * 50 and event.reports.nodes[3] == "node"
 
 
 def test_results_fill_in_for_messages_that_were_lost():

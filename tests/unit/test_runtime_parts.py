@@ -32,7 +32,7 @@ from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
 from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.messages import decode, pack_sizes, unpack_sizes
+from firesteel.spark.messages import decode
 from firesteel.spark.planned import planned
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
@@ -191,13 +191,6 @@ def test_java_is_found_judged_by_its_release_file_or_told_of(tmp_path, monkeypat
 
 
 # --- messages and descriptors -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [0, 1, 64, 65, 4096])
-def test_sizes_survive_packing(n):
-    sizes = np.arange(n, dtype=np.int64) * 1000
-    assert unpack_sizes(pack_sizes(sizes)).tolist() == sizes.tolist()
-    assert n < 4096 or len(pack_sizes(sizes)) < 8 * n
 
 
 def deploy(subtasks, splits=None):

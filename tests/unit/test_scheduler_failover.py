@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, attempts_of, ints, plane
 
@@ -9,13 +10,13 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.scheduler import commands as c
 from firesteel.scheduler.events import (
     CancelRequested,
-    ExecutionReport,
+    ExecutionReports,
     ExecutionsCancelled,
     ExecutionsFailed,
     ExecutionsFinished,
     FailureCause,
     FailureKind,
-    PartitionReport,
+    PartitionReports,
     PartitionsLost,
     SinksCommitted,
     TimerFired,
@@ -399,7 +400,7 @@ def test_sparks_own_retry_with_another_token_loses():
 def test_the_same_subtask_twice_in_one_event():
     p = chain(HASH).start()
     task = p.tasks.pop((0, 0, 0))
-    reports = [p._report(task, None), p._report(task, None)]
+    reports = p.reports([task, task])
     p.written |= {(0, 0, 0, 1), (0, 0, 0, 2)}
     p.read[0, 0, 1] = {}
     p.admitted[0, 0] = (0, 1)
@@ -527,12 +528,12 @@ def test_earlier_attempts_that_are_being_cancelled_are_named_though_the_restart_
     assert p.run().status == "CANCELED"
 
 
-@pytest.mark.parametrize("sizes", [[], [PartitionReport(0, ints(1), 1, 1)]])
+@pytest.mark.parametrize("sizes", [[], [PartitionReports.of(0, [ints(1)])]])
 def test_a_report_that_does_not_fit_fails_the_job_and_leaves_no_half_state(sizes):
     p = chain(HASH).start()
     p.tasks.pop((0, 1, 0))
-    report = ExecutionReport(7, "node-1", partitions=tuple(sizes))
-    out = p.send(ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(1), attempts=ints(0), reports=[report]))
+    reports = ExecutionReports.of(ints(7), nodes=["node-1"], partitions=sizes)
+    out = p.send(ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(1), attempts=ints(0), reports=reports))
     assert p.status == "FAILING" and len(of(out, c.Cancel)) == 1
     assert not p.scheduler.graph.vertices[0].num_finished and not p.scheduler.graph.result(0).num_available
     assert p.run().status == "FAILED"
@@ -573,9 +574,12 @@ def test_the_records_tell_where_and_when_and_what_became_of_the_objects():
     p = chain(HASH, n=2).start()
     p.now = 5.0
     p.launch((0, 1, 0))
-    reports = [
-        replace(p._report(p.tasks[0, s, 0], None), deployed_at=1.0 + s, running_at=2.0, finished_at=3.0) for s in (0, 1)
-    ]
+    reports = replace(
+        p.reports([p.tasks[0, s, 0] for s in (0, 1)]),
+        deployed_at=np.array([1.0, 2.0]),
+        running_at=np.full(2, 2.0),
+        finished_at=np.full(2, 3.0),
+    )
     for subtask in (0, 1):
         p.tasks.pop((0, subtask, 0))
         p.admitted[0, subtask] = (0, subtask + 1)

@@ -5,6 +5,7 @@ import pytest
 from tests.scheduler_kit import ints
 
 from firesteel.scheduler import states
+from firesteel.scheduler.events import Names
 from firesteel.scheduler.executions import ExecutionTable, ExecutionVertex, IllegalTransition
 from firesteel.scheduler.states import IS_DEPLOYED, IS_TERMINAL, PRIORITY, TRANSITIONS, ExecutionState
 
@@ -102,9 +103,9 @@ def test_the_priority_names_every_state_once():
 def test_nodes_and_causes_are_kept():
     table = ExecutionTable()
     rows = table.create(0, np.arange(3), ints(0, 0, 0), -1, at=0.0)
-    table.set_nodes(rows, ["a", "b", "a"])
-    table.set_nodes(rows[:1], [""])
+    table.set_nodes(rows, Names.of(["a", "b", "a"]))
+    table.set_nodes(rows[:2], Names.of(["", "c"]))
     table.set_cause(rows[1:], "out of luck")
     views = [ExecutionVertex(table, int(row)).current_execution for row in rows]
-    assert [v.node for v in views] == ["a", "b", "a"]
+    assert [v.node for v in views] == ["a", "c", "a"]
     assert [v.cause for v in views] == ["", "out of luck", "out of luck"]

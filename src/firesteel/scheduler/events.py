@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.sizes import pack
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,42 +44,30 @@ class ExecutionsDeploying(Event):
     nodes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """What one finished execution produced for one data set.
-
-    ``bytes``: plain bytes per subpartition, int64; ``token`` makes the object's name unique.
-    """
-
-    dataset: int
-    bytes: Ints
-    rows: int
-    stored_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionReport:
-    """What a finished execution has to say; one for each subtask of :class:`ExecutionsFinished`."""
-
-    token: int
-    node: str = ""
-    deployed_at: float = 0.0
-    running_at: float = 0.0
-    finished_at: float = 0.0
-    partitions: tuple[PartitionReport, ...] = ()
-    rows_in: int = 0
-    bytes_in: int = 0
-    rows_out: int = 0
-    commits: tuple[bytes, ...] = ()
-    """One pickled commit message per sink of the vertex, opaque to the scheduler."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
     """A column of names, each stored once: entry ``k`` is ``names[codes[k]]``; code -1: not known."""
 
     names: tuple[str, ...]
     codes: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, values: Sequence[str]) -> Names:
+        """Empty strings are names that are not known."""
+        names = tuple(sorted(set(values) - {""}))
+        numbers = {name: number for number, name in enumerate(names)} | {"": -1}
+        return cls(names, np.fromiter(map(numbers.__getitem__, values), np.int32, len(values)))
+
+    def select(self, places: Ints) -> Names:
+        return Names(self.names, self.codes[places])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, place: int) -> str:
+        """Empty: not known."""
+        code = int(self.codes[place])
+        return self.names[code] if code >= 0 else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +83,18 @@ class PartitionReports:
     rows: Ints
     stored_bytes: Ints
     sizes: Sequence[bytes] | None
+
+    @classmethod
+    def of(cls, dataset: int, sizes: Sequence[Ints], rows: int | Ints = 0, stored_bytes: int | Ints = 0) -> Self:
+        """From plain bytes per subpartition, one array per execution; the others may be the same for all."""
+        n = len(sizes)
+        packed = [pack(row) for row in sizes]
+        written = np.fromiter((row.sum() for row in sizes), np.int64, n)
+        return cls(dataset, written, _column(rows, n), _column(stored_bytes, n), packed)
+
+    def select(self, places: Ints) -> PartitionReports:
+        sizes = None if self.sizes is None else _select(self.sizes, places)
+        return PartitionReports(self.dataset, self.bytes[places], self.rows[places], self.stored_bytes[places], sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,13 +117,68 @@ class ExecutionReports:
     partitions: tuple[PartitionReports, ...] = ()
     commits: Sequence[tuple[bytes, ...]] = ()
 
+    @classmethod
+    def of(
+        cls,
+        tokens: Ints,
+        *,
+        partitions: Sequence[PartitionReports] = (),
+        nodes: Names | Sequence[str] | None = None,
+        commits: Sequence[tuple[bytes, ...]] = (),
+        times: tuple[float | Floats, float | Floats, float | Floats] = (0.0, 0.0, 0.0),
+        rows_in: int | Ints = 0,
+        bytes_in: int | Ints = 0,
+        rows_out: int | Ints = 0,
+    ) -> Self:
+        """A number stands for a column of equal ones. ``times``: deployed, running, finished."""
+        n = len(tokens)
+        deployed, running, finished = (np.broadcast_to(np.asarray(t, np.float64), n) for t in times)
+        return cls(
+            np.asarray(tokens, np.int64),
+            deployed,
+            running,
+            finished,
+            _column(rows_in, n),
+            _column(bytes_in, n),
+            _column(rows_out, n),
+            nodes if nodes is None or isinstance(nodes, Names) else Names.of(nodes),
+            tuple(partitions),
+            commits,
+        )
+
+    def select(self, places: Ints) -> ExecutionReports:
+        """Those at these places, in this order."""
+        return ExecutionReports(
+            self.tokens[places],
+            self.deployed_at[places],
+            self.running_at[places],
+            self.finished_at[places],
+            self.rows_in[places],
+            self.bytes_in[places],
+            self.rows_out[places],
+            None if self.nodes is None else self.nodes.select(places),
+            tuple(partition.select(places) for partition in self.partitions),
+            _select(self.commits, places) if len(self.commits) else (),
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def _column(values: int | Ints, n: int) -> Ints:
+    return np.broadcast_to(np.asarray(values, np.int64), n)
+
+
+def _select(values: Sequence[T], places: Ints) -> list[T]:
+    return [values[place] for place in places.tolist()]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionsFinished(Event):
     vertex: int
     subtasks: Ints
     attempts: Ints
-    reports: Sequence[ExecutionReport]
+    reports: ExecutionReports
 
 
 class FailureKind(Enum):

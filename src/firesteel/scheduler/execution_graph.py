@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex
 from firesteel.scheduler.commands import InputRanges
-from firesteel.scheduler.events import ExecutionReport, Ints
+from firesteel.scheduler.events import ExecutionReports, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
@@ -125,20 +125,18 @@ class ExecutionJobVertex:
         prior = self._table.prior[self.newest[subtasks]]
         return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
 
-    def count(self, subtasks: Ints, reports: Sequence[ExecutionReport]) -> None:
+    def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
         """Add what these (distinct) finished subtasks read and wrote to the totals."""
-        io = np.array([_io(report) for report in reports], np.int64).T
+        io = np.zeros((len(IO_COUNTERS), len(subtasks)), np.int64)
+        io[:3] = reports.rows_in, reports.rows_out, reports.bytes_in
+        for partition in reports.partitions:
+            io[3] += partition.bytes
+            io[4] += partition.stored_bytes
         self.io[:, subtasks] = io
         self.totals += io.sum(axis=1)
 
     def __getitem__(self, subtask: int) -> ExecutionVertex:
         return ExecutionVertex(self._table, int(self.newest[subtask]))
-
-
-def _io(report: ExecutionReport) -> tuple[int, ...]:
-    stored = sum(partition.stored_bytes for partition in report.partitions)
-    written = sum(int(partition.bytes.sum()) for partition in report.partitions)
-    return report.rows_in, report.rows_out, report.bytes_in, written, stored
 
 
 class SchedulingTopologyListener(Protocol):

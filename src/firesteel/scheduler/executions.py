@@ -6,13 +6,13 @@ created by a restart, so everything before it is history; rows of the same round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.scheduler.events import Ints
+from firesteel.scheduler.events import Ints, Names
 from firesteel.scheduler.states import IS_TERMINAL, LEGAL, RANK, ExecutionState
 
 Rows = NDArray[np.int64]
@@ -88,9 +88,11 @@ class ExecutionTable:
         self.state[row] = target
         self.stamps[target, row] = at.item() if isinstance(at, np.ndarray) else at
 
-    def set_nodes(self, rows: Rows, nodes: Sequence[str]) -> None:
-        ids = np.fromiter((self._node_id(node) for node in nodes), np.int32, len(nodes))
-        self.node[rows] = np.where(ids > 0, ids, self.node[rows])
+    def set_nodes(self, rows: Rows, nodes: Names) -> None:
+        """``nodes`` runs parallel to ``rows``; where a node is not known, what was known of it stays."""
+        known = nodes.codes >= 0
+        ids = np.fromiter(map(self._node_id, nodes.names), np.int32, len(nodes.names))
+        self.node[rows[known]] = ids[nodes.codes[known]]
 
     def set_cause(self, rows: Rows, cause: str) -> None:
         self._causes.append(cause)

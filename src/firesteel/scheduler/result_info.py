@@ -7,13 +7,12 @@ pointwise and rebalanced inputs are cut over single (producer, subpartition) cel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
-from firesteel.scheduler.events import Ints, PartitionReport
+from firesteel.scheduler.events import Ints, PartitionReports
+from firesteel.sizes import unpack
 
 MAX_ROW_BYTES = 64 << 20
 """Rows of one result kept on the driver. Beyond it a producer's row is taken to be shaped like the sum."""
@@ -61,14 +60,21 @@ class BlockingResultInfo:
         """Driver memory that the kept rows take."""
         return self._row_bytes
 
-    def record(self, partitions: Ints, reports: Sequence[PartitionReport]) -> None:
+    def record(self, partitions: Ints, reports: PartitionReports) -> None:
         """Take in what these (distinct) producers wrote; an entry that was there already is replaced.
 
-        Raises ValueError when a report does not have one size per subpartition.
+        Rows of sizes have one size per subpartition: the scheduler has checked that.
         """
         self.erase(partitions[self.recorded[partitions]])
-        for start in range(0, len(reports), _CHUNK):
-            self._record_chunk(partitions[start : start + _CHUNK], reports[start : start + _CHUNK])
+        self.partition_bytes[partitions] = reports.bytes
+        self.partition_rows[partitions] = reports.rows
+        self.partition_stored[partitions] = reports.stored_bytes
+        if self._rows is not None and reports.sizes is not None:
+            for start in range(0, len(partitions), _CHUNK):
+                chunk = slice(start, start + _CHUNK)
+                matrix = np.stack([unpack(row) for row in reports.sizes[chunk]])
+                self.subpartition_bytes += matrix.sum(axis=0)
+                self._keep(partitions[chunk], matrix)
         self.recorded[partitions] = True
 
     def erase(self, partitions: Ints) -> None:
@@ -92,22 +98,6 @@ class BlockingResultInfo:
         for partition in np.flatnonzero(self.recorded).tolist():
             matrix[partition] = self._row(partition)
         return matrix
-
-    def _record_chunk(self, partitions: Ints, reports: Sequence[PartitionReport]) -> None:
-        for report in reports:
-            if len(report.bytes) != self.num_subpartitions:
-                raise ValueError(
-                    f"A report on data set {self.dataset} has {len(report.bytes)} sizes for {self.num_subpartitions} "
-                    "subpartitions: the execution wrote another number of subpartitions than it was told to."
-                )
-        matrix = np.stack([report.bytes for report in reports]).astype(np.int64, copy=False)
-        self.partition_bytes[partitions] = matrix.sum(axis=1)
-        self.partition_rows[partitions] = [report.rows for report in reports]
-        self.partition_stored[partitions] = [report.stored_bytes for report in reports]
-        if self._rows is None:
-            return
-        self.subpartition_bytes += matrix.sum(axis=0)
-        self._keep(partitions, matrix)
 
     def _keep(self, partitions: Ints, matrix: Ints) -> None:
         assert self._rows is not None

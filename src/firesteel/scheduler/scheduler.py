@@ -20,7 +20,7 @@ from firesteel.scheduler.deployment import DeploymentDescriptorFactory
 from firesteel.scheduler.events import (
     CancelRequested,
     Event,
-    ExecutionReport,
+    ExecutionReports,
     ExecutionsCancelled,
     ExecutionsDeploying,
     ExecutionsFailed,
@@ -30,7 +30,8 @@ from firesteel.scheduler.events import (
     FailureKind,
     Ints,
     JobStarted,
-    PartitionReport,
+    Names,
+    PartitionReports,
     PartitionsLost,
     SinksCommitted,
     SinksFailed,
@@ -53,6 +54,7 @@ from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 from firesteel.scheduler.waiting import Waits, waiting_for
+from firesteel.sizes import counts_of
 
 S = ExecutionState
 
@@ -221,7 +223,7 @@ class Scheduler(ABC):
         moved = (states == S.SCHEDULED) | ((states == S.DEPLOYING) & event.running)
         moved &= _first_of_each(rows)
         if event.nodes:
-            self.executions.set_nodes(rows[moved], [event.nodes[k] for k in np.flatnonzero(moved).tolist()])
+            self.executions.set_nodes(rows[moved], Names.of(event.nodes).select(np.flatnonzero(moved)))
         if event.running:
             self.executions.transition(rows[moved & (states == S.SCHEDULED)], S.DEPLOYING, event.at)
         self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING)
@@ -231,16 +233,16 @@ class Scheduler(ABC):
         subtasks = np.asarray(event.subtasks, np.int64)
         able = np.flatnonzero(IS_DEPLOYED[self.executions.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
         admitted = able[_first_of_each(subtasks[able])]
-        wrong = self._wrong_report(vertex, [event.reports[k] for k in admitted.tolist()])
+        reports = event.reports if len(admitted) == len(rows) else event.reports.select(admitted)
+        wrong = self._wrong_report(vertex, reports)
         if wrong is not None:
             cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
             self.failures.failed(Failure(vertex, rows[admitted], subtasks[admitted], cause, culpable=True))
             return
         if len(admitted):
-            reports = [event.reports[k] for k in admitted.tolist()]
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
         for k in np.setdiff1d(np.arange(len(rows)), admitted).tolist():
-            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), event.reports[k].token)
+            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
             self._not_admitted(vertex, int(rows[k]), key)
         self.operations.cancel(vertex, vertex.deployed_rows(subtasks[admitted]), "another attempt was faster")
 
@@ -331,40 +333,51 @@ class Scheduler(ABC):
         if len(rows) and self.job.is_active and not vertex.job.supports_concurrent_attempts:
             self.strategy.restart_tasks({vertex.id: self.executions.index[rows].astype(np.int64)})
 
-    def _wrong_report(self, vertex: ExecutionJobVertex, reports: list[ExecutionReport]) -> str | None:
+    def _wrong_report(self, vertex: ExecutionJobVertex, reports: ExecutionReports) -> str | None:
         """A sentence when one of the reports does not speak of what the execution was told to write."""
+        if not len(reports):
+            return None
         for index, result in enumerate(self.graph.outputs(vertex)):
-            for report in reports:
-                partition = _partition(report, index, result.dataset.id)
-                if partition is None or len(partition.bytes) != result.num_subpartitions:
-                    told = "nothing" if partition is None else f"{len(partition.bytes)} sizes"
-                    return (
-                        f"A finished execution of '{vertex.job.name}' on {report.node or 'an unknown node'} reports "
-                        f"{told} on data set {result.dataset.id}, which has {result.num_subpartitions} subpartitions."
-                    )
+            partition = _partition(reports, index, result.dataset.id)
+            told, place = "nothing", 0
+            if partition is not None:
+                if partition.sizes is None:
+                    continue
+                counts = counts_of(partition.sizes)
+                place = int(np.argmax(counts != result.num_subpartitions))
+                if counts[place] == result.num_subpartitions:
+                    continue
+                told = f"{counts[place]} sizes"
+            node = "" if reports.nodes is None else reports.nodes[place]
+            return (
+                f"A finished execution of '{vertex.job.name}' on {node or 'an unknown node'} reports "
+                f"{told} on data set {result.dataset.id}, which has {result.num_subpartitions} subpartitions."
+            )
         return None
 
-    def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: list[ExecutionReport]) -> None:
+    def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: ExecutionReports) -> None:
         """The first valid commit of these subtasks: their results become readable."""
-        tokens = np.fromiter((report.token for report in reports), np.int64, len(reports))
-        self.executions.token[rows] = tokens
+        self.executions.token[rows] = reports.tokens
         vertex.winner[subtasks] = rows
-        self.executions.set_nodes(rows, [report.node for report in reports])
+        if reports.nodes is not None:
+            self.executions.set_nodes(rows, reports.nodes)
         self._stamp(vertex, rows, reports)
         vertex.num_finished += len(rows)
         vertex.innocent[subtasks] = 0
         vertex.count(subtasks, reports)
-        if vertex.job.has_sink:
-            vertex.commits.update((s, report.commits) for s, report in zip(subtasks.tolist(), reports, strict=True))
+        if len(reports.commits):
+            vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
         attempts = self.executions.attempt[rows].astype(np.int64)
         for index, result in enumerate(self.graph.outputs(vertex)):
-            result.info.record(subtasks, [_checked(report, index, result.dataset.id) for report in reports])
-            self.strategy.on_partitions_available(result.admit(subtasks, attempts, tokens))
+            partition = _partition(reports, index, result.dataset.id)
+            assert partition is not None
+            result.info.record(subtasks, partition)
+            self.strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
         self.metrics.progressed(vertex)
         if vertex.is_finished:
             self.release.vertex_finished(vertex)
 
-    def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: list[ExecutionReport]) -> None:
+    def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:
         """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""
         table, at = self.executions, self.recorder.at
         states = table.state[rows]
@@ -372,12 +385,11 @@ class Scheduler(ABC):
         if len(idle):
             table.transition(rows[states == S.SCHEDULED], S.DEPLOYING, at)
             table.transition(idle, S.RUNNING, at)
-        for state, name in ((S.DEPLOYING, "deployed_at"), (S.RUNNING, "running_at")):
-            told = np.array([getattr(report, name) for report in reports])
+        for state, told in ((S.DEPLOYING, reports.deployed_at), (S.RUNNING, reports.running_at)):
             known = told > 0
             table.stamps[state, rows[known]] = told[known]
-        ended = np.array([report.finished_at for report in reports])
-        self.operations.move(vertex.id, rows, S.FINISHED, at=np.where(ended > 0, ended, at))
+        ended = np.where(reports.finished_at > 0, reports.finished_at, at)
+        self.operations.move(vertex.id, rows, S.FINISHED, at=ended)
 
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
@@ -403,14 +415,8 @@ def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return first
 
 
-def _partition(report: ExecutionReport, index: int, dataset: int) -> PartitionReport | None:
-    """The report on one data set; reports come in the order of the vertex' outputs."""
-    if index < len(report.partitions) and report.partitions[index].dataset == dataset:
-        return report.partitions[index]
-    return next((p for p in report.partitions if p.dataset == dataset), None)
-
-
-def _checked(report: ExecutionReport, index: int, dataset: int) -> PartitionReport:
-    found = _partition(report, index, dataset)
-    assert found is not None
-    return found
+def _partition(reports: ExecutionReports, index: int, dataset: int) -> PartitionReports | None:
+    """The reports on one data set; they come in the order of the vertex' outputs."""
+    if index < len(reports.partitions) and reports.partitions[index].dataset == dataset:
+        return reports.partitions[index]
+    return next((p for p in reports.partitions if p.dataset == dataset), None)

@@ -10,7 +10,7 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -41,8 +41,9 @@ from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, partition_of, read_error, was_cancelled
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode, unpack_sizes
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode
 from firesteel.spark.publish import NotPublishedError, publish
+from firesteel.spark.reports import reports_of
 from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.threads import aside
 from firesteel.spark.watch import Watcher
@@ -93,15 +94,6 @@ class JobEnd:
     """Executions were cancelled; their Python workers may write for a few seconds yet."""
 
 
-@dataclass(eq=False)
-class _Collected:
-    """Finished executions of one vertex that are told to the scheduler together."""
-
-    subtasks: list[int] = field(default_factory=list)
-    attempts: list[int] = field(default_factory=list)
-    reports: list[ev.ExecutionReport] = field(default_factory=list)
-
-
 class JobDriver:
     """``run`` is called once, in the job's thread; ``cancel`` and ``status`` from anywhere."""
 
@@ -119,7 +111,8 @@ class JobDriver:
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._seen: set[tuple[int, int, int]] = set()
         self._commits: dict[tuple[int, int, int, int], tuple[bytes, ...]] = {}
-        self._finished: dict[int, _Collected] = {}
+        self._finished: dict[int, list[FinishedMessage]] = {}
+        """By vertex, what is told to the scheduler together."""
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
@@ -233,41 +226,22 @@ class JobDriver:
             self._feed(self._failure(batch, message))
 
     def _collect(self, batch: Batch, message: FinishedMessage) -> None:
-        where, clock = message.where, self._in.clock
+        where = message.where
         if message.commits:
             self._commits[batch.vertex, where.subtask, where.attempt, where.token] = message.commits
-        collected = self._finished.setdefault(batch.vertex, _Collected())
-        collected.subtasks.append(where.subtask)
-        collected.attempts.append(where.attempt)
-        collected.reports.append(
-            ev.ExecutionReport(
-                token=where.token,
-                node=where.node,
-                deployed_at=clock.of_wall(where.deployed_at),
-                running_at=clock.of_wall(where.running_at),
-                finished_at=clock.of_wall(where.ended_at),
-                partitions=tuple(
-                    ev.PartitionReport(dataset, unpack_sizes(sizes), rows, stored)
-                    for dataset, sizes, rows, stored in message.partitions
-                ),
-                rows_in=message.rows_in,
-                bytes_in=message.bytes_in,
-                rows_out=message.rows_out,
-                commits=message.commits,
-            )
-        )
+        self._finished.setdefault(batch.vertex, []).append(message)
 
     def _flush(self) -> None:
         """Tells the scheduler of all that has finished since, one event per vertex."""
         finished, self._finished = self._finished, {}
-        for vertex, c in finished.items():
+        for vertex, messages in finished.items():
             self._feed(
                 ev.ExecutionsFinished(
                     at=self._now(),
                     vertex=vertex,
-                    subtasks=_ints(c.subtasks),
-                    attempts=_ints(c.attempts),
-                    reports=c.reports,
+                    subtasks=_ints([message.where.subtask for message in messages]),
+                    attempts=_ints([message.where.attempt for message in messages]),
+                    reports=reports_of(messages, self._in.clock.of_wall),
                 )
             )
 

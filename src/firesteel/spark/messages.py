@@ -1,19 +1,12 @@
 """What a task tells the driver: one message per execution, through the channel and again as the task's result.
 
-Plain picklable data; stdlib and numpy only, since both ends import it.
+Plain picklable data; stdlib only, since both ends import it.
 """
 
 from __future__ import annotations
 
 import pickle
-import zlib
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
-_COMPRESS_ABOVE = 512
-"""Bytes of a size column above which it is worth compressing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +26,8 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class FinishedMessage:
     where: Where
-    partitions: tuple[tuple[int, bytes, int, int], ...]
-    """(data set, packed plain bytes per subpartition, rows, stored bytes)."""
+    partitions: tuple[tuple[int, int, bytes | None, int, int], ...]
+    """(data set, plain bytes, those by subpartition as packed by ``firesteel.sizes``, rows, stored bytes)."""
     commits: tuple[bytes, ...]
     rows_in: int
     bytes_in: int
@@ -62,14 +55,3 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes) -> Message:
     return pickle.loads(data)
-
-
-def pack_sizes(sizes: NDArray[np.int64]) -> bytes:
-    """int64 sizes as bytes, compressed when long (4,096 sizes would be 32 KiB in each message)."""
-    raw = np.ascontiguousarray(sizes, dtype="<i8").tobytes()
-    return b"z" + zlib.compress(raw, 1) if len(raw) > _COMPRESS_ABOVE else b"r" + raw
-
-
-def unpack_sizes(data: bytes) -> NDArray[np.int64]:
-    raw = zlib.decompress(data[1:]) if data[:1] == b"z" else data[1:]
-    return np.frombuffer(raw, dtype="<i8").astype(np.int64, copy=False)

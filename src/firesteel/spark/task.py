@@ -29,11 +29,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from firesteel import sizes
 from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
 from firesteel.operators.user_code import UserFunctionError, error_words, shortened
 from firesteel.results.store import StorageError
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode, pack_sizes
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode
 
 CACHED_OBJECTS = 64
 """Vertex informations and gate lists that a worker process remembers."""
@@ -180,10 +181,16 @@ class _Execution:
             outcome = self._run_task(spark_batches)
         except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
             return self._failed(error)
-        parts = tuple((p.dataset, pack_sizes(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions)
+        parts = tuple(
+            (p.dataset, int(p.bytes.sum()), self._packed(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions
+        )
         return FinishedMessage(
             self._where(), parts, outcome.commits, outcome.rows_in, outcome.bytes_in, outcome.rows_out
         )
+
+    def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
+        vertex: VertexInformation = self.function.vertex.load()
+        return sizes.pack(by_subpartition) if sizes.is_measured(vertex.parallelism, len(by_subpartition)) else None
 
     def _run_task(self, spark_batches: Batches | None) -> TaskOutcome:
         from firesteel.operators.task import run_task
