@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,6 @@ from firesteel.operators.aggregate import (
 from firesteel.operators.functions import MapInArrow
 from firesteel.operators.join import HashJoin, join_schema
 from firesteel.operators.program import (
-    Gate,
     GateHead,
     KeyedHead,
     ResultOutput,
@@ -33,57 +31,9 @@ from firesteel.operators.program import (
 )
 from firesteel.operators.relational import Filter
 from firesteel.operators.task import UserFunctionError, run_task
-from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
-from operators_support import collect, context, rows
-
-SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
-
-
-@dataclass
-class Rows:
-    """A source whose splits are (first, count); rows of 100 each batch."""
-
-    def read(self, split, ctx):
-        first, count = split
-        for start in range(first, first + count, 100):
-            numbers = np.arange(start, min(start + 100, first + count))
-            yield pa.record_batch({"k": numbers % 10, "v": numbers}, schema=SCHEMA)
-
-
-@dataclass
-class Split:
-    payload: tuple
-    description: str
-
-
-@dataclass
-class Sink:
-    log: list = field(default_factory=list)
-    fail: str = ""
-
-    def write(self, subtask, attempt):
-        self.log.append(("open", subtask, attempt))
-        return self.Writer(self)
-
-    class Writer:
-        def __init__(self, sink):
-            self.sink = sink
-
-        def _do(self, what, *more):
-            self.sink.log.append((what, *more))
-            if self.sink.fail == what:
-                raise OSError("disk full")
-
-        def write(self, batch):
-            self._do("write", batch.num_rows)
-
-        def finish(self):
-            self._do("finish")
-            return {"done": True}
-
-        def abort(self):
-            self._do("abort")
+from operators_support import context, rows
+from task_kit import SCHEMA, Rows, Sink, Split, gate, read
 
 
 @pytest.fixture
@@ -97,20 +47,6 @@ def store(tmp_path):
 def ctx(tmp_path):
     (tmp_path / "scratch").mkdir()
     return context(tmp_path / "scratch", subtask=3, attempt=2, token=77)
-
-
-def gate(dataset, subpartitions, *, partitions=1, subtask=0, attempt=2, token=77, low=0, high=None):
-    """All of a data set that partitions 0.. wrote; the tests' writers are subtask 3, so reading names partition 3."""
-    size = subtask + partitions
-    rect = [subtask, subtask + partitions, low, subpartitions if high is None else high]
-    return Gate(dataset, subpartitions, np.full(size, attempt), np.full(size, token), np.array([rect], np.int32))
-
-
-def read(store, dataset, schema, subpartitions, low=None, high=None):
-    g = gate(dataset, subpartitions, subtask=3)
-    return collect(
-        GateReader(store, dataset, schema, subpartitions, g.attempts, g.tokens, g.rects).read(low, high), schema
-    )
 
 
 def source(*outputs, operators=(), **kwargs):

@@ -191,6 +191,13 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelinedGate:
+    """An input that another part of the same task feeds while it runs: nothing of it is stored."""
+
+    dataset: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionOutcome:
     dataset: int
     bytes: NDArray[np.int64]

@@ -1,4 +1,6 @@
-"""Runs one execution: builds the readers, the chain of generators and the writers of a program, and drives it batch by batch.
+"""Runs a task: builds the readers, the chain of generators and the writers of a program, and drives it batch by batch.
+
+A task is one execution, or several that make up a pipelined region: then each part is a chain that pulls the one before it.
 
 Shares of the memory budget: a keyed head's unit takes an eighth and its operator up to four times that again; the outputs share a
 quarter (half without a keyed head), evenly among result writers and combiners; what is left is for batches on their way.
@@ -7,10 +9,12 @@ quarter (half without a keyed head), evenly among result writers and combiners; 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +27,7 @@ from firesteel.operators.program import (
     GateHead,
     KeyedHead,
     PartitionOutcome,
+    PipelinedGate,
     ResultOutput,
     SinkOutput,
     SourceHead,
@@ -30,13 +35,30 @@ from firesteel.operators.program import (
     TaskOutcome,
     VertexProgram,
 )
+from firesteel.operators.streams import Stream
 from firesteel.operators.units import run_keyed
 from firesteel.operators.user_code import UserFunctionError, error_words, user_frames
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 
-__all__ = ["UserFunctionError", "run_task"]
+__all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One execution of a task. ``gates``: inputs, in the order of ``program.gate_schemas``. ``splits``: of a source; payloads,
+    or objects with ``payload`` and ``description``. ``subpartitions``: data set to number of subpartitions to write.
+    ``spark_batches``: the input of a SparkHead.
+    """
+
+    program: VertexProgram
+    ctx: TaskContext
+    gates: Sequence[Gate | PipelinedGate]
+    splits: Sequence[Any]
+    subpartitions: Mapping[int, int]
+    spark_batches: Batches | None = None
 
 
 def run_task(  # noqa: PLR0917
@@ -49,90 +71,200 @@ def run_task(  # noqa: PLR0917
     codec: str,
     spark_batches: Batches | None = None,
 ) -> TaskOutcome:
-    """Runs ``program`` once and says what came out. Nothing it wrote is left behind when it raises.
+    """Runs one ``program`` once and says what came out; see :class:`Part` and :class:`TaskRun`."""
+    return TaskRun([Part(program, ctx, gates, splits, subpartitions, spark_batches)], store, codec).run()[0]
 
-    ``gates``: inputs, in the order of ``program.gate_schemas``. ``splits``: of a source; payloads, or objects with
-    ``payload`` and ``description``. ``subpartitions``: data set to number of subpartitions to write. ``spark_batches``:
-    the input of a SparkHead.
-    Raises UserFunctionError, PartitionException, StorageError or what a connector raises.
+
+class TaskRun:
+    """Runs the parts of a task together: one, or the executions of a pipelined region.
+
+    ``parts`` are in topological order. A part that feeds another one is pulled by it, batch by batch, and writes its own
+    outputs on the way; it is run to its end for those even if nobody pulls any more.
     """
-    if pa.cpu_count() != 1:
-        pa.set_cpu_count(1)  # Spark gives a task one core
-    run = _Run(program, ctx, gates, store)
-    outputs = _Outputs(program, ctx, store, subpartitions, codec)
-    chain: Batches | None = None
-    try:
-        outputs.open()
-        run.read_side_inputs()
-        chain = run.chain(splits, spark_batches)
-        for batch in coalesce(chain):
-            outputs.write(batch)
-        partitions, commits = outputs.finish()
-    except BaseException:
-        if chain is not None:
-            with suppress(Exception):
-                closing(chain)
-        outputs.abort()
-        raise
-    return TaskOutcome(partitions, commits, run.rows_in, run.bytes_in, outputs.rows)
+
+    def __init__(self, parts: Sequence[Part], store: ResultStore, codec: str) -> None:
+        streamed = _streamed(parts)
+        self.culprit: int | None = None
+        """The part that raised."""
+        self._parts = [_PartRun(part, store, codec, streamed) for part in parts]
+
+    def run(self) -> list[TaskOutcome]:
+        """What came out of each part. Nothing that any of them wrote is left behind when it raises.
+
+        Raises UserFunctionError, PartitionException, StorageError or what a connector raises; then see ``culprit``.
+        """
+        if pa.cpu_count() != 1:
+            pa.set_cpu_count(1)  # Spark gives a task one core
+        try:
+            self._each(_PartRun.open)
+            self._connect()
+            self._each(_PartRun.drain, self._order())
+            return self._each(_PartRun.finish)
+        except BaseException:
+            for part in reversed(self._parts):
+                part.abort()
+            raise
+
+    def _connect(self) -> None:
+        """Makes the chains, each reading the streams of those before it."""
+        streams: dict[int, Stream] = {}
+        for number, part in enumerate(self._parts):
+            with self._blaming(number):
+                part.begin(streams)
+            if part.feeds is not None:
+                stream = Stream(part.batches(), part.feeds.schema, partial(self._blame, number))
+                part.stream = streams[part.feeds.dataset] = stream
+
+    def _order(self) -> list[int]:
+        """Who is run to its end: first those that feed nobody, then what these left, from the last reader back."""
+        last = [k for k, part in enumerate(self._parts) if part.feeds is None]
+        return last + [k for k in reversed(range(len(self._parts))) if k not in last]
+
+    def _each(self, step: Callable[[_PartRun], _T], order: Iterable[int] | None = None) -> list[_T]:
+        done: list[_T] = []
+        for number in range(len(self._parts)) if order is None else order:
+            with self._blaming(number):
+                done.append(step(self._parts[number]))
+        return done
+
+    @contextmanager
+    def _blaming(self, number: int) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self._blame(number)
+            raise
+
+    def _blame(self, number: int) -> None:
+        """The first one is the one: an error passes through the parts that were pulling when it was raised."""
+        if self.culprit is None:
+            self.culprit = number
 
 
-class _Run:
+def _streamed(parts: Sequence[Part]) -> set[int]:
+    """The data sets that one part makes for another. Rows have one way to go: one reader, and one such result per part."""
+    read = [gate.dataset for part in parts for gate in part.gates if isinstance(gate, PipelinedGate)]
+    made = [[o.dataset for o in part.program.outputs if isinstance(o, ResultOutput)] for part in parts]
+    if len(set(read)) < len(read) or any(len(set(read).intersection(datasets)) > 1 for datasets in made):
+        raise ValueError(
+            f"Data sets {sorted(read)} cannot be pipelined together in one task: a part feeds one other part."
+        )
+    return set(read)
+
+
+class _PartRun:
+    """One part: its reading and its writing half."""
+
+    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int]) -> None:
+        results = [output for output in part.program.outputs if isinstance(output, ResultOutput)]
+        self.feeds = next((output for output in results if output.dataset in streamed), None)
+        """What another part reads while it is made."""
+        self.stream: Stream | None = None
+        self._part = part
+        self._reading = _Reading(part, store)
+        self._outputs = _Outputs(part, store, codec, streamed)
+        self._chain: Batches | None = None
+
+    def open(self) -> None:
+        self._outputs.open()
+
+    def begin(self, streams: Mapping[int, Stream]) -> None:
+        self._reading.read_side_inputs()
+        self._chain = self._reading.chain(streams)
+
+    def batches(self) -> Batches:
+        """What the part makes; each batch has been written to its outputs when it comes."""
+        assert self._chain is not None
+        for batch in coalesce(self._chain):
+            self._outputs.write(batch)
+            yield batch
+
+    def drain(self) -> None:
+        """Runs it to its end, or closes it if nobody wants what is left."""
+        if self.stream is not None and self.stream.error is not None:
+            raise self.stream.error  # a reader swallowed it: its rows are not all
+        if self.stream is None:
+            deque(self.batches(), maxlen=0)
+        elif self._outputs:
+            self.stream.drain()
+        else:
+            self._close()
+
+    def finish(self) -> TaskOutcome:
+        partitions, commits = self._outputs.finish()
+        return TaskOutcome(partitions, commits, self._reading.rows, self._reading.bytes, self._outputs.rows)
+
+    def abort(self) -> None:
+        with suppress(Exception):
+            self._close()
+        self._outputs.abort()
+
+    def _close(self) -> None:
+        if self._chain is not None:
+            closing(self._chain)
+
+
+class _Reading:
     """The reading half: gates, head, chain."""
 
-    def __init__(self, program: VertexProgram, ctx: TaskContext, gates: Sequence[Gate], store: ResultStore) -> None:
-        self._program, self._ctx = program, ctx
-        self._schemas = program.gate_schemas
-        self._readers = [
-            GateReader(
-                store,
-                gate.dataset,
-                schema,
-                gate.num_subpartitions,
-                gate.attempts,
-                gate.tokens,
-                gate.rects,
-                gate.partitions,
-            )
-            for gate, schema in zip(gates, program.gate_schemas, strict=True)
+    def __init__(self, part: Part, store: ResultStore) -> None:
+        self._program, self._ctx, self._part = part.program, part.ctx, part
+        self._schemas = part.program.gate_schemas
+        self._readers: list[GateReader | None] = [
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, store)
+            for gate, schema in zip(part.gates, self._schemas, strict=True)
         ]
+        self._streams: list[Stream] = []
         self._rows = self._bytes = 0
 
     @property
-    def rows_in(self) -> int:
-        return self._rows + sum(reader.rows_read for reader in self._readers)
+    def rows(self) -> int:
+        return self._rows + sum(s.rows for s in self._streams) + sum(r.rows_read for r in self._readers if r)
 
     @property
-    def bytes_in(self) -> int:
-        return self._bytes + sum(reader.bytes_read for reader in self._readers)
+    def bytes(self) -> int:
+        return self._bytes + sum(s.bytes for s in self._streams) + sum(r.bytes_read for r in self._readers if r)
 
     def read_side_inputs(self) -> None:
         for name, gate in self._program.side_inputs:
-            self._ctx.side_inputs[name] = whole(self._readers[gate].read(), self._schemas[gate])
+            self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
 
-    def chain(self, splits: Sequence[Any], spark_batches: Batches | None) -> Batches:
-        batches = self._head(splits, spark_batches)
+    def chain(self, streams: Mapping[int, Stream]) -> Batches:
+        """``streams``: by data set, what earlier parts of the task make."""
+        batches = self._head(streams)
         for operator in self._program.operators:
             batches = operator.apply(batches, self._ctx)
         return batches
 
-    def _head(self, splits: Sequence[Any], spark_batches: Batches | None) -> Batches:
+    def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head
         if isinstance(head, SourceHead):
-            return self._counted(self._read_splits(head, splits))
+            return self._counted(self._read_splits(head, self._part.splits))
         if isinstance(head, GateHead):
-            return (batch for gate in head.gates for batch in self._readers[gate].read())
+            inputs = [self._input(gate, streams) for gate in head.gates]
+            return (batch for read in inputs for batch in read())
         if isinstance(head, KeyedHead):
-            readers, schemas = (
-                [self._readers[gate] for gate in head.gates],
-                [self._schemas[gate] for gate in head.gates],
-            )
-            return run_keyed(head.operator, readers, schemas, self._ctx)
-        if spark_batches is None:
+            readers = [self._stored(gate) for gate in head.gates]
+            return run_keyed(head.operator, readers, [self._schemas[gate] for gate in head.gates], self._ctx)
+        if self._part.spark_batches is None:
             raise FiresteelError(
                 f"Step '{self._ctx.vertex_name}' reads from Spark, but was started without Spark's batches."
             )
-        return self._counted(spark_batches)
+        return self._counted(self._part.spark_batches)
+
+    def _input(self, number: int, streams: Mapping[int, Stream]) -> Callable[[], Batches]:
+        gate = self._part.gates[number]
+        if not isinstance(gate, PipelinedGate):
+            return self._stored(number).read
+        stream = streams[gate.dataset]
+        self._streams.append(stream)
+        return lambda: stream
+
+    def _stored(self, gate: int) -> GateReader:
+        reader = self._readers[gate]
+        if reader is None:
+            raise FiresteelError(f"Step '{self._ctx.vertex_name}' cannot read input {gate} as a stream.")
+        return reader
 
     def _read_splits(self, head: SourceHead, splits: Sequence[Any]) -> Batches:
         for split in splits:
@@ -155,21 +287,41 @@ class _Run:
             yield with_null_indices(batch)
 
 
-class _Outputs:
-    """The writing half: every output takes every batch; all finish, or all are aborted."""
+def _reader(gate: Gate, schema: pa.Schema, store: ResultStore) -> GateReader:
+    return GateReader(
+        store,
+        gate.dataset,
+        schema,
+        gate.num_subpartitions,
+        gate.attempts,
+        gate.tokens,
+        gate.rects,
+        gate.partitions,
+    )
 
-    def __init__(
-        self, program: VertexProgram, ctx: TaskContext, store: ResultStore, subpartitions: Mapping[int, int], codec: str
-    ) -> None:
-        self._program, self._ctx, self._store = program, ctx, store
-        self._subpartitions, self._codec = subpartitions, codec
+
+class _Outputs:
+    """The writing half: every output takes every batch; all finish, or all are aborted. What is ``streamed`` is not written."""
+
+    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int]) -> None:
+        self._keyed = isinstance(part.program.head, KeyedHead)
+        self._outputs = [
+            output
+            for output in part.program.outputs
+            if not isinstance(output, ResultOutput) or output.dataset not in streamed
+        ]
+        self._ctx, self._store = part.ctx, store
+        self._subpartitions, self._codec = part.subpartitions, codec
         self._writers: list[Any] = []
         self._combiners: list[CombinerState | None] = []
         self.rows = 0
 
+    def __len__(self) -> int:
+        return len(self._outputs)
+
     def open(self) -> None:
         share = self._share()
-        for output in self._program.outputs:
+        for output in self._outputs:
             if isinstance(output, SinkOutput):
                 self._writers.append(output.sink.write(self._ctx.subtask, self._ctx.attempt))
                 self._combiners.append(None)
@@ -180,9 +332,9 @@ class _Outputs:
 
     def _share(self) -> int:
         """Bytes for each result writer and each combiner."""
-        results = [output for output in self._program.outputs if isinstance(output, ResultOutput)]
+        results = [output for output in self._outputs if isinstance(output, ResultOutput)]
         parts = len(results) + sum(output.combiner is not None for output in results)
-        whole = self._ctx.memory_budget // (4 if isinstance(self._program.head, KeyedHead) else 2)
+        whole = self._ctx.memory_budget // (4 if self._keyed else 2)
         return max(whole // max(parts, 1), 1)
 
     def _result_writer(self, output: ResultOutput, share: int) -> ResultWriter:
@@ -211,7 +363,7 @@ class _Outputs:
     def finish(self) -> tuple[tuple[PartitionOutcome, ...], tuple[bytes, ...]]:
         partitions: list[PartitionOutcome] = []
         commits: list[bytes] = []
-        for output, writer, combiner in zip(self._program.outputs, self._writers, self._combiners, strict=True):
+        for output, writer, combiner in zip(self._outputs, self._writers, self._combiners, strict=True):
             if isinstance(output, SinkOutput):
                 commits.append(_pickled(writer.finish()))
                 continue
