@@ -3,8 +3,9 @@
 import itertools
 import random
 
+import msgspec
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
 
@@ -40,6 +41,7 @@ ENDING = Chaos(
     publishing=0.6,
     fail_commit=0.3,
 )
+encoder = msgspec.json.Encoder()
 DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
 
 
@@ -263,3 +265,27 @@ def test_the_driver_really_disturbs():
         assert kind.__name__ in seen
     causes = {"USER", "WORKER", "PARTITION", "STORAGE"}
     assert {*causes, "1 vertices restarted", "3 vertices restarted", "rereaders"} <= seen
+
+
+@given(st.integers(0, 2**31))
+@settings(max_examples=40, deadline=None)
+def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed):
+    def story(short: bool):
+        rng = random.Random(seed)
+        p = valid_job(rng)
+        assume(p is not None)
+        taken = []
+        single = p.scheduler.single.admit
+        p.scheduler.single.admit = lambda event: short and single(event) and taken.append(event) is None
+        drive(p, rng, CHAOS)
+        return p, len(taken)
+
+    (quick, taken), (general, _) = story(True), story(False)
+    assert [encoder.encode(record) for record in quick.records] == [encoder.encode(r) for r in general.records]
+    assert quick.scheduler.story(0) == general.scheduler.story(0)
+    assert list(map(str, quick.commands)) == list(map(str, general.commands))
+    for column in ("state", "token", "node", "stamps"):
+        tables = (p.scheduler.executions for p in (quick, general))
+        mine, theirs = (getattr(table, column)[..., : table.size] for table in tables)
+        assert np.array_equal(mine, theirs, equal_nan=column == "stamps"), column
+    event(f"{min(taken, 5)} or more in the short way")

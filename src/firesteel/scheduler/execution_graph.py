@@ -17,7 +17,7 @@ from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING
 
-IO_COUNTERS = ("rows_in", "rows_out", "bytes_in", "bytes_out", "stored_bytes")
+IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
 
 
 class IntermediateResult:
@@ -53,6 +53,15 @@ class IntermediateResult:
         self.num_available += len(partitions)
         self.version += 1
         return [(edge, edge.became_available(partitions)) for edge in self.consumers]
+
+    def admit_one(self, partition: int, attempt: int, token: int) -> list[tuple[EdgeGroups, Ints]]:
+        """:meth:`admit` of one; only edges of which a group is complete now."""
+        self.attempts[partition], self.tokens[partition] = attempt, token
+        self.available[partition] = self.stored[partition] = True
+        self.num_available += 1
+        self.version += 1
+        complete = [(edge, edge.one_became_available(partition)) for edge in self.consumers]
+        return [(edge, groups) for edge, groups in complete if len(groups)]
 
     def withdraw(self, partitions: Ints, stored: bool) -> Ints:
         """These cannot be read any more; returns those of them that could. ``stored``: the object may be there still."""
@@ -93,8 +102,7 @@ class ExecutionJobVertex:
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = np.zeros((len(IO_COUNTERS), 0), np.int64)
-        """``io[counter, subtask]``: what the admitted attempts read and wrote."""
-        self.totals: Ints = np.zeros(len(IO_COUNTERS), np.int64)
+        """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
 
     @property
     def is_initialized(self) -> bool:
@@ -126,14 +134,8 @@ class ExecutionJobVertex:
         return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
 
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
-        """Add what these (distinct) finished subtasks read and wrote to the totals."""
-        io = np.zeros((len(IO_COUNTERS), len(subtasks)), np.int64)
-        io[:3] = reports.rows_in, reports.rows_out, reports.bytes_in
-        for partition in reports.partitions:
-            io[3] += partition.bytes
-            io[4] += partition.stored_bytes
-        self.io[:, subtasks] = io
-        self.totals += io.sum(axis=1)
+        """What these (distinct) finished subtasks read and wrote."""
+        self.io[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
 
     def __getitem__(self, subtask: int) -> ExecutionVertex:
         return ExecutionVertex(self._table, int(self.newest[subtask]))
@@ -234,7 +236,6 @@ class DefaultExecutionGraph:
         old = vertex.newest[subtasks]
         vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
         vertex.winner[subtasks] = NO_ROW
-        vertex.totals -= vertex.io[:, subtasks].sum(axis=1)
         vertex.io[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)

@@ -16,6 +16,7 @@ from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import Ints
 
 Mask = NDArray[np.bool_]
+_NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,13 @@ class EdgeGroups:
         """Count these (distinct) partitions in; returns the groups that are complete now."""
         touched = self._count(partitions, -1)
         return touched[self.unavailable[touched] == 0]
+
+    def one_became_available(self, partition: int) -> Ints:
+        """:meth:`became_available` of one partition."""
+        if self._group_of is not None:
+            return self.became_available(np.array([partition]))
+        self.unavailable[0] = missing = int(self.unavailable[0]) - 1
+        return _NONE if missing else _FIRST
 
     def became_unavailable(self, partitions: Ints) -> None:
         self._count(partitions, 1)

@@ -23,10 +23,8 @@ SNAPSHOT_SECONDS = 1.0
 SNAPSHOT_STEPS = 64
 """... and after this part of its subtasks finished: snapshots read columns, so all of them together stay linear."""
 
-IO_NAMES = dict(
-    zip(IO_COUNTERS, ("numRecordsIn", "numRecordsOut", "numBytesIn", "numBytesProduced", "numBytesStored"), strict=True)
-)
-"""Of the admitted attempts. Bytes are plain, but for numBytesStored: what lies on the storage, compressed."""
+PRODUCED = ("numBytesProduced", "numBytesStored")
+"""Of the admitted attempts: plain, and as compressed on the storage."""
 STATE_NAMES = tuple(f"num{state.name.title()}Tasks" for state in ExecutionState)
 """Subtasks by the state of the execution that stands for each: numRunningTasks, numFinishedTasks, ..."""
 
@@ -84,7 +82,7 @@ class Metrics:
         self._recorder = recorder
         self.job = MetricGroup()
         self.num_restarts = self.job.counter("numRestarts")
-        self.vertices = [_vertex_group(vertex) for vertex in graph.vertices]
+        self.vertices = [_vertex_group(graph, vertex) for vertex in graph.vertices]
         self._told = [_Told(-np.inf, 0) for _ in self.vertices]
 
     def snapshot(self, vertices: Iterable[int] | None = None) -> MetricsSnapshot:
@@ -118,7 +116,7 @@ class Metrics:
         self.record(vertices)
 
 
-def _vertex_group(vertex: ExecutionJobVertex) -> MetricGroup:
+def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> MetricGroup:
     def tasks() -> dict[str, Number]:
         if not vertex.is_initialized:
             return {}
@@ -126,9 +124,18 @@ def _vertex_group(vertex: ExecutionJobVertex) -> MetricGroup:
         return {"parallelism": vertex.parallelism, **dict(zip(STATE_NAMES, counts.tolist(), strict=True))}
 
     def io() -> dict[str, Number]:
-        return dict(zip(IO_NAMES.values(), vertex.totals.tolist(), strict=True)) if vertex.is_initialized else {}
+        return dict(zip(IO_COUNTERS, vertex.io.sum(axis=1).tolist(), strict=True)) if vertex.is_initialized else {}
+
+    def produced() -> dict[str, Number]:
+        if not vertex.is_initialized:
+            return {}
+        infos = [result.info for result in graph.outputs(vertex)]
+        return dict(
+            zip(PRODUCED, (sum(i.num_bytes_produced for i in infos), sum(i.stored_bytes for i in infos)), strict=True)
+        )
 
     group = MetricGroup()
     group.gauges(("parallelism", *STATE_NAMES), tasks)
-    group.gauges(IO_NAMES.values(), io)
+    group.gauges(IO_COUNTERS, io)
+    group.gauges(PRODUCED, produced)
     return group

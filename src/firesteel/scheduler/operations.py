@@ -13,9 +13,7 @@ from firesteel.scheduler.execution_graph import DefaultExecutionGraph, Execution
 from firesteel.scheduler.executions import Rows
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.slots import ExecutionSlotAllocator
-from firesteel.scheduler.states import IS_PENDING, ExecutionState
-
-_SAME_SECONDS = 1e-4
+from firesteel.scheduler.states import IS_PENDING, SAME_SECONDS, ExecutionState
 
 
 class ExecutionOperations:
@@ -54,7 +52,7 @@ class ExecutionOperations:
             known = [name for name in names if name]
             columns = {"hosts": known, "nodes": (places - (len(names) - len(known))).tolist()}
         stamps = table.stamps[:, rows]
-        if not np.allclose(stamps[target], self._recorder.at, rtol=0, atol=_SAME_SECONDS):
+        if not np.allclose(stamps[target], self._recorder.at, rtol=0, atol=SAME_SECONDS):
             columns["times"] = stamps[target].round(4).tolist()
         if target == ExecutionState.FINISHED:
             columns["deployed"] = stamps[ExecutionState.DEPLOYING].round(4).tolist()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from firesteel.scheduler.commands import Command, DiscardExecution, Record
@@ -17,8 +17,7 @@ STORY_LENGTH = 20_000
 """Entries kept in memory; the journal keeps all. An entry may speak of many subtasks."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     at: float
     event: int
     vertex: int | None

@@ -77,6 +77,16 @@ class BlockingResultInfo:
                 self._keep(partitions[chunk], matrix)
         self.recorded[partitions] = True
 
+    def record_one(self, partition: int, reports: PartitionReports) -> None:
+        """:meth:`record` of one producer."""
+        if reports.sizes is not None or self.recorded[partition]:
+            self.record(np.array([partition]), reports)
+            return
+        self.partition_bytes[partition] = reports.bytes[0]
+        self.partition_rows[partition] = reports.rows[0]
+        self.partition_stored[partition] = reports.stored_bytes[0]
+        self.recorded[partition] = True
+
     def erase(self, partitions: Ints) -> None:
         """Forget what these producers reported: they are being restarted."""
         for partition in partitions[self.recorded[partitions]].tolist():
@@ -84,7 +94,7 @@ class BlockingResultInfo:
                 self.subpartition_bytes -= np.minimum(self._row(partition), self.subpartition_bytes)
                 kept = self._rows.pop(partition, None)
                 self._row_bytes -= 0 if kept is None else kept.nbytes
-            self.partition_bytes[partition] = 0
+            self.partition_bytes[partition] = self.partition_rows[partition] = self.partition_stored[partition] = 0
         self.recorded[partitions] = False
 
     def forget_rows(self) -> None:

@@ -40,6 +40,7 @@ from firesteel.scheduler.events import (
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
+from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
@@ -81,6 +82,7 @@ class Scheduler(ABC):
         self.gathering = Gathering(self.graph, self.recorder)
         self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy, self.gathering)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
+        self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = PartitionReleaseStrategy(self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
             self.operations,
@@ -108,6 +110,8 @@ class Scheduler(ABC):
         self.slots: dict[str, int] = {}
         """Task slots per executor, as far as we were told."""
         self._told_of_executors = False
+        self._settled = False
+        """The event made nothing possible that was not before: nothing is to be decided or deployed."""
         self._committing = False
         self._cancel_reason: str | None = None
         """A cancel that came while the sinks were being published."""
@@ -122,8 +126,10 @@ class Scheduler(ABC):
         if self.job.status.is_terminal:
             return []
         self.recorder.begin(event)
+        self._settled = False
         self._handlers[type(event)](event)
-        self._advance()
+        if not self._settled:
+            self._advance()
         return self.recorder.take()
 
     def story(self, vertex: int, subtask: int | None = None) -> list[str]:
@@ -229,6 +235,13 @@ class Scheduler(ABC):
         self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING)
 
     def _finished(self, event: ExecutionsFinished) -> None:
+        if len(event.subtasks) == 1 and self.job.is_active and self.single.admit(event):
+            vertex = self.graph.vertices[event.vertex]
+            self.metrics.progressed(vertex)
+            if vertex.is_finished:
+                self.release.vertex_finished(vertex)
+            self._settled = not (vertex.is_finished or self.strategy.has_candidates)
+            return
         vertex, rows = self._find(event)
         subtasks = np.asarray(event.subtasks, np.int64)
         able = np.flatnonzero(IS_DEPLOYED[self.executions.state[rows]] & (vertex.winner[subtasks] == NO_ROW))

@@ -76,6 +76,8 @@ IS_DEPLOYED = np.isin(np.arange(len(S)), (S.SCHEDULED, S.DEPLOYING, S.RUNNING))
 """Handed to Spark and still able to finish."""
 IS_PENDING = IS_DEPLOYED | (np.arange(len(S)) == S.CANCELING)
 """Spark still owes us a word about it."""
+SAME_SECONDS = 1e-4
+"""Times that differ less are written down as one."""
 RANK: NDArray[np.int8] = np.argsort(np.array(PRIORITY)).astype(np.int8)
 """Position of each state in :data:`PRIORITY`; smaller is nearer to FINISHED."""
 

@@ -68,6 +68,11 @@ class VertexwiseSchedulingStrategy:
         if options:
             self._deploy(options)
 
+    @property
+    def has_candidates(self) -> bool:
+        """Whether :meth:`schedule` has anything to look at."""
+        return bool(self._candidates)
+
     def candidates(self, vertex: int) -> Mask:
         """Which subtasks are looked at again with the next event."""
         none = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)

@@ -1,0 +1,217 @@
+"""One job of two vertices, n x n, taken through the very Scheduler: what each phase costs.
+
+Seconds are charged to the innermost phase that is open: a decision inside an event is the decision's, not the event's.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from firesteel.graph.job_graph import (
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+)
+from firesteel.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, SCHEDULER, Options
+from firesteel.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler.commands import Command
+from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
+from firesteel.sizes import pack
+
+EDGES = ("all-to-all", "pointwise", "pipelined")
+_DISTINCT_ROWS = 64
+"""Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    n: int
+    edge: str = "all-to-all"
+    dynamic: bool = False
+    """The consumer is decided from what the sources produced, up to n subtasks; else all is known beforehand."""
+    sizes: bool = False
+    """Sources report plain bytes per subpartition."""
+    bulk: bool = True
+    """All subtasks of a vertex finish in one event; else each in its own."""
+
+
+class Stopwatch:
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self._open: list[str] = []
+        self._since = 0.0
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None, None, None]:
+        self._charge()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def wrap(self, owner: Any, method: str, name: str) -> None:
+        """Calls of ``owner.method`` are a phase from here on."""
+        call: Callable[..., Any] = getattr(owner, method)
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            with self.phase(name):
+                return call(*arguments, **named)
+
+        setattr(owner, method, timed)
+
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+
+def job_graph(shape: Shape) -> JobGraph:
+    ship = ShipStrategy.RESCALE if shape.edge == "pointwise" else ShipStrategy.HASH
+    kind = ResultPartitionType.PIPELINED if shape.edge == "pipelined" else ResultPartitionType.BLOCKING
+    source = JobVertex(0, "source", "source", outputs=[0], parallelism=shape.n)
+    sink = JobVertex(1, "sink", "sink", inputs=[JobEdge(0, 0, co_partitioned=ship is ShipStrategy.HASH)])
+    if not shape.dynamic:
+        sink.parallelism = shape.n
+    keys = ("k",) if ship is ShipStrategy.HASH else ()
+    return JobGraph(f"{shape.edge} {shape.n}", [source, sink], [IntermediateDataSet(0, 0, ship, keys, kind)])
+
+
+def options(shape: Shape) -> Options:
+    """A volume that makes the dynamic consumer as wide as it may be; as many subpartitions as consumers."""
+    scheduler = "AdaptiveBatch" if shape.dynamic else "Default"
+    return Options(
+        {
+            SCHEDULER.key: scheduler,
+            MAX_PARALLELISM.key: shape.n,
+            DEFAULT_SOURCE_PARALLELISM.key: shape.n,
+            "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1",
+            "firesteel.subpartition-factor": 1,
+        }
+    )
+
+
+class Drive:
+    """A job under way. Each method takes it one phase further."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.watch = Stopwatch()
+        self.now = 0.0
+        graph, chosen = job_graph(shape), options(shape)
+        with self.watch.phase("build"):
+            self.scheduler: Scheduler = create_scheduler(graph, chosen)
+        for owner, method, name in (
+            (self.scheduler, "_grow_graph", "build"),
+            (self.scheduler.planner, "plan", "decide"),
+            (self.scheduler.planner, "initialize", "initialise"),
+            (self.scheduler.deployments, "deploy", "deploy"),
+            (self.scheduler.release, "vertex_finished", "release"),
+        ):
+            self.watch.wrap(owner, method, name)
+
+    def start(self) -> list[Command]:
+        with self.watch.phase("start"):
+            return self.scheduler.handle(JobStarted(at=0.0))
+
+    def finish(self, vertex: int, subtasks: Ints, phase: str) -> list[Command]:
+        """These subtasks finish, in one event or in one event each. Making up the events is not counted."""
+        events = self._events(vertex, subtasks)
+        commands: list[Command] = []
+        handle = self.scheduler.handle
+        with self.watch.phase(phase):
+            for event in events:
+                commands = handle(event)
+        return commands
+
+    def _events(self, vertex: int, subtasks: Ints) -> list[ExecutionsFinished]:
+        self.now += 1.0
+        if self.shape.bulk:
+            return [self._event(vertex, subtasks)]
+        return [self._event(vertex, subtasks[k : k + 1]) for k in range(len(subtasks))]
+
+    def _event(self, vertex: int, subtasks: Ints) -> ExecutionsFinished:
+        n = len(subtasks)
+        partitions = tuple(self._reports(dataset, n) for dataset in self.scheduler.job_graph.vertices[vertex].outputs)
+        reports = ExecutionReports.of(subtasks + 1, partitions=partitions)
+        return ExecutionsFinished(
+            at=self.now, vertex=vertex, subtasks=subtasks, attempts=np.zeros(n, np.int64), reports=reports
+        )
+
+    def _reports(self, dataset: int, n: int) -> PartitionReports:
+        column = np.full(n, 1 << 20, np.int64)
+        if not self.shape.sizes:
+            return PartitionReports(dataset, column, column, column, None)
+        rows, written = _rows(self.scheduler.graph.result(dataset).num_subpartitions)
+        places = np.arange(n) % len(rows)
+        return PartitionReports(dataset, written[places], column, column, [rows[k] for k in places.tolist()])
+
+
+_cache: dict[int, tuple[list[bytes], Ints]] = {}
+
+
+def _rows(n: int) -> tuple[list[bytes], Ints]:
+    """Packed sizes of n subpartitions, some of them empty, and their sums."""
+    if n not in _cache:
+        sizes = np.random.default_rng(7).integers(-(1 << 18), 1 << 20, (_DISTINCT_ROWS, n)).clip(0)
+        _cache[n] = [pack(row) for row in sizes], sizes.sum(axis=1)
+    return _cache[n]
+
+
+def run(shape: Shape) -> dict[str, float]:
+    """Seconds per phase of one job from its build to its end."""
+    gc.collect()
+    drive = Drive(shape)
+    everybody = np.arange(shape.n)
+    drive.start()
+    if shape.edge != "pipelined":
+        drive.finish(0, everybody[:-1], "finish")
+        drive.finish(0, everybody[-1:], "last")
+    else:
+        drive.finish(0, everybody, "finish")
+    failover(drive)
+    drive.finish(1, everybody, "finish consumers")
+    assert drive.scheduler.status.value == "FINISHED", drive.scheduler.status
+    return dict(drive.watch.seconds)
+
+
+def failover(drive: Drive) -> int:
+    """Which tasks run again when one source fails while its consumers run. Nothing is restarted. Returns how many."""
+    strategy = drive.scheduler.failures._failover
+    with drive.watch.phase("failover"):
+        restart = strategy.tasks_needing_restart({0: np.array([0])})
+    return sum(len(tasks) for tasks in restart.tasks.values())
+
+
+def held_bytes(shape: Shape) -> int:
+    """Python's and numpy's memory that a job holds: after its start, or with the sizes of all sources but one."""
+    gc.collect()
+    tracemalloc.start()
+    drive = Drive(shape)
+    drive.start()
+    if shape.sizes:
+        before = tracemalloc.get_traced_memory()[0]
+        events = drive._events(0, np.arange(shape.n - 1))
+        made = tracemalloc.get_traced_memory()[0] - before
+        for event in events:
+            drive.scheduler.handle(event)
+    else:
+        made = 0
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0] - made
+    tracemalloc.stop()
+    return held
