@@ -52,10 +52,15 @@ class JobCancelledError(FiresteelError):
     exit_code = 130
 
 
+MERGED_ATTEMPT = -2
+"""Stands for the attempt where not a partition's own object is meant but a merged one that begins with the partition."""
+
+
 class PartitionException(FiresteelError):
     """A produced partition cannot be read: lost, truncated or damaged (Flink: PartitionException).
 
-    Names the producing execution, so that the scheduler can restart exactly that one.
+    Names the producing execution, so that the scheduler can restart exactly that one; or, with ``attempt`` =
+    MERGED_ATTEMPT, the first partition and the token of a merged object, whose partitions have objects of their own.
     """
 
     def __init__(

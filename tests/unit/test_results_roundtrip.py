@@ -399,7 +399,7 @@ def test_unknown_location_is_a_sentence():
 def remote(tmp_path, monkeypatch):
     """A store that goes through pyarrow.fs as a remote one does."""
     root = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-    monkeypatch.setattr(store_module, "_open_file_system", lambda url: (root, "bucket/job"))
+    monkeypatch.setattr(store_module, "open_location", lambda url, function: (root, "bucket/job"))
     made = ResultStore("s3://bucket/job/")
     made.create()
     return made

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote, urlsplit
@@ -20,7 +21,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.errors import FiresteelError, UsageError
+from firesteel.errors import FiresteelError
+from firesteel.results.filesystem import first_line, open_location
 
 DELETE_THREADS = 8
 """Remote objects deleted at once; each is one round trip."""
@@ -56,15 +58,48 @@ def object_name(dataset: int, partition: int, attempt: int, token: int) -> str:
     return f"d{dataset}-p{partition}-a{attempt}-t{token}.fsr"
 
 
-class ResultStore:
-    """A job's own directory of result objects. Picklable; opens its file system once per process, when first used."""
+def merged_name(dataset: int, first: int, end: int, token: int) -> str:
+    """The name of an object that holds the rows of partitions ``first`` .. ``end - 1``, merged."""
+    return f"d{dataset}-m{first}-{end}-t{token}.fsr"
 
-    def __init__(self, url: str) -> None:
-        """``url``: a directory path, or a URL that ``pyarrow.fs`` knows (``file:``, ``s3:``, ``gs:``, ``hdfs:``, ``abfs:``)."""
+
+@dataclass(slots=True)
+class StoreStatistics:
+    """What this process asked of a store. A request is a read or a write of bytes; opening and deleting are counted apart."""
+
+    opens: int = 0
+    creates: int = 0
+    reads: int = 0
+    writes: int = 0
+    deletes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    @property
+    def requests(self) -> int:
+        return self.opens + self.creates + self.reads + self.writes + self.deletes
+
+
+class ResultStore:
+    """A job's own directory of result objects. Picklable; opens its file system once per process, when first used.
+
+    ``statistics``: what was asked of it through this instance (counts of several threads may miss a few).
+    """
+
+    def __init__(self, url: str, filesystem: str | None = None) -> None:
+        """``url``: a directory path, or a URL that ``pyarrow.fs`` knows (``file:``, ``s3:``, ``gs:``, ``hdfs:``, ``abfs:``).
+
+        ``filesystem``: "module:function" that opens it instead (``results.filesystem``).
+        """
+        self._filesystem = filesystem
+        self.statistics = StoreStatistics()
         parts = urlsplit(url)
-        if parts.scheme in ("", "file"):
+        if filesystem is not None:
+            self._local: Path | None = None
+            self.url = url.rstrip("/")
+        elif parts.scheme in ("", "file"):
             path = unquote(parts.path) if parts.scheme else url
-            self._local: Path | None = Path(path).absolute()
+            self._local = Path(path).absolute()
             self.url = str(self._local)
         else:
             self._local = None
@@ -72,7 +107,10 @@ class ResultStore:
         self._remote: tuple[Any, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "_local": self._local, "_remote": None}
+        return {"url": self.url, "_local": self._local, "_filesystem": self._filesystem, "_remote": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, statistics=StoreStatistics())
 
     @property
     def is_local(self) -> bool:
@@ -92,6 +130,7 @@ class ResultStore:
 
     def open_output(self, name: str) -> Output:
         """A new object; an existing one of that name is an error, never overwritten (as far as the location can tell)."""
+        self.statistics.creates += 1
         try:
             if self._local is not None:
                 return _LocalOutput(self, str(self._local / name))
@@ -102,14 +141,16 @@ class ResultStore:
 
     def open_input(self, name: str) -> Input:
         """An existing object. Raises OSError as the file system gave it: what it means is for the reader to say."""
+        self.statistics.opens += 1
         if self._local is not None:
-            return _LocalInput(f"{self._local}/{name}")
+            return _LocalInput(f"{self._local}/{name}", self.statistics)
         fs, root = self._file_system()
-        return _RemoteInput(fs.open_input_file(f"{root}/{name}"))
+        return _RemoteInput(fs.open_input_file(f"{root}/{name}"), self.statistics)
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects; the ones that do not exist are no error, the others raise StorageError once all were tried."""
         names = list(names)
+        self.statistics.deletes += len(names)
         if self._local is not None:
             errors = [e for name in names if (e := _unlink(self._local / name)) is not None]
         elif names:
@@ -158,21 +199,11 @@ class ResultStore:
 
     def _file_system(self) -> tuple[Any, str]:
         if self._remote is None:
-            self._remote = _open_file_system(self.url)
+            self._remote = open_location(self.url, self._filesystem)
         return self._remote
 
     def _fail(self, error: OSError, what: str) -> NoReturn:
         raise storage_error(error, self.url, what) from error
-
-
-def _open_file_system(url: str) -> tuple[Any, str]:
-    try:
-        return pafs.FileSystem.from_uri(url)
-    except (pa.ArrowException, ValueError) as error:
-        raise UsageError(
-            f"Intermediate results cannot lie at {url}: {_first_line(error)}.",
-            hint="Give a directory, or a URL that pyarrow.fs opens (file:, s3:, gs:, abfs:, hdfs:).",
-        ) from error
 
 
 def storage_error(error: OSError, url: str, what: str) -> StorageError:
@@ -190,13 +221,8 @@ def storage_error(error: OSError, url: str, what: str) -> StorageError:
             hint="It must be visible from the driver and from every executor.",
             errno=error.errno,
         )
-    reason = os.strerror(error.errno) if error.errno else _first_line(error)
+    reason = os.strerror(error.errno) if error.errno else first_line(error)
     return StorageError(f"The storage for intermediate results at {url} {what} on {host}: {reason}.", errno=error.errno)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def _unlink(path: Path) -> OSError | None:
@@ -216,6 +242,8 @@ class _LocalOutput:
 
     def write(self, data: Any) -> None:
         view = memoryview(data).cast("B")
+        self._store.statistics.writes += 1
+        self._store.statistics.bytes_written += len(view)
         try:
             while view:
                 view = view[os.write(self._fd, view) :]
@@ -237,6 +265,8 @@ class _RemoteOutput:
         self._stream = stream
 
     def write(self, data: Any) -> None:
+        self._store.statistics.writes += 1
+        self._store.statistics.bytes_written += len(memoryview(data).cast("B"))
         try:
             self._stream.write(data)
         except OSError as error:
@@ -252,7 +282,8 @@ class _RemoteOutput:
 class _LocalInput:
     """``pread`` on a descriptor of ours: a few microseconds to open, and no SIGBUS when a file is cut under a map."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, statistics: StoreStatistics) -> None:
+        self._statistics = statistics
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
 
@@ -265,6 +296,8 @@ class _LocalInput:
             if count == 0:
                 break
             done += count
+        self._statistics.reads += 1
+        self._statistics.bytes_read += done
         return buffer if done == length else buffer.slice(0, done)
 
     def close(self) -> None:
@@ -275,13 +308,21 @@ class _LocalInput:
 
 
 class _RemoteInput:
-    def __init__(self, file: Any) -> None:
+    """One positioned read is one request; several threads may read at once."""
+
+    def __init__(self, file: Any, statistics: StoreStatistics) -> None:
         self._file = file
+        self._statistics = statistics
         self.size = int(file.size())
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
-        self._file.seek(offset)
-        return self._file.read_buffer(length)
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return pa.py_buffer(b"")
+        data = pa.py_buffer(self._file.read_at(length, offset))
+        self._statistics.reads += 1
+        self._statistics.bytes_read += data.size
+        return data
 
     def close(self) -> None:
         with suppress(OSError):

@@ -1,0 +1,73 @@
+"""Which file system a storage location is opened with: pyarrow's own for the URL, or one that the user names."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.errors import UsageError
+
+OPTION = "firesteel.storage.filesystem"
+_HOW = f"{OPTION} is 'module:function'; the function is given the storage's path and returns a pyarrow FileSystem."
+
+
+def open_location(url: str, function: str | None = None) -> tuple[Any, str]:
+    """(file system, path in it) of a directory path or URL. ``function``: "module:function" that makes the file system.
+
+    Raises UsageError for a location that cannot be opened so.
+    """
+    if function is not None:
+        path = path_of(url)
+        return _made_by(function, path), path
+    if "://" not in url and not url.startswith("file:"):
+        return pafs.LocalFileSystem(), str(Path(url).absolute())
+    try:
+        fs, path = pafs.FileSystem.from_uri(url)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise UsageError(
+            f"Intermediate results cannot lie at {url}: {first_line(error)}.",
+            hint="Give a directory, or a URL that pyarrow.fs opens (file:, s3:, gs:, abfs:, hdfs:).",
+        ) from error
+    return fs, path.rstrip("/")
+
+
+def path_of(url: str) -> str:
+    """The path that a user's file system is asked for: of a URL what follows the scheme, of a directory all of it."""
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        return str(Path(unquote(parts.path) if parts.scheme else url).absolute())
+    return f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
+
+
+def _made_by(function: str, path: str) -> Any:
+    module, _, name = function.partition(":")
+    if not module or not name:
+        raise UsageError(f"{OPTION} = '{function}' names no function.", hint=_HOW)
+    try:
+        make: Any = importlib.import_module(module)
+        for part in name.split("."):
+            make = getattr(make, part)
+    except ImportError as error:
+        raise UsageError(f"{OPTION} = '{function}' cannot be imported: {error}.", hint=_HOW) from error
+    except AttributeError as error:
+        raise UsageError(f"{OPTION} = '{function}': there is no '{name}' in {module}.", hint=_HOW) from error
+    try:
+        made: Any = make(path)
+    except Exception as error:
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{OPTION} = '{function}' gave no file system for {path} ({said}).", hint=_HOW) from error
+    if isinstance(made, pafs.FileSystem):
+        return made
+    if hasattr(made, "protocol") and hasattr(made, "open") and hasattr(made, "info"):  # as fsspec has them
+        return pafs.PyFileSystem(pafs.FSSpecHandler(made))
+    raise UsageError(f"{OPTION} = '{function}' returned {type(made).__name__}, which is no file system.", hint=_HOW)
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
