@@ -173,7 +173,7 @@ def test_an_object_under_another_name_is_refused(tmp_path):
 
 
 def test_an_object_that_goes_while_it_is_read(tmp_path):
-    store, data = ResultStore(str(tmp_path)), table(40)
+    store, data = ResultStore(str(tmp_path)), table(2000)  # too large to come with its index
     write(store, data)
     reader = gate(store, data.schema)
     reader.bytes_per_subpartition()

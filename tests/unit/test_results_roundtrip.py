@@ -63,7 +63,7 @@ def test_a_gate_may_speak_of_some_partitions_only(store):
     assert read_table(reader)["x"].to_pylist() == [8, 3]
     store.delete([object_name(1, 8, 0, 7)])
     with pytest.raises(PartitionException) as error:
-        read_table(reader)
+        read_table(GateReader(store, 1, schema, 1, attempts, tokens, rects, named))
     assert (error.value.partition, error.value.token) == (8, 7)
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,42 +161,93 @@ class Slice:
         return self.rows.nbytes * 2 + self.message_offsets.nbytes * 3
 
 
+Fetch = Callable[[int, int], "memoryview"]
+"""(offset, length) to the bytes that are there: fewer than asked only at the object's end."""
+
+
 class Tail:
-    """The last bytes of an object, in memory; reads what lies before them when it is asked for."""
+    """The last bytes of an object, in memory. What lies before them is fetched when it is asked for."""
 
-    def __init__(self, source: Any, length: int) -> None:
-        """``source``: a store's Input."""
-        self._source = source
-        self.size = int(source.size)
-        self._from = max(self.size - length, 0)
-        self._bytes = self._fetch(self._from, self.size - self._from)
+    __slots__ = ("_held", "size")
 
-    def _fetch(self, offset: int, length: int) -> memoryview:
-        data = self._source.read_at(offset, length)
-        if data.size != length:
-            raise Damaged(f"ends at byte {offset + data.size} where {offset + length} were expected")
-        return memoryview(data).cast("B")
+    def __init__(self, size: int, length: int, fetch: Fetch) -> None:
+        start = max(size - length, 0)
+        self.size = size
+        self._held = (start, _fetched(fetch, start, size - start))  # as one: threads share it
 
-    def read(self, offset: int, length: int) -> memoryview:
-        """``length`` bytes at ``offset``."""
+    @property
+    def start(self) -> int:
+        return self._held[0]
+
+    @property
+    def data(self) -> memoryview:
+        return self._held[1]
+
+    def extend(self, start: int, fetch: Fetch) -> None:
+        """Hold the bytes from ``start`` on."""
+        before, held = self._held
+        if start < before:
+            self._held = (start, memoryview(b"".join((_fetched(fetch, start, before - start), held))))
+
+    def read(self, offset: int, length: int, fetch: Fetch) -> memoryview:
+        """``length`` bytes at ``offset``; ``fetch``: for what is not held."""
         if offset < HEADER_BYTES or offset + length > self.size:
             raise Damaged(f"points outside itself (bytes {offset} to {offset + length} of {self.size})")
-        if offset >= self._from:
-            return self._bytes[offset - self._from : offset - self._from + length]
-        return self._fetch(offset, length)
+        start, held = self._held
+        if offset >= start:
+            return held[offset - start : offset - start + length]
+        return _fetched(fetch, offset, length)
 
 
-def read_slices(tail: Tail, identity: Identity, low: int, high: int) -> list[Slice]:
-    """Check the object's end, and read what its index says of subpartitions [low, high), region by region. Raises Damaged."""
-    table = _read_table(tail, identity)
-    return [_read_slice(tail, identity, row, region, (low, high)) for region, row in enumerate(table)]
+def _fetched(fetch: Fetch, offset: int, length: int) -> memoryview:
+    data = fetch(offset, length)
+    if len(data) != length:
+        raise Damaged(f"ends at byte {offset + len(data)} where {offset + length} were expected")
+    return data
 
 
-def _read_table(tail: Tail, identity: Identity) -> list[tuple[int, int, int, int]]:
+class ObjectIndex:
+    """What the end of an object says: checked once, kept for as many reads as come. Holds no file."""
+
+    __slots__ = ("_table", "identity", "start", "tail")
+
+    def __init__(self, tail: Tail, identity: Identity, fetch: Fetch) -> None:
+        """Raises Damaged."""
+        self.tail = tail
+        self.identity = identity
+        self._table = _read_table(tail, identity, fetch)
+        self.start = min((row[0] for row in self._table), default=tail.size)
+        """Where the indexes begin, and the messages end."""
+
+    @property
+    def length(self) -> int:
+        """Bytes of all indexes, the table and the trailer."""
+        return self.tail.size - self.start
+
+    def slices(self, low: int, high: int, fetch: Fetch) -> list[Slice]:
+        """What the index says of subpartitions [low, high), for the regions that have rows there. Raises Damaged."""
+        found: list[Slice] = []
+        for region, row in enumerate(self._table):
+            piece = _read_slice(_Read(self.tail, fetch), self.identity, row, region, (low, high))
+            if piece.rows[0] < piece.rows[-1]:
+                found.append(piece)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    tail: Tail
+    fetch: Fetch
+
+    def read(self, offset: int, length: int) -> memoryview:
+        return self.tail.read(offset, length, self.fetch)
+
+
+def _read_table(tail: Tail, identity: Identity, fetch: Fetch) -> list[tuple[int, int, int, int]]:
     if tail.size < HEADER_BYTES + TRAILER_BYTES:
         raise Damaged(f"has only {tail.size} bytes: it was never finished, or was cut")
     end = tail.size - TRAILER_BYTES
-    trailer = tail.read(end, TRAILER_BYTES)
+    trailer = tail.read(end, TRAILER_BYTES, fetch)
     at, regions, subpartitions, _, schema, name, check, magic = _TRAILER.unpack(trailer)
     if magic != MAGIC and magic % (1 << 56) == MAGIC % (1 << 56):
         raise Damaged("was written by another version of Firesteel")
@@ -203,7 +255,7 @@ def _read_table(tail: Tail, identity: Identity) -> list[tuple[int, int, int, int
         raise Damaged("has no trailer: it was never finished, or was cut or overwritten")
     if at > end or regions * REGION_BYTES != end - at:
         raise Damaged("has a damaged trailer")
-    table = tail.read(at, end - at)
+    table = tail.read(at, end - at, fetch)
     if zlib.crc32(trailer[: TRAILER_BYTES - 16], zlib.crc32(table)) != check:
         raise Damaged("has a damaged trailer (checksum differs)")
     if name != identity.name:
@@ -216,7 +268,7 @@ def _read_table(tail: Tail, identity: Identity) -> list[tuple[int, int, int, int
 
 
 def _read_slice(
-    tail: Tail, identity: Identity, row: tuple[int, int, int, int], region: int, bounds: tuple[int, int]
+    tail: _Read, identity: Identity, row: tuple[int, int, int, int], region: int, bounds: tuple[int, int]
 ) -> Slice:
     low, high = bounds
     at, entry_count, message_count, _ = row
@@ -244,7 +296,7 @@ def _read_slice(
 class _List:
     """A list of entries in an object."""
 
-    tail: Tail
+    tail: _Read
     at: int
     length: int
     name: int

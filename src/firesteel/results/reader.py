@@ -1,7 +1,9 @@
 """Reads the slices of a data set that one execution consumes: of each producer in its rectangles, a range of subpartitions.
 
-One contiguous run of messages is read per producer and region, a few MiB at a time, and only the rows of the index that
-are needed. Everything read is checked; what is missing or damaged is a PartitionException that names its producer.
+Where the outputs of several producers were merged, and a rectangle covers them all, the merged object is read in their
+place. Of an object only what is needed is asked for, neighbouring regions in one request, a few MiB at a time; what says
+where it lies is kept (``objects``). Everything read is checked; what is missing or damaged is a PartitionException that
+names its producer, or the merged object.
 """
 
 from __future__ import annotations
@@ -13,25 +15,26 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.errors import PartitionException
+from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
 from firesteel.results.layout import Damaged, Slice
+from firesteel.results.objects import ObjectCache, StoredObject
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
-from firesteel.results.store import Input, ResultStore, object_name, storage_error
+from firesteel.results.store import ResultStore, merged_name, object_name, storage_error
 
 CHUNK_BYTES = 4 << 20
 """Stored bytes fetched at once (a single larger message comes whole)."""
-LOCAL_TAIL_BYTES = 4 << 10
-REMOTE_TAIL_BYTES = 64 << 10
-"""Fetched first, from an object's end: the trailer, and often all of the index in the same round trip."""
+LOCAL_GAP_BYTES = 16 << 10
+REMOTE_GAP_BYTES = 256 << 10
+"""Parts of an object that lie no further apart are read in one request, with what lies between them."""
 READ_AHEAD = 4
-"""Producers of a remote store whose index and first chunk are fetched while another one's rows are used."""
+"""Objects of a remote store whose index and first chunk are fetched while another one's rows are used."""
 INDEX_CACHE_BYTES = 16 << 20
 """Indexes kept between reads of one gate; the ones beyond are read again."""
 GATHER_ROWS = 4096
@@ -40,25 +43,72 @@ GATHER_BYTES = 4 << 20
 _T = TypeVar("_T")
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
+Rect = tuple[int, int, int, int]
+
+
+class Merged(Protocol):
+    """Merged objects of a data set: partitions ``first[k]`` .. ``end[k] - 1`` each. int64, ascending, disjoint."""
+
+    @property
+    def first(self) -> NDArray[np.int64]: ...
+    @property
+    def end(self) -> NDArray[np.int64]: ...
+    @property
+    def tokens(self) -> NDArray[np.int64]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """An object and what it holds: partition ``partition`` as ``attempt`` produced it, or merged ones from there on."""
+
+    name: str
+    partition: int
+    attempt: int
+    token: int
+
+    def lost(self, dataset: int, url: str, what: str) -> PartitionException:
+        if self.attempt == MERGED_ATTEMPT:
+            holds = f"several partitions of data set {dataset}, merged, from {self.partition} on"
+            then = "their own objects can be read in its place"
+        else:
+            holds = f"partition {self.partition} of data set {dataset}, as attempt {self.attempt} (token {self.token}) produced it"
+            then = "the partition has to be produced again"
+        return PartitionException(
+            f"The result {self.name} in {url} {what}. It holds {holds}; {then}.",
+            dataset=dataset,
+            partition=self.partition,
+            attempt=self.attempt,
+            token=self.token,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One producer's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high)."""
+    """One object's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high)."""
 
-    partition: int
+    source: ObjectName
     rect_low: int
     rect_high: int
     low: int
     high: int
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        return self.partition, self.rect_low, self.rect_high
+    def key(self) -> tuple[str, int, int]:
+        return self.source.name, self.rect_low, self.rect_high
 
     @property
     def places(self) -> tuple[int, int]:
         """Where the wanted subpartitions begin and end in the index of the rectangle."""
         return self.low - self.rect_low, self.high - self.rect_low
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages read in one request: bytes [begin, end) of the object; each a region's slice and its number in there."""
+
+    begin: int
+    end: int
+    messages: list[tuple[Slice, int]]
 
 
 class GateReader:
@@ -67,6 +117,8 @@ class GateReader:
     ``attempts``, ``tokens``: int64, the admitted attempt of each partition of the data set, or of each of ``partitions``
     (ascending), which are all that ``rects`` names. ``rects``: int (n, 4),
     half-open (partition_from, partition_to, subpartition_from, subpartition_to). ``schema``: as the writer had it.
+    ``merged``: objects to read where a rectangle covers all of their partitions. ``cache``: what earlier readers of the
+    store have learned; None: the reader keeps what it needs for itself.
     ``rows_read`` and ``bytes_read`` (plain bytes) count what ``read`` has handed out so far.
     Raises PartitionException for anything missing, cut or damaged, StorageError when the store itself cannot be reached.
     """
@@ -81,6 +133,8 @@ class GateReader:
         tokens: NDArray[np.int64],
         rects: NDArray[np.int32],
         partitions: NDArray[np.int64] | None = None,
+        merged: Merged | None = None,
+        cache: ObjectCache | None = None,
     ) -> None:
         self._store = store
         self._dataset = dataset
@@ -92,9 +146,11 @@ class GateReader:
         self._attempts = attempts
         self._tokens = tokens
         self._partitions = partitions
-        self._rects = [tuple(int(bound) for bound in rect) for rect in np.asarray(rects).reshape(-1, 4)]
-        self._tail_bytes = LOCAL_TAIL_BYTES if store.is_local else REMOTE_TAIL_BYTES
-        self._cache: dict[tuple[int, int, int], list[Slice]] = {}
+        self._merged = merged
+        self._rects = _joined_rects(np.asarray(rects).reshape(-1, 4).tolist())
+        self._gap = LOCAL_GAP_BYTES if store.is_local else REMOTE_GAP_BYTES
+        self._objects = cache or ObjectCache(store)
+        self._cache: dict[tuple[str, int, int], list[Slice]] = {}
         self._cache_bytes = 0
         self.rows_read = 0
         self.bytes_read = 0
@@ -125,25 +181,45 @@ class GateReader:
 
     def _slices(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[pa.RecordBatch]:
         targets = self._targets(subpartition_from, subpartition_to)
-        for target, (index, chunk) in self._ahead(self._begin, targets):
+        for target, (index, chunks, first) in self._ahead(self._begin, targets):
             self._keep(target, index)
-            if chunk is None:
+            if first is None:
                 continue
-            data: pa.Buffer | None = chunk  # the first; the others are fetched as they come up
-            with self._opened(target.partition) as source:
-                for piece in index:
-                    low, high = target.places
-                    if piece.rows[low] < piece.rows[high]:
-                        yield from self._read_run(source, piece, target, data)
-                        data = None
+            with blaming(target.source, self._dataset, self._store):
+                yield from self._decoded(chunks[0], first, target)
+            if len(chunks) > 1:  # fetched as they come up
+                with self._opened(target.source) as source:
+                    for chunk in chunks[1:]:
+                        yield from self._decoded(chunk, source.read(chunk.begin, chunk.end), target)
+            low, high = target.places
+            self.bytes_read += sum(int(piece.plain[high] - piece.plain[low]) for piece in index)
 
     def _targets(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[_Target]:
         for partition_from, partition_to, rect_low, rect_high in self._rects:
             low = rect_low if subpartition_from is None else max(rect_low, subpartition_from)
             high = rect_high if subpartition_to is None else min(rect_high, subpartition_to)
             if low < high:
-                for partition in range(partition_from, partition_to):
-                    yield _Target(partition, rect_low, rect_high, low, high)
+                for source in self._sources(partition_from, partition_to):
+                    yield _Target(source, rect_low, rect_high, low, high)
+
+    def _sources(self, partition_from: int, partition_to: int) -> Iterator[ObjectName]:
+        """The objects that hold these partitions: merged ones where all of their partitions are among them."""
+        at = partition_from
+        if self._merged is not None:
+            first, end, tokens = self._merged.first, self._merged.end, self._merged.tokens
+            inside = range(int(np.searchsorted(first, at)), int(np.searchsorted(end, partition_to, side="right")))
+            for k in inside:
+                begin, stop, token = int(first[k]), int(end[k]), int(tokens[k])
+                yield from map(self._own, range(at, begin))
+                name = merged_name(self._dataset, begin, stop, token)
+                yield ObjectName(name, begin, MERGED_ATTEMPT, token)
+                at = stop
+        yield from map(self._own, range(at, partition_to))
+
+    def _own(self, partition: int) -> ObjectName:
+        place = partition if self._partitions is None else int(np.searchsorted(self._partitions, partition))
+        attempt, token = int(self._attempts[place]), int(self._tokens[place])
+        return ObjectName(object_name(self._dataset, partition, attempt, token), partition, attempt, token)
 
     def _ahead(self, fetch: Callable[[_Target], _T], targets: Iterable[_Target]) -> Iterator[tuple[_Target, _T]]:
         """Each target with what is fetched for it, in order; of a remote store some are fetched while others are used."""
@@ -166,29 +242,20 @@ class GateReader:
             pool.shutdown(cancel_futures=True)
 
     def _index(self, target: _Target) -> list[Slice]:
-        """What the producer's object says about the rectangle's subpartitions, for the regions that have rows there."""
+        """What the object says about the rectangle's subpartitions, for the regions that have rows there."""
         if (index := self._cache.get(target.key)) is not None:
             return index
-        with self._opened(target.partition) as source:
-            return self._read_index(source, target)
+        with self._opened(target.source) as source:
+            return source.index().slices(target.rect_low, target.rect_high, source.fetch)
 
-    def _begin(self, target: _Target) -> tuple[list[Slice], pa.Buffer | None]:
-        """The index, and the first chunk of messages that the target needs, if it needs any; in one opening."""
-        with self._opened(target.partition) as source:
-            index = self._cache.get(target.key) or self._read_index(source, target)
-            low, high = target.places
-            for piece in index:
-                if piece.rows[low] < piece.rows[high]:
-                    message, last = _messages(piece, int(piece.rows[low]), int(piece.rows[high]))
-                    stop = _chunk(piece, message, last)
-                    return index, source.read(int(piece.message_offsets[message]), int(piece.message_offsets[stop]))
-        return index, None
-
-    def _read_index(self, source: _Object, target: _Target) -> list[Slice]:
-        tail = layout.Tail(source.input, self._tail_bytes)
-        identity = layout.Identity(self._subpartitions, self._print, layout.name_print(source.name))
-        slices = layout.read_slices(tail, identity, target.rect_low, target.rect_high)
-        return [piece for piece in slices if piece.rows[0] < piece.rows[-1]]
+    def _begin(self, target: _Target) -> tuple[list[Slice], list[Chunk], pa.Buffer | None]:
+        """The index, what to read, and the first of it, if the target has any rows; in one opening."""
+        with self._opened(target.source) as source:
+            index = self._cache.get(target.key)
+            if index is None:
+                index = source.index().slices(target.rect_low, target.rect_high, source.fetch)
+            chunks = chunks_of(index, *target.places, self._gap)
+            return index, chunks, source.read(chunks[0].begin, chunks[0].end) if chunks else None
 
     def _keep(self, target: _Target, index: list[Slice]) -> None:
         size = sum(piece.nbytes for piece in index)
@@ -196,36 +263,16 @@ class GateReader:
             self._cache[target.key] = index
             self._cache_bytes += size
 
-    def _read_run(
-        self, source: _Object, piece: Slice, target: _Target, data: pa.Buffer | None
-    ) -> Iterator[pa.RecordBatch]:
-        """The target's rows of one region: one contiguous run of messages, in chunks, of which ``data`` may be the first."""
+    def _decoded(self, chunk: Chunk, data: pa.Buffer, target: _Target) -> Iterator[pa.RecordBatch]:
+        """The target's rows in the messages of a chunk."""
         low, high = target.places
-        begin, end = int(piece.rows[low]), int(piece.rows[high])
-        offsets, starts = piece.message_offsets, piece.message_rows
-        message, last = _messages(piece, begin, end)
-        while message < last:
-            stop = _chunk(piece, message, last)
-            if data is None:
-                data = source.read(int(offsets[message]), int(offsets[stop]))
-            for number in range(message, stop):
-                batch = self._decode(data, piece, number, int(offsets[message]))
-                first = int(starts[number])
-                cut = max(begin - first, 0)
-                yield batch.slice(cut, min(end - first, batch.num_rows) - cut)
-            data = None
-            message = stop
-        self.bytes_read += int(piece.plain[high] - piece.plain[low])
-
-    def _decode(self, data: pa.Buffer, piece: Slice, number: int, base: int) -> pa.RecordBatch:
-        at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
-        message = data.slice(at - base, to - at)
-        if zlib.crc32(message) != piece.message_crcs[number]:
-            raise Damaged(f"is damaged between bytes {at} and {to} (checksum differs)")
-        batch = pa.ipc.read_record_batch(message, self._schema if self._plain else self._stored)
-        if batch.num_rows != piece.message_rows[number + 1] - piece.message_rows[number]:
-            raise Damaged(f"holds another number of rows between bytes {at} and {to} than its index says")
-        return batch
+        schema = self._schema if self._plain else self._stored
+        for piece, number in chunk.messages:
+            batch = decode_message(data, chunk.begin, piece, number, schema)
+            first = int(piece.message_rows[number])
+            begin, end = int(piece.rows[low]), int(piece.rows[high])
+            cut = max(begin - first, 0)
+            yield batch.slice(cut, min(end - first, batch.num_rows) - cut)
 
     def _declared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The batch in the declared types; cut up where its values are too many for a declared dictionary index."""
@@ -246,77 +293,83 @@ class GateReader:
         yield batch
 
     @contextmanager
-    def _opened(self, partition: int) -> Generator[_Object, None, None]:
-        """The object of a producer, opened when first read. What goes wrong with it inside becomes a PartitionException."""
-        place = partition if self._partitions is None else int(np.searchsorted(self._partitions, partition))
-        attempt, token = int(self._attempts[place]), int(self._tokens[place])
-        source = _Object(self._store, object_name(self._dataset, partition, attempt, token))
-        try:
-            yield source
-        except MemoryError:  # also Arrow's own, which is no sign of damage
-            raise
-        except Damaged as damage:
-            raise self._lost(source.name, partition, attempt, token, str(damage)) from damage
-        except FileNotFoundError as error:
-            raise self._lost(source.name, partition, attempt, token, "is missing") from error
-        except OSError as error:
-            if error.errno in _LOST:
-                raise self._lost(
-                    source.name, partition, attempt, token, f"cannot be read ({error.strerror})"
-                ) from error
-            raise storage_error(error, self._store.url, f"does not give {source.name}") from error
-        except (pa.ArrowException, ValueError) as error:
-            raise self._lost(source.name, partition, attempt, token, f"cannot be decoded ({error})") from error
-        finally:
-            source.close()
-
-    def _lost(self, name: str, partition: int, attempt: int, token: int, what: str) -> PartitionException:
-        return PartitionException(
-            f"The result {name} in {self._store.url} {what}. It holds partition {partition} of data set {self._dataset}, "
-            f"as attempt {attempt} (token {token}) produced it; the partition has to be produced again.",
-            dataset=self._dataset,
-            partition=partition,
-            attempt=attempt,
-            token=token,
-        )
+    def _opened(self, source: ObjectName) -> Generator[StoredObject, None, None]:
+        """The object, opened when first read. What goes wrong with it inside becomes a PartitionException."""
+        identity = layout.Identity(self._subpartitions, self._print, layout.name_print(source.name))
+        with blaming(source, self._dataset, self._store):
+            opened = self._objects.object(source.name, identity)
+            try:
+                yield opened
+            finally:
+                opened.close()
 
 
-class _Object:
-    """A producer's object, opened when its first byte is needed."""
-
-    def __init__(self, store: ResultStore, name: str) -> None:
-        self._store = store
-        self.name = name
-        self._input: Input | None = None
-
-    @property
-    def input(self) -> Input:
-        if self._input is None:
-            self._input = self._store.open_input(self.name)
-        return self._input
-
-    def read(self, begin: int, end: int) -> pa.Buffer:
-        data = self.input.read_at(begin, end - begin)
-        if data.size != end - begin:
-            raise Damaged(f"ends at byte {begin + data.size} where {end} were expected")
-        return data
-
-    def close(self) -> None:
-        if self._input is not None:
-            self._input.close()
+@contextmanager
+def blaming(source: ObjectName, dataset: int, store: ResultStore) -> Generator[None, None, None]:
+    """What goes wrong with the object inside becomes a PartitionException, or a StorageError."""
+    try:
+        yield
+    except MemoryError:  # also Arrow's own, which is no sign of damage
+        raise
+    except Damaged as damage:
+        raise source.lost(dataset, store.url, str(damage)) from damage
+    except FileNotFoundError as error:
+        raise source.lost(dataset, store.url, "is missing") from error
+    except OSError as error:
+        if error.errno in _LOST:
+            raise source.lost(dataset, store.url, f"cannot be read ({error.strerror})") from error
+        raise storage_error(error, store.url, f"does not give {source.name}") from error
+    except (pa.ArrowException, ValueError) as error:
+        raise source.lost(dataset, store.url, f"cannot be decoded ({error})") from error
 
 
-def _messages(piece: Slice, begin: int, end: int) -> tuple[int, int]:
-    """The messages that hold rows [begin, end) of a region: half-open places in ``piece``."""
-    first = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
-    return first, int(np.searchsorted(piece.message_rows, end))
+def decode_message(data: pa.Buffer, base: int, piece: Slice, number: int, schema: pa.Schema) -> pa.RecordBatch:
+    """One message of a region, checked; ``data`` holds the object's bytes from ``base`` on. Raises Damaged."""
+    batch = pa.ipc.read_record_batch(checked_message(data, base, piece, number), schema)
+    if batch.num_rows != piece.message_rows[number + 1] - piece.message_rows[number]:
+        at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
+        raise Damaged(f"holds another number of rows between bytes {at} and {to} than its index says")
+    return batch
 
 
-def _chunk(piece: Slice, message: int, last: int) -> int:
-    """Where a chunk that begins with ``message`` ends: as many messages as fit, at least one."""
-    offsets = piece.message_offsets
-    fits = int(np.searchsorted(offsets, offsets[message] + CHUNK_BYTES, side="right")) - 1
-    return min(max(fits, message + 1), last)
+def checked_message(data: pa.Buffer, base: int, piece: Slice, number: int) -> pa.Buffer:
+    """The bytes of one message, as they are stored. Raises Damaged."""
+    at, to = int(piece.message_offsets[number]), int(piece.message_offsets[number + 1])
+    message = data.slice(at - base, to - at)
+    if zlib.crc32(message) != piece.message_crcs[number]:
+        raise Damaged(f"is damaged between bytes {at} and {to} (checksum differs)")
+    return message
+
+
+def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
+    """What to read of an object for places [low, high) of its index: parts with small gaps between them in one request."""
+    chunks: list[Chunk] = []
+    for piece in index:
+        begin, end = int(piece.rows[low]), int(piece.rows[high])
+        if begin >= end:
+            continue
+        # the messages that hold rows [begin, end) of the region
+        message = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
+        last = int(np.searchsorted(piece.message_rows, end))
+        offsets: list[int] = piece.message_offsets[message : last + 1].tolist()
+        for number, (at, to) in enumerate(zip(offsets[:-1], offsets[1:], strict=True), message):
+            before = chunks[-1] if chunks else None
+            if before is not None and 0 <= at - before.end <= gap and to - before.begin <= CHUNK_BYTES:
+                before.messages.append((piece, number))
+                chunks[-1] = Chunk(before.begin, to, before.messages)
+            else:
+                chunks.append(Chunk(at, to, [(piece, number)]))
+    return chunks
+
+
+def _joined_rects(rects: list[list[int]]) -> list[Rect]:
+    """Rectangles that follow one another on the same partitions as one."""
+    joined: list[Rect] = []
+    for a, b, low, high in rects:
+        if joined and joined[-1][:2] == (a, b) and joined[-1][3] == low:
+            low = joined.pop()[2]
+        joined.append((a, b, low, high))
+    return joined
 
 
 def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
