@@ -188,6 +188,8 @@ class Gate:
     rects: NDArray[np.int32]
     partitions: NDArray[np.int64] | None = None
     """Ascending: the partitions that ``attempts`` and ``tokens`` speak of; None: all of the data set."""
+    merged: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+    """(first partition, end, token) of each merged object; ascending, disjoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from firesteel.operators.program import (
 from firesteel.operators.streams import Stream
 from firesteel.operators.units import run_keyed
 from firesteel.operators.user_code import UserFunctionError, error_words, user_frames
+from firesteel.results.objects import ObjectCache, worker_cache
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
@@ -210,8 +211,10 @@ class _Reading:
     def __init__(self, part: Part, store: ResultStore) -> None:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
+        stored = [gate.dataset for gate in part.gates if not isinstance(gate, PipelinedGate)]
+        cache = worker_cache(store, stored, self._ctx.memory_budget, self._ctx.scratch.parent / "indexes")
         self._readers: list[GateReader | None] = [
-            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, store)
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, store, cache)
             for gate, schema in zip(part.gates, self._schemas, strict=True)
         ]
         self._streams: list[Stream] = []
@@ -287,7 +290,7 @@ class _Reading:
             yield with_null_indices(batch)
 
 
-def _reader(gate: Gate, schema: pa.Schema, store: ResultStore) -> GateReader:
+def _reader(gate: Gate, schema: pa.Schema, store: ResultStore, cache: ObjectCache) -> GateReader:
     return GateReader(
         store,
         gate.dataset,
@@ -297,6 +300,8 @@ def _reader(gate: Gate, schema: pa.Schema, store: ResultStore) -> GateReader:
         gate.tokens,
         gate.rects,
         gate.partitions,
+        gate.merged,
+        cache,
     )
 
 

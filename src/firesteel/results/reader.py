@@ -15,7 +15,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,15 +47,8 @@ _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, err
 Rect = tuple[int, int, int, int]
 
 
-class Merged(Protocol):
-    """Merged objects of a data set: partitions ``first[k]`` .. ``end[k] - 1`` each. int64, ascending, disjoint."""
-
-    @property
-    def first(self) -> NDArray[np.int64]: ...
-    @property
-    def end(self) -> NDArray[np.int64]: ...
-    @property
-    def tokens(self) -> NDArray[np.int64]: ...
+Merged = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Merged objects of a data set: (first partition, end, token) of each, as columns; ascending and disjoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +200,7 @@ class GateReader:
         """The objects that hold these partitions: merged ones where all of their partitions are among them."""
         at = partition_from
         if self._merged is not None:
-            first, end, tokens = self._merged.first, self._merged.end, self._merged.tokens
+            first, end, tokens = self._merged
             inside = range(int(np.searchsorted(first, at)), int(np.searchsorted(end, partition_to, side="right")))
             for k in inside:
                 begin, stop, token = int(first[k]), int(end[k]), int(tokens[k])
@@ -352,7 +346,7 @@ def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
         message = int(np.searchsorted(piece.message_rows, begin, side="right")) - 1
         last = int(np.searchsorted(piece.message_rows, end))
         offsets: list[int] = piece.message_offsets[message : last + 1].tolist()
-        for number, (at, to) in enumerate(zip(offsets[:-1], offsets[1:], strict=True), message):
+        for number, (at, to) in enumerate(pairwise(offsets), message):
             before = chunks[-1] if chunks else None
             if before is not None and 0 <= at - before.end <= gap and to - before.begin <= CHUNK_BYTES:
                 before.messages.append((piece, number))
@@ -365,10 +359,9 @@ def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
 def _joined_rects(rects: list[list[int]]) -> list[Rect]:
     """Rectangles that follow one another on the same partitions as one."""
     joined: list[Rect] = []
-    for a, b, low, high in rects:
-        if joined and joined[-1][:2] == (a, b) and joined[-1][3] == low:
-            low = joined.pop()[2]
-        joined.append((a, b, low, high))
+    for begin, end, low, high in rects:
+        follows = bool(joined) and joined[-1][:2] == (begin, end) and joined[-1][3] == low
+        joined.append((begin, end, joined.pop()[2] if follows else low, high))
     return joined
 
 

@@ -381,6 +381,9 @@ def _forget_scratch() -> None:
     while _scratch:
         _, directory = _scratch.popitem()
         shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(
+            directory.parent / "indexes", ignore_errors=True
+        )  # shared by workers; whoever misses it reads anew
 
 
 def _spark_task(task_class: Any) -> Any:

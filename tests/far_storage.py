@@ -1,0 +1,193 @@
+"""A storage that is far away: a local directory behind a file system that counts requests and makes each one wait.
+
+Named by ``firesteel.storage.filesystem``, so that Spark's Python workers use it too. Processes count in one file that they
+share. Set by the environment: FAR_STORAGE_COUNTS (the file), FAR_STORAGE_LATENCY (seconds per request).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+COUNTS, LATENCY = "FAR_STORAGE_COUNTS", "FAR_STORAGE_LATENCY"
+NAMES = ("opens", "reads", "bytes_read", "creates", "writes", "bytes_written", "deletes", "others")
+_FORMAT = struct.Struct(f"<{len(NAMES)}Q")
+
+
+def counts(path: str | Path) -> dict[str, int]:
+    """What was asked of the storage, by all processes together."""
+    data = Path(path).read_bytes() if Path(path).exists() else b""
+    found = _FORMAT.unpack(data) if len(data) == _FORMAT.size else (0,) * len(NAMES)
+    return dict(zip(NAMES, found, strict=True))
+
+
+def requests(found: dict[str, int]) -> int:
+    """Round trips: all but the columns of bytes."""
+    return sum(count for name, count in found.items() if not name.startswith("bytes"))
+
+
+class _Counter:
+    def __init__(self, path: str | None, latency: float) -> None:
+        self.path, self.latency = path, latency
+
+    def __call__(self, name: str, nbytes: int | None = None, bytes_name: str = "") -> None:
+        if self.latency:
+            time.sleep(self.latency)
+        if self.path is None:
+            return
+        with Path(self.path).open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            data = file.read()
+            found = list(_FORMAT.unpack(data)) if len(data) == _FORMAT.size else [0] * len(NAMES)
+            found[NAMES.index(name)] += 1
+            if nbytes is not None:
+                found[NAMES.index(bytes_name)] += nbytes
+            file.truncate(0)
+            file.write(_FORMAT.pack(*found))
+
+
+class _CountedInput:
+    """What ``pa.PythonFile`` reads from."""
+
+    def __init__(self, fd: int, count: _Counter) -> None:
+        self._fd, self._count, self._at = fd, count, 0
+        self._size = os.fstat(fd).st_size
+        self.closed = False
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        return self._size
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, length: int = -1) -> bytes:
+        data = os.pread(self._fd, self._size if length < 0 else length, self._at)
+        self._at += len(data)
+        self._count("reads", len(data), "bytes_read")
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            os.close(self._fd)
+
+
+class _CountedOutput:
+    def __init__(self, file, count: _Counter) -> None:
+        self._file, self._count, self.closed = file, count, False
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def write(self, data) -> int:
+        self._count("writes", len(data), "bytes_written")
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._file.close()
+
+
+class FarHandler(pafs.FileSystemHandler):
+    def __init__(self, count: _Counter) -> None:
+        self._fs = pafs.LocalFileSystem()
+        self._count = count
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FarHandler)
+
+    __hash__ = None
+
+    def get_type_name(self):
+        return "far"
+
+    def normalize_path(self, path):
+        return path
+
+    def get_file_info(self, paths):
+        self._count("others")
+        return self._fs.get_file_info(paths)
+
+    def get_file_info_selector(self, selector):
+        self._count("others")
+        return self._fs.get_file_info(selector)
+
+    def create_dir(self, path, recursive):
+        self._count("others")
+        self._fs.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path):
+        self._count("others")
+        self._fs.delete_dir(path)
+
+    def delete_dir_contents(self, path, missing_dir_ok=False):
+        self._count("others")
+        self._fs.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
+
+    def delete_root_dir_contents(self):
+        raise NotImplementedError
+
+    def delete_file(self, path):
+        self._count("deletes")
+        self._fs.delete_file(path)
+
+    def move(self, src, dest):
+        self._count("others")
+        self._fs.move(src, dest)
+
+    def copy_file(self, src, dest):
+        self._count("others")
+        self._fs.copy_file(src, dest)
+
+    def open_input_stream(self, path):
+        return self.open_input_file(path)
+
+    def open_input_file(self, path):
+        self._count("opens")
+        return pa.PythonFile(_CountedInput(os.open(path, os.O_RDONLY | os.O_CLOEXEC), self._count), mode="r")
+
+    def open_output_stream(self, path, metadata):
+        self._count("creates")
+        return pa.PythonFile(_CountedOutput(Path(path).open("wb"), self._count), mode="w")
+
+    def open_append_stream(self, path, metadata):
+        raise NotImplementedError
+
+
+def open_far(path: str) -> pafs.FileSystem:
+    """``firesteel.storage.filesystem`` = "far_storage:open_far"."""
+    count = _Counter(os.environ.get(COUNTS), float(os.environ.get(LATENCY, "0")))
+    return pafs.PyFileSystem(FarHandler(count))
