@@ -589,3 +589,7 @@ def attempts_of(deploys: Iterable[c.Deploy], vertex: int) -> list[tuple[int, int
     return [
         k for d in deploys if d.vertex == vertex for k in zip(d.subtasks.tolist(), d.attempts.tolist(), strict=True)
     ]
+
+
+def split_lists(splits: c.Splits) -> list[list[int]]:
+    return [splits.of(k).tolist() for k in range(splits.parallelism)]

@@ -233,7 +233,9 @@ def test_a_decision_over_4096_subpartitions_takes_under_10_ms():
 @given(st.lists(sizes, max_size=9), st.integers(1, 12))
 def test_splits_go_out_once_in_order_and_even(split_bytes, n):
     plan = decide_source(SourceInfo(np.array(split_bytes, dtype=np.int64)), Bounds(1, 128, n, 64, 32768, "by-bytes"))
-    assert [i for own in plan.splits for i in own.tolist()] == list(range(len(split_bytes)))
-    assert plan.input_bytes.tolist() == [sum(split_bytes[i] for i in own) for own in plan.splits]
+    assert plan.splits.indexes.tolist() == list(range(len(split_bytes)))
+    assert plan.input_bytes.tolist() == [
+        sum(split_bytes[i] for i in plan.splits.of(k)) for k in range(plan.parallelism)
+    ]
     if split_bytes:
         assert plan.input_bytes.max() == smallest_largest(split_bytes, min(n, len(split_bytes)))

@@ -9,6 +9,10 @@ from firesteel.scheduler.parallelism import Bounds, decide_source
 MIB = 1 << 20
 
 
+def split_lists(splits):
+    return [splits.of(k).tolist() for k in range(splits.parallelism)]
+
+
 def bounds(**changes):
     values = {
         "minimum": 1,
@@ -48,8 +52,8 @@ def test_inferred_from_bytes_and_splits(mib, default, changes, parallelism, boun
     plan = decide_source(info([int(m * MIB) for m in mib]), bounds(**changes), default)
     assert plan.parallelism == parallelism
     assert plan.decision["bounds"] == bound
-    assert np.concatenate(plan.splits).tolist() == list(range(len(mib)))
-    assert len(plan.splits) == parallelism
+    assert plan.splits.indexes.tolist() == list(range(len(mib)))
+    assert plan.splits.parallelism == parallelism
 
 
 def test_what_is_set_wins_over_what_is_inferred():
@@ -68,20 +72,20 @@ def test_the_sources_own_answer_wins_over_bytes():
 def test_a_parallelism_by_nature_wins_over_all():
     plan = decide_source(info([1] * 6, fixed_parallelism=6), bounds(fixed=2, maximum=4))
     assert plan.parallelism == 6
-    assert [s.tolist() for s in plan.splits] == [[k] for k in range(6)]
+    assert split_lists(plan.splits) == [[k] for k in range(6)]
     assert plan.decision["bounds"] == ["the source itself, which fixes 6 where 2 was set"]
 
 
 def test_splits_stay_in_order_and_even():
     plan = decide_source(info([5, 1, 1, 1, 4, 4]), bounds(fixed=3))
-    assert [s.tolist() for s in plan.splits] == [[0, 1], [2, 3, 4], [5]]
+    assert split_lists(plan.splits) == [[0, 1], [2, 3, 4], [5]]
     assert plan.input_bytes.tolist() == [6, 6, 4]
     assert plan.assignment["result"] == {"cuts": [0, 2, 5, 6], "largest": 6, "smallest": 4}
 
 
 def test_more_subtasks_than_splits_leaves_the_last_without():
     plan = decide_source(info([3, 3]), bounds(fixed=4))
-    assert [s.tolist() for s in plan.splits] == [[0], [1], [], []]
+    assert split_lists(plan.splits) == [[0], [1], [], []]
     assert plan.input_bytes.tolist() == [3, 3, 0, 0]
 
 
@@ -94,3 +98,17 @@ def test_reasons_are_sentences_with_numbers():
     assert decide_source(info([]), bounds()).decision["reason"] == (
         "1 source subtask: there is nothing to read, bounded by nothing"
     )
+
+
+def test_splits_are_columns_of_which_a_deployment_gets_its_own():
+    splits = decide_source(SourceInfo(np.full(6, MIB)), bounds(fixed=4)).splits
+    assert split_lists(splits) == [[0, 1], [2], [3, 4], [5]]
+    assert split_lists(splits.select(np.array([3, 1]))) == [[5], [2]]
+    assert split_lists(splits.select(np.array([0, 1, 2, 3]))) == split_lists(splits)
+    assert split_lists(splits.select(np.array([1, 0, 3, 2]))) == [[2], [0, 1], [5], [3, 4]]
+    assert split_lists(splits.select(np.array([], np.int64))) == []
+
+
+def test_a_record_does_not_list_very_many_cuts():
+    assert len(decide_source(SourceInfo(np.ones(4000)), bounds(fixed=4000)).assignment["result"]["cuts"]) == 4001
+    assert "cuts" not in decide_source(SourceInfo(np.ones(5000)), bounds(fixed=5000)).assignment["result"]

@@ -25,7 +25,7 @@ from firesteel.operators.user_code import UserFunctionError
 from firesteel.options import GIB, MIB, Options
 from firesteel.results.owner import process_start
 from firesteel.results.store import StorageError
-from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
+from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, Splits
 from firesteel.spark import java, pools, preflight, shipping
 from firesteel.spark.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.cleaning import Cleaner, _Late
@@ -203,7 +203,7 @@ def deploy(subtasks, splits=None):
 def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
     import pickle
 
-    own = (np.array([2, 0]), np.array([1]))
+    own = Splits(np.array([0, 2, 3]), np.array([2, 0, 1]))
     first, *others = [pickle.loads(d) for d in descriptors_of(deploy([5, 9], own), ["a", "b", "c"])]
     assert (first.subtask, [d.subtask for d in others]) == (5, [9])
     assert np.frombuffer(others[0].rects[0], dtype=np.int32).reshape(-1, 4).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane, split_lists
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobEdge, ResultPartitionType, ShipStrategy
@@ -79,7 +79,7 @@ def test_a_source_with_a_broadcast_beside_is_a_source_that_waits_for_it(options)
     p.run(0)
     assert deployed(p, 1) == [0, 1, 2]
     deploy = p.deploys[-1]
-    assert [s.tolist() for s in deploy.splits] == [[0, 1], [2, 3], [4, 5]]
+    assert split_lists(deploy.splits) == [[0, 1], [2, 3], [4, 5]]
     assert deploy.ranges[0].of(2).tolist() == [[0, 2, 0, 1]]
     assert p.run().status == "FINISHED"
 
@@ -190,7 +190,7 @@ def test_the_topology_is_told_and_coordinators_start_with_their_vertices():
     p.start().run()
     assert told == [([0], [0]), ([1], [0, 1])]
     assert [d.vertex for d in p.decisions("split assignment")] == [0]
-    assert [s.tolist() for s in p.deploys[0].splits] == [[0], [1]] and p.deploys[1].splits is None
+    assert split_lists(p.deploys[0].splits) == [[0], [1]] and p.deploys[1].splits is None
 
 
 def test_a_source_is_inferred_from_its_splits():
@@ -198,7 +198,7 @@ def test_a_source_is_inferred_from_its_splits():
     builder.source([10 * MIB] * 10)
     p = plane(builder.graph, data_volume_per_task="25 MiB").start()
     assert p.parallelism(0) == 4
-    assert np.concatenate(p.deploys[0].splits).tolist() == list(range(10))
+    assert p.deploys[0].splits.indexes.tolist() == list(range(10))
     assert p.deploys[0].input_bytes.sum() == 100 * MIB
 
 

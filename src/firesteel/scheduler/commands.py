@@ -42,6 +42,33 @@ class InputRanges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """Which splits each subtask of a source (of all, or of a deployment) reads, as columns.
+
+    Subtask ``k`` reads those numbered ``indexes[offsets[k]:offsets[k + 1]]``, possibly none. int64.
+    """
+
+    offsets: Ints
+    indexes: Ints
+
+    def of(self, subtask: int) -> Ints:
+        return self.indexes[self.offsets[subtask] : self.offsets[subtask + 1]]
+
+    def select(self, subtasks: Ints) -> Splits:
+        """The splits of these (distinct) subtasks, in their order."""
+        if len(subtasks) == self.parallelism and bool((np.diff(subtasks) > 0).all()):
+            return self
+        spans = np.diff(self.offsets)[subtasks]
+        offsets = np.concatenate(([0], np.cumsum(spans)))
+        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        return Splits(offsets, self.indexes[places])
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MergedObjects:
     """Objects that hold the rows of partitions ``first[k]`` .. ``end[k] - 1``, by subpartition. Ascending, disjoint.
 
@@ -86,7 +113,7 @@ class Deploy(Command):
 
     ``gates`` and ``ranges`` run parallel to the vertex' inputs; ranges hold the deployed subtasks, in the order of
     ``subtasks``, and name partitions by their number in the data set. ``subpartitions``: data set id to the number of
-    subpartitions to write. ``splits``: for a source, the split indexes of each subtask deployed.
+    subpartitions to write. ``splits``: for a source, which splits each subtask deployed reads, in the order of ``subtasks``.
     """
 
     vertex: int
@@ -96,7 +123,7 @@ class Deploy(Command):
     gates: tuple[GateDescriptor, ...]
     ranges: tuple[InputRanges, ...]
     subpartitions: dict[int, int]
-    splits: tuple[Ints, ...] | None = None
+    splits: Splits | None = None
     input_bytes: Ints | None = None
     """Plain bytes each deployed subtask will read (int64), where known."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from firesteel.scheduler.commands import Splits
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.parallelism.source import SourcePlan
 from firesteel.scheduler.recorder import Recorder
@@ -20,9 +21,9 @@ class SourceCoordinator:
     def start(self, recorder: Recorder) -> None:
         recorder.decision("split assignment", vertex=self.vertex, name=self._name, **self._plan.assignment)
 
-    def splits_of(self, subtasks: Ints) -> tuple[Ints, ...]:
-        """Split indexes (int64) of each of these subtasks."""
-        return tuple(self._plan.splits[k] for k in subtasks.tolist())
+    def splits_of(self, subtasks: Ints) -> Splits:
+        """The splits of these subtasks, in their order."""
+        return self._plan.splits.select(subtasks)
 
 
 class OperatorCoordinatorHandler:
@@ -37,7 +38,7 @@ class OperatorCoordinatorHandler:
             self._sources[coordinator.vertex] = coordinator
             coordinator.start(self._recorder)
 
-    def splits_of(self, vertex: int, subtasks: Ints) -> tuple[Ints, ...] | None:
+    def splits_of(self, vertex: int, subtasks: Ints) -> Splits | None:
         """None for a vertex that is no source."""
         source = self._sources.get(vertex)
         return None if source is None else source.splits_of(subtasks)

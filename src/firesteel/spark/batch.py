@@ -183,7 +183,7 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     pickled: list[bytes] = []
     for i, (subtask, attempt) in enumerate(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)):
         rects = tuple(np.ascontiguousarray(r.of(i), dtype=np.int32).tobytes() for r in deploy.ranges)
-        own = () if deploy.splits is None or not splits else tuple(splits[k] for k in deploy.splits[i].tolist())
+        own = () if deploy.splits is None or not splits else tuple(splits[k] for k in deploy.splits.of(i).tolist())
         pickled.append(pickle.dumps(ExecutionDescriptor(subtask, attempt, rects, own), protocol=5))
     return pickled
 

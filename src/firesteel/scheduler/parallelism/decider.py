@@ -18,12 +18,16 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.parallelism.line import check_sizes
-from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, Longs, VertexPlan, closest_power_of_two
+from firesteel.scheduler.parallelism.model import (
+    MAX_NUMBERS_RECORDED,
+    Bounds,
+    ConsumedResult,
+    Longs,
+    VertexPlan,
+    closest_power_of_two,
+)
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.units import Units
-
-MAX_SIZES_RECORDED = 4096
-"""Numbers in one decision's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +301,6 @@ def _sizes_of(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any
     if bounds.cut != "by-bytes":
         return {}
     told = [r.subpartition_bytes if r.cells is None or r.is_keyed else r.cells for r in inputs]
-    if sum(0 if sizes is None else np.size(sizes) for sizes in told) > MAX_SIZES_RECORDED:
+    if sum(0 if sizes is None else np.size(sizes) for sizes in told) > MAX_NUMBERS_RECORDED:
         return {}
     return {"sizes": [[] if sizes is None else np.ravel(sizes).tolist() for sizes in told]}

@@ -14,6 +14,8 @@ from firesteel.scheduler.commands import InputRanges
 
 Longs = NDArray[np.int64]
 Cut = Literal["by-bytes", "by-count"]
+MAX_NUMBERS_RECORDED = 4096
+"""In one list of a decision's record."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,9 @@ import numpy as np
 
 from firesteel.graph.job_graph import SourceInfo
 from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.scheduler.commands import Splits
 from firesteel.scheduler.parallelism.line import Line, check_sizes
-from firesteel.scheduler.parallelism.model import Bounds, Longs
+from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, Longs
 
 LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""
@@ -18,14 +19,14 @@ LEAST_BYTES_PER_SLOT = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourcePlan:
-    """A decided source. ``splits[k]``: the split indexes of subtask k (int64, contiguous, possibly none).
+    """A decided source. ``splits``: those of each subtask are contiguous.
 
     ``decision`` and ``assignment`` hold the fields of two ``records.Decision``s ("source parallelism" and
     "split assignment").
     """
 
     parallelism: int
-    splits: tuple[Longs, ...]
+    splits: Splits
     input_bytes: Longs
     decision: dict[str, Any]
     assignment: dict[str, Any]
@@ -54,7 +55,6 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     choice = _choose(info, line, bounds, default_source_parallelism)
     n = choice.parallelism
     cuts = line.cut(n)
-    indexes = np.arange(line.size, dtype=np.int64)
     sizes = np.diff(line.prefix[cuts])
     bounded = ", bounded by " + (" and ".join(choice.bounds) or "nothing")
     facts = {"splits": line.size, "bytes": line.total, "largest_split": line.largest, "data_volume": bounds.data_volume}
@@ -74,15 +74,19 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
         "inputs": facts,
         "rule": "contiguous, by bytes",
         "bounds": [],
-        "result": {"cuts": cuts.tolist(), "largest": int(sizes.max()), "smallest": int(sizes.min())},
+        "result": {**_few_cuts(cuts), "largest": int(sizes.max()), "smallest": int(sizes.min())},
         "reason": (
             f"{plural(line.size, 'split')} in order over {plural(n, 'subtask')}, "
             f"{_span(int(per_subtask.min()), int(per_subtask.max()))} each; "
             f"largest share {format_bytes(int(sizes.max()))}, smallest {format_bytes(int(sizes.min()))}"
         ),
     }
-    splits = tuple(np.split(indexes, cuts[1:-1]))
-    return SourcePlan(n, splits, sizes, decision, assignment)
+    return SourcePlan(n, Splits(cuts, np.arange(line.size)), sizes, decision, assignment)
+
+
+def _few_cuts(cuts: Longs) -> dict[str, Any]:
+    """Subtask k reads the splits cuts[k] .. cuts[k + 1]; left out of the record where there are very many."""
+    return {"cuts": cuts.tolist()} if len(cuts) <= MAX_NUMBERS_RECORDED else {}
 
 
 def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -> _Choice:
