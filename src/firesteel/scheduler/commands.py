@@ -275,7 +275,10 @@ class JobStatus(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        return self in (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED)
+        return self in _TERMINAL
+
+
+_TERMINAL = (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -60,6 +60,8 @@ class IntermediateResult:
         self.available[partition] = self.stored[partition] = True
         self.num_available += 1
         self.version += 1
+        if not self.consumers:
+            return []
         complete = [(edge, edge.one_became_available(partition)) for edge in self.consumers]
         return [(edge, groups) for edge, groups in complete if len(groups)]
 
@@ -99,6 +101,8 @@ class ExecutionJobVertex:
         self.inputs: list[EdgeGroups] = []
         self.ranges: tuple[InputRanges, ...] | None = None
         self.input_bytes: Ints | None = None
+        self.results: list[IntermediateResult] = []
+        """What it produces, in the order of its outputs."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = np.zeros((len(IO_COUNTERS), 0), np.int64)
@@ -178,7 +182,8 @@ class DefaultExecutionGraph:
         return result
 
     def outputs(self, vertex: ExecutionJobVertex) -> list[IntermediateResult]:
-        return [self.result(dataset) for dataset in vertex.job.outputs]
+        """The results of an initialised vertex, in the order of its job vertex' outputs."""
+        return vertex.results
 
     def upstream_initialized(self, vertex: ExecutionJobVertex) -> bool:
         return all(self.results[edge.dataset] is not None for edge in vertex.job.inputs)
@@ -207,9 +212,11 @@ class DefaultExecutionGraph:
         vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
         for dataset in vertex.job.outputs:
-            self.results[dataset] = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
+            result = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
+            self.results[dataset] = result
+            vertex.results.append(result)
             if not self.consumers[dataset]:
-                self.result(dataset).info.forget_rows()  # nobody is decided from them
+                result.info.forget_rows()  # nobody is decided from them
         for index, edge in enumerate(vertex.job.inputs):
             result = self.result(edge.dataset)
             groups = self._groups(result, vertex, None if plan.ranges is None else plan.ranges[index])

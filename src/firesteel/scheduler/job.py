@@ -9,6 +9,8 @@ from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.records import JobStatusRecord
 
+_ACTIVE = (JobStatus.RUNNING, JobStatus.RESTARTING)
+
 
 class Job:
     def __init__(self, recorder: Recorder, operations: ExecutionOperations, metrics: Metrics) -> None:
@@ -22,7 +24,7 @@ class Job:
     @property
     def is_active(self) -> bool:
         """Work goes on: RUNNING, or waiting for a restart's delay beside what runs."""
-        return self.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
+        return self.status in _ACTIVE
 
     @property
     def is_ending(self) -> bool:

@@ -82,9 +82,9 @@ class BlockingResultInfo:
         if reports.sizes is not None or self.recorded[partition]:
             self.record(np.array([partition]), reports)
             return
-        self.partition_bytes[partition] = reports.bytes[0]
-        self.partition_rows[partition] = reports.rows[0]
-        self.partition_stored[partition] = reports.stored_bytes[0]
+        self.partition_bytes[partition] = reports.bytes.item()
+        self.partition_rows[partition] = reports.rows.item()
+        self.partition_stored[partition] = reports.stored_bytes.item()
         self.recorded[partition] = True
 
     def erase(self, partitions: Ints) -> None:
