@@ -9,10 +9,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
+from firesteel.graph.job_graph import (
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+    SourceInfo,
+)
 from firesteel.options import Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler import commands as c
@@ -32,29 +41,38 @@ def ints(*values: int) -> np.ndarray:
 
 
 class GraphBuilder:
-    """``source`` and ``step`` return vertex ids; a step's inputs are (producer, ship) pairs."""
+    """``source`` and ``step`` return vertex ids; a step's inputs are (producer, ship) or (producer, ship, type)."""
 
     def __init__(self, name: str = "test") -> None:
         self.graph = JobGraph(name, [], [])
-        self._outputs: dict[tuple[int, ShipStrategy], int] = {}
+        self._outputs: dict[tuple[int, ShipStrategy, ResultPartitionType], int] = {}
 
     def source(self, splits: Sequence[int] = (100,), **fields) -> int:
         return self._add([], source=SourceInfo(np.array(splits, np.int64)), **fields)
 
-    def step(self, *inputs: tuple[int, ShipStrategy], **fields) -> int:
+    def step(self, *inputs: tuple[Any, ...], **fields) -> int:
         edges = []
-        for index, (producer, ship) in enumerate(inputs):
-            edges.append(JobEdge(self.dataset(producer, ship), index, co_partitioned=ship is ShipStrategy.HASH))
+        for index, (producer, ship, *type) in enumerate(inputs):
+            dataset = self.dataset(producer, ship, type=type[0] if type else ResultPartitionType.BLOCKING)
+            edges.append(JobEdge(dataset, index, co_partitioned=ship is ShipStrategy.HASH))
         return self._add(edges, **fields)
 
-    def dataset(self, producer: int, ship: ShipStrategy, persistent: bool = False) -> int:
-        if (producer, ship) not in self._outputs:
+    def dataset(
+        self,
+        producer: int,
+        ship: ShipStrategy,
+        persistent: bool = False,
+        type: ResultPartitionType = ResultPartitionType.BLOCKING,
+    ) -> int:
+        key = (producer, ship, type)
+        if key not in self._outputs:
             number = len(self.graph.datasets)
             keys = ("k",) if ship is ShipStrategy.HASH else ()
-            self.graph.datasets.append(IntermediateDataSet(number, producer, ship, keys, persistent=persistent))
+            dataset = IntermediateDataSet(number, producer, ship, keys, type, persistent=persistent)
+            self.graph.datasets.append(dataset)
             self.graph.vertices[producer].outputs.append(number)
-            self._outputs[producer, ship] = number
-        return self._outputs[producer, ship]
+            self._outputs[key] = number
+        return self._outputs[key]
 
     def _add(self, edges: list[JobEdge], **fields) -> int:
         number = len(self.graph.vertices)
@@ -74,6 +92,8 @@ class Task:
     """Objects it reads: (dataset, partition, attempt, token)."""
     views: dict[tuple[int, int, int], Hashable] = field(default_factory=dict)
     """What it gets of each partition, by (input, dataset, partition)."""
+    beside: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(vertex, subtask) to the attempt of those that feed it while they run."""
     launched: bool = False
     cancelled: bool = False
 
@@ -96,7 +116,10 @@ class Plane:
     """(vertex, subtask) -> (attempt, token) of the winner."""
     read: dict[tuple[int, int, int], dict[tuple[int, int, int], Hashable]] = field(default_factory=dict)
     """(vertex, subtask, token) -> the views of an execution that finished."""
+    fed: dict[tuple[int, int, int], dict[tuple[int, int], int]] = field(default_factory=dict)
+    """(vertex, subtask, token) -> who fed an execution that finished."""
     deploys: list[c.Deploy] = field(default_factory=list)
+    regions: list[c.DeployRegions] = field(default_factory=list)
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
     sent: list[e.Event] = field(default_factory=list)
@@ -143,7 +166,7 @@ class Plane:
                 return self.fail(key, kind=e.FailureKind.PARTITION, bad=bad[0])
         vertex = keys[0][0]
         reports = self.reports([self.tasks[key] for key in keys], token)
-        views = {key: self.tasks[key].views for key in keys}
+        tasks = {key: self.tasks[key] for key in keys}
         event = e.ExecutionsFinished(
             at=self.tick(),
             vertex=vertex,
@@ -156,7 +179,8 @@ class Plane:
                 self.tasks.pop(key)
         for key, given in zip(keys, reports.tokens.tolist(), strict=True):
             self.written |= {(p.dataset, key[1], key[2], given) for p in reports.partitions}
-            self.read[(*key[:2], given)] = views[key]
+            self.read[(*key[:2], given)] = tasks[key].views
+            self.fed[(*key[:2], given)] = tasks[key].beside
             # Admitted unless the answer discards it.
             self.admitted.setdefault(key[:2], (key[2], given))
         return self.send(event)
@@ -227,7 +251,9 @@ class Plane:
                 self.records.append(record)
                 assert record.event == self.scheduler.recorder.event
             case c.Deploy():
-                self._deploy(command)
+                self._deploy(command, {})
+            case c.DeployRegions():
+                self._deploy_regions(command)
             case c.Cancel():
                 for key in zip(
                     [command.vertex] * len(command.subtasks),
@@ -250,16 +276,46 @@ class Plane:
             case c.JobStatusChanged():
                 if command.status.is_terminal:
                     self._end(command)
+            case _:
+                raise AssertionError(f"the driver does not know {type(command).__name__}")
 
-    def _deploy(self, deploy: c.Deploy) -> None:
+    def _deploy_regions(self, command: c.DeployRegions) -> None:
+        self.regions.append(command)
+        together = {
+            (part.vertex, s): a
+            for part in command.parts
+            for s, a in zip(part.subtasks.tolist(), part.attempts.tolist(), strict=True)
+        }
+        for part in command.parts:
+            self._deploy(part, together)
+        if self.check:
+            self._check_readers(command, together)
+
+    def _check_readers(self, command: c.DeployRegions, together: dict[tuple[int, int], int]) -> None:
+        """Whoever reads pipelined rows of these runs with them."""
+        graph = self.scheduler.job_graph
+        for vertex in graph.vertices:
+            for index, edge in enumerate(vertex.inputs):
+                dataset = graph.datasets[edge.dataset]
+                if dataset.type is ResultPartitionType.BLOCKING or all(
+                    p.vertex != dataset.producer for p in command.parts
+                ):
+                    continue
+                ranges = self._ranges(vertex.id, index)
+                for reader in range(ranges.parallelism):
+                    if any((dataset.producer, p) in together for p in _partitions(ranges.of(reader))):
+                        assert (vertex.id, reader) in together, "a pipelined result without its reader"
+
+    def _deploy(self, deploy: c.Deploy, together: dict[tuple[int, int], int]) -> None:
         self.deploys.append(deploy)
         vertex = self.scheduler.job_graph.vertices[deploy.vertex]
         assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
         assert set(deploy.subpartitions) == set(vertex.outputs)
         for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
             assert ranges.parallelism == len(deploy.subtasks)
+            producer = self.scheduler.job_graph.datasets[gate.dataset].producer
             if gate.partitions is None and ranges.parallelism == deploy.parallelism:
-                _check_coverage(gate, ranges)
+                _check_coverage(self.parallelism(producer), gate, ranges)
         for position, (subtask, attempt) in enumerate(
             zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
         ):
@@ -268,21 +324,26 @@ class Plane:
             alone = not vertex.supports_concurrent_attempts
             assert not (alone and any(k[:2] == key[:2] for k in self.tasks)), "two attempts where one is allowed"
             self._forget_winner(key)
-            inputs = self._inputs(deploy, position) if self.check else []
-            self.tasks[key] = Task(deploy, subtask, attempt, inputs)
+            task = self.tasks[key] = Task(deploy, subtask, attempt, [])
             if self.check:
-                self.tasks[key].views = self._views(vertex, position, deploy)
+                task.inputs, task.beside = self._inputs(deploy, position, together)
+                task.views = self._views(vertex, position, task)
 
-    def _views(self, vertex: JobVertex, position: int, deploy: c.Deploy) -> dict[tuple[int, int, int], Hashable]:
+    def _views(self, vertex: JobVertex, position: int, task: Task) -> dict[tuple[int, int, int], Hashable]:
         """Equal views: the same rows. A share by order is another one in each attempt; else only the rows count."""
         views = {}
-        for index, (gate, ranges) in enumerate(zip(deploy.gates, deploy.ranges, strict=True)):
+        for index, (gate, ranges) in enumerate(zip(task.deploy.gates, task.deploy.ranges, strict=True)):
             dataset = self.scheduler.job_graph.datasets[gate.dataset]
             for p in _partitions(ranges.of(position)):
-                token = int(gate.tokens[_place(gate, p)])
-                rows = tuple(sorted(self.read[dataset.producer, p, token].items(), key=str))
                 shared = dataset.ship in BY_ORDER and self._num_readers(vertex.id, index, p) > 1
-                views[index, gate.dataset, p] = token if shared else hash(rows)
+                if _is_made_beside(gate, p):
+                    attempt = task.beside[dataset.producer, p]
+                    read = self.tasks[dataset.producer, p, attempt].views
+                else:
+                    attempt, token = int(gate.attempts[_place(gate, p)]), int(gate.tokens[_place(gate, p)])
+                    read = self.read[dataset.producer, p, token]
+                rows = tuple(sorted(read.items(), key=str))
+                views[index, gate.dataset, p] = ("attempt", attempt) if shared else hash(rows)
         return views
 
     def _ranges(self, vertex: int, index: int) -> c.InputRanges:
@@ -302,35 +363,53 @@ class Plane:
                 assert seen.setdefault((vertex, *place), view) == view, (
                     f"{place} of vertex {vertex}: rows lost or doubled"
                 )
+            for producer, attempt in self.fed[vertex, subtask, token].items():
+                assert self.admitted[producer][0] == attempt, f"{vertex, subtask} was fed by {producer}, {attempt}"
 
     def _forget_winner(self, key: Key) -> None:
         """A winner runs again only if it was discarded, or all it produced has been released."""
         winner = self.admitted.pop(key[:2], None)
         if winner is not None:
             vertex = self.scheduler.job_graph.vertices[key[0]]
-            gone = all((dataset, key[1], *winner) in self.released for dataset in vertex.outputs)
+            stored = [d for d in vertex.outputs if not self._is_pipelined(d)]
+            gone = all((dataset, key[1], *winner) in self.released for dataset in stored)
             assert gone and not vertex.has_sink and key[2] > winner[0], "deployed although it has a winner"
 
-    def _inputs(self, deploy: c.Deploy, position: int) -> list[tuple[int, int, int, int]]:
-        inputs = []
+    def _is_pipelined(self, dataset: int) -> bool:
+        return self.scheduler.job_graph.datasets[dataset].type is ResultPartitionType.PIPELINED
+
+    def _inputs(
+        self, deploy: c.Deploy, position: int, together: dict[tuple[int, int], int]
+    ) -> tuple[list[tuple[int, int, int, int]], dict[tuple[int, int], int]]:
+        """The objects that an execution reads, and who feeds it while it runs."""
+        inputs, beside = [], {}
         for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
             producer = self.scheduler.job_graph.datasets[gate.dataset].producer
-            for first, end, _, _ in ranges.of(position).tolist():
-                for p in range(first, end):
-                    named = (int(gate.attempts[_place(gate, p)]), int(gate.tokens[_place(gate, p)]))
-                    assert self.admitted.get((producer, p)) == named, "deployed before its inputs, or told of a loser"
-                    assert (gate.dataset, p, *named) not in self.released, "told to read what was released"
-                    inputs.append((gate.dataset, p, *named))
-        return inputs
+            assert gate.pipelined == self._is_pipelined(gate.dataset)
+            for p in _partitions(ranges.of(position)):
+                if _is_made_beside(gate, p):
+                    assert (producer, p) in together, "deployed without those that feed it"
+                    beside[producer, p] = together[producer, p]
+                    continue
+                named = (int(gate.attempts[_place(gate, p)]), int(gate.tokens[_place(gate, p)]))
+                assert self.admitted.get((producer, p)) == named, "deployed before its inputs, or told of a loser"
+                assert (gate.dataset, p, *named) not in self.released, "told to read what was released"
+                inputs.append((gate.dataset, p, *named))
+        return inputs, beside
 
     def _release(self, command: c.ReleasePartitions) -> None:
         graph = self.scheduler.job_graph
-        assert not graph.datasets[command.dataset].persistent
+        assert not graph.datasets[command.dataset].persistent and not self._is_pipelined(command.dataset)
+        released = set(command.partitions.tolist())
         for vertex in graph.consumers(command.dataset):
-            n = self.parallelism(vertex)
-            assert n > 0 and all((vertex, s) in self.admitted for s in range(n)), (
-                "released before its last consumer finished"
-            )
+            assert self.parallelism(vertex) > 0, "released before its consumer was decided"
+            for index, edge in enumerate(graph.vertices[vertex].inputs if self.check else []):
+                ranges = self.scheduler.graph.vertices[vertex].ranges
+                if edge.dataset != command.dataset:
+                    continue
+                for reader in range(self.parallelism(vertex)):
+                    if ranges is None or released & _partitions(ranges[index].of(reader)):
+                        assert (vertex, reader) in self.admitted, "released before its last consumer finished"
         for p, a, t in zip(
             command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist(), strict=True
         ):
@@ -397,6 +476,7 @@ class Plane:
             partitions=[
                 e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], 7, 5)
                 for d, n in deploy.subpartitions.items()
+                if not self._is_pipelined(d)
             ],
             rows_in=3,
             bytes_in=4,
@@ -437,9 +517,14 @@ def _partitions(rects: np.ndarray) -> set[int]:
     return {p for first, end, _, _ in rects.tolist() for p in range(first, end)}
 
 
-def _check_coverage(gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
+def _is_made_beside(gate: c.GateDescriptor, partition: int) -> bool:
+    """By an execution of the same regions, while the reader runs."""
+    return gate.pipelined or int(gate.attempts[_place(gate, partition)]) == -1
+
+
+def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
     """Every cell is read by exactly one subtask; a broadcast by all of them."""
-    steps = np.zeros((len(gate.attempts) + 1, gate.num_subpartitions + 1), np.int64)
+    steps = np.zeros((num_partitions + 1, gate.num_subpartitions + 1), np.int64)
     p0, p1, s0, s1 = ranges.rects.T
     for rows, columns, step in ((p0, s0, 1), (p0, s1, -1), (p1, s0, -1), (p1, s1, 1)):
         np.add.at(steps, (rows, columns), step)
@@ -554,8 +639,11 @@ def _siblings(plane: Plane, key: Key) -> list[Key]:
     return [k for k in plane.tasks if k[0] == key[0] and plane.tasks[k].cancelled == plane.tasks[key].cancelled]
 
 
-def random_graph(rng: random.Random) -> JobGraph:
-    """Up to six vertices with any ship strategies; some parallelisms, maxima and persistent results set."""
+def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
+    """Up to six vertices with any ship strategies; some parallelisms, maxima and persistent results set.
+
+    ``pipelined``: the chance of an edge to be that.
+    """
     builder = GraphBuilder("random")
     ships = list(ShipStrategy)
     for number in range(rng.randint(1, 6)):
@@ -568,7 +656,14 @@ def random_graph(rng: random.Random) -> JobGraph:
             builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields)
             continue
         inputs = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
-        builder.step(*sorted(inputs, key=lambda i: (i[0], i[1].value)), **fields)
+        chosen = sorted(inputs, key=lambda i: (i[0], i[1].value))
+        if pipelined:
+            types = [rng.random() < pipelined for _ in chosen]
+            chosen = [
+                (*i, ResultPartitionType.PIPELINED if t else ResultPartitionType.BLOCKING)
+                for i, t in zip(chosen, types, strict=True)
+            ]
+        builder.step(*chosen, **fields)
     for vertex in list(builder.graph.vertices):
         if not vertex.outputs and rng.random() < 0.3:
             builder.dataset(vertex.id, ShipStrategy.GLOBAL, persistent=True)

@@ -284,6 +284,15 @@ RESTART_DELAY = _register(
         check=_at_least(0),
     )
 )
+RELEASE_DURING_JOB_EXECUTION = _register(
+    Option(
+        "jobmanager.partition.release-during-job-execution",
+        _parse_bool,
+        True,
+        "Delete what a step wrote as soon as the last subtask that reads it has finished. false keeps everything until the job has finished: a restart then repeats less, and the storage holds more.",
+        "bool",
+    )
+)
 JOURNAL_DIR = _register(
     Option[str | None](
         "firesteel.journal.directory",

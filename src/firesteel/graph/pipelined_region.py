@@ -28,7 +28,9 @@ def logical_pipelined_regions(job_graph: JobGraph) -> list[LogicalPipelinedRegio
     O(vertices + edges of the job graph): nothing here knows a parallelism.
     """
     edges = [
-        (job_graph.datasets[edge.dataset].producer, vertex.id) for vertex in job_graph.vertices for edge in vertex.inputs
+        (job_graph.datasets[edge.dataset].producer, vertex.id)
+        for vertex in job_graph.vertices
+        for edge in vertex.inputs
     ]
     # A pipelined edge counts both ways: whoever it joins starts together.
     back = [

@@ -10,6 +10,7 @@ from firesteel.scheduler.execution_graph import VertexInitialization
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots import ExecutionSlotAllocator
+from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
 
@@ -19,6 +20,8 @@ class AdaptiveBatchScheduler(Scheduler):
     One whose parallelism its forward group has decided and that consumes by FORWARD edges only is initialised with
     its producers: it reads one partition per subtask, so there is nothing to wait for but that partition.
     """
+
+    strategy_class = VertexwiseSchedulingStrategy
 
     def __init__(
         self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1

@@ -86,7 +86,8 @@ class GateDescriptor:
 
     ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
     ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
-    its own groups only: ``partitions``, ascending, which the other columns run parallel to.
+    its own groups only: ``partitions``, ascending, which the other columns run parallel to. Attempt -1 of a partition
+    that is read: a blocking result within a region (on a circle of exchanges), made by the same :class:`DeployRegions`.
     """
 
     dataset: int

@@ -10,6 +10,7 @@ from firesteel.scheduler.execution_graph import VertexInitialization
 from firesteel.scheduler.parallelism.model import Bounds
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.planning import NO_SPLITS
+from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
@@ -17,8 +18,11 @@ from firesteel.scheduler.subpartitions import SubpartitionCounts
 class DefaultScheduler(Scheduler):
     """A parallelism is the user's (or the forward group's), else ``parallelism.default``, else what a source infers,
     else 1. Pointwise inputs are cut by count at the start, so that single blocks can go ahead; a vertex with any
-    all-to-all input must wait for all of it anyway, and is cut by the chosen cut once the sizes are known.
+    all-to-all input must wait for all of it anyway, and is cut by the chosen cut once the sizes are known. One that
+    runs together with a producer of its own cannot wait: all its inputs are cut by count.
     """
+
+    strategy_class = PipelinedRegionSchedulingStrategy
 
     def _grow(self) -> list[int]:
         new = [self._initialize(vertex.job) for vertex in self.graph.vertices if not vertex.is_initialized]
@@ -37,10 +41,15 @@ class DefaultScheduler(Scheduler):
     def _plan(self, job: JobVertex, bounds: Bounds) -> VertexInitialization:
         if not job.inputs or job.source is not None:
             return self.planner.source(job, bounds)
+        if any(self.graph.regions.are_joined(p, job.id) for p in self._producers(job)):
+            return self.planner.by_count(job, bounds)
         patterns = {self.job_graph.datasets[edge.dataset].ship.pattern for edge in job.inputs}
         if patterns == {DistributionPattern.POINTWISE}:
             return self.planner.by_count(job, bounds)
         return self.planner.undecided_inputs(job, self._known_parallelism(job))
+
+    def _producers(self, job: JobVertex) -> list[int]:
+        return [self.job_graph.datasets[edge.dataset].producer for edge in job.inputs]
 
     def _bounds(self, job: JobVertex) -> Bounds:
         bounds = self.parallelisms.bounds(job)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from firesteel.scheduler.commands import Deploy, GateDescriptor
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, IntermediateResult
 from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.slots import ExecutionDeploymentOption
+
+_NONE: Ints = np.empty(0, np.int64)
+_NONE.flags.writeable = False
 
 
 class DeploymentDescriptorFactory:
@@ -37,8 +42,11 @@ class DeploymentDescriptorFactory:
     def _gate_of(self, edge: EdgeGroups, subtasks: Ints) -> GateDescriptor:
         """Of a pointwise edge only what these consumers read; of others the one descriptor that all share."""
         result = self._graph.result(edge.dataset)
+        if result.is_pipelined:
+            broadcast = result.info.is_broadcast
+            return GateDescriptor(result.dataset.id, result.num_subpartitions, _NONE, _NONE, broadcast, pipelined=True)
         groups = edge.groups_of_consumers(subtasks)
-        if len(groups) == len(edge):
+        if len(groups) == len(edge) or edge.inside:
             return self.gate(result)
         partitions = edge.partitions(groups)
         return GateDescriptor(

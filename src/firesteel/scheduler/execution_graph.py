@@ -9,11 +9,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex
+from firesteel.graph.job_graph import (
+    DistributionPattern,
+    IntermediateDataSet,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+)
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import ExecutionReports, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.regions import InnerEdge, SchedulingPipelinedRegions
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING
 
@@ -24,7 +31,8 @@ class IntermediateResult:
     """A data set of the running job: partition ``p`` is what producing subtask ``p`` wrote.
 
     ``available``: admitted, and neither released nor lost. ``stored``: its object may still exist.
-    ``attempts`` and ``tokens`` name the admitted object, -1 where none was.
+    ``attempts`` and ``tokens`` name the admitted object, -1 where none was. Of a pipelined result nothing is ever
+    stored: it is read while it is made, by consumers that run with its producers.
     """
 
     def __init__(self, dataset: IntermediateDataSet, num_partitions: int, num_subpartitions: int) -> None:
@@ -42,12 +50,16 @@ class IntermediateResult:
         """Changes with every change of what is available: caches compare it."""
 
     @property
+    def is_pipelined(self) -> bool:
+        return self.dataset.type is ResultPartitionType.PIPELINED
+
+    @property
     def is_available(self) -> bool:
         """All of it can be read now."""
         return self.num_available == self.num_partitions
 
     def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
-        """These (distinct) partitions can be read; returns the consumer groups that are complete now, per edge."""
+        """These (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
         self.attempts[partitions], self.tokens[partitions] = attempts, tokens
         self.available[partitions] = self.stored[partitions] = True
         self.num_available += len(partitions)
@@ -103,6 +115,8 @@ class ExecutionJobVertex:
         self.input_bytes: Ints | None = None
         self.results: list[IntermediateResult] = []
         """What it produces, in the order of its outputs."""
+        self.blocking_results: list[IntermediateResult] = []
+        """Those of them that are stored."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = np.zeros((len(IO_COUNTERS), 0), np.int64)
@@ -121,6 +135,11 @@ class ExecutionJobVertex:
     def states(self) -> NDArray[np.int8]:
         """Of the execution that stands for each subtask."""
         return self._table.state[self.chosen]
+
+    def states_of(self, subtasks: Ints) -> NDArray[np.int8]:
+        """Of the execution that stands for each of these subtasks."""
+        winner = self.winner[subtasks]
+        return self._table.state[np.where(winner == NO_ROW, self.newest[subtasks], winner)]
 
     @property
     def chosen(self) -> Rows:
@@ -169,6 +188,7 @@ class DefaultExecutionGraph:
         self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
         self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
         self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
+        self.regions = SchedulingPipelinedRegions(job_graph)
         self._listeners: list[SchedulingTopologyListener] = []
 
     def add_listener(self, listener: SchedulingTopologyListener) -> None:
@@ -189,9 +209,9 @@ class DefaultExecutionGraph:
         return all(self.results[edge.dataset] is not None for edge in vertex.job.inputs)
 
     def inputs_available(self, vertex: ExecutionJobVertex) -> bool:
-        """All results it consumes are finished."""
+        """All blocking results it consumes are finished."""
         results = (self.results[edge.dataset] for edge in vertex.job.inputs)
-        return all(result is not None and result.is_available for result in results)
+        return all(result is not None and (result.is_available or result.is_pipelined) for result in results)
 
     @property
     def all_finished(self) -> bool:
@@ -215,11 +235,14 @@ class DefaultExecutionGraph:
             result = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
             self.results[dataset] = result
             vertex.results.append(result)
+            if not result.is_pipelined:
+                vertex.blocking_results.append(result)
             if not self.consumers[dataset]:
                 result.info.forget_rows()  # nobody is decided from them
         for index, edge in enumerate(vertex.job.inputs):
             result = self.result(edge.dataset)
             groups = self._groups(result, vertex, None if plan.ranges is None else plan.ranges[index])
+            groups.inside = self.regions.are_joined(result.dataset.producer, vertex.id)
             vertex.inputs.append(groups)
             result.consumers.append(groups)
         self.assign_inputs(vertex, plan.ranges, plan.input_bytes)
@@ -235,6 +258,8 @@ class DefaultExecutionGraph:
                 self.result(edge.dataset).info.forget_rows()
 
     def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
+        """Once for all vertices that an event made: their regions are made here."""
+        self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
         for listener in self._listeners:
             listener.notify_scheduling_topology_updated(self, new_vertices)
 
@@ -246,6 +271,15 @@ class DefaultExecutionGraph:
         vertex.io[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
+
+    def _inner_edges(self, vertex: int) -> list[InnerEdge]:
+        """Of an initialised vertex: its inputs that come from its own logical region."""
+        results = [self.result(edge.dataset) for edge in self.vertices[vertex].inputs]
+        return [
+            InnerEdge(result.dataset.producer, groups, result.is_pipelined)
+            for result, groups in zip(results, self.vertices[vertex].inputs, strict=True)
+            if groups.inside
+        ]
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
         # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.

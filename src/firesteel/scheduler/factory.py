@@ -13,20 +13,21 @@ from firesteel.scheduler.scheduler import Scheduler
 def create_scheduler(job_graph: JobGraph, options: Options, slots: int = 1) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known.
 
-    Raises UsageError for a scheduler that is for streams, a pipelined exchange, or parallelisms that conflict."""
+    Raises UsageError for a scheduler that is for streams, a pipelined exchange that it cannot have, or parallelisms that
+    conflict."""
     name = options[SCHEDULER]
     if name == "Adaptive":
         raise UsageError(
             f"{SCHEDULER.key}: Adaptive is for streams, and '{job_graph.name}' is a batch job.",
             hint="Use AdaptiveBatch or Default.",
         )
-    for dataset in job_graph.datasets:
-        if dataset.type is ResultPartitionType.PIPELINED:
-            producer = job_graph.vertices[dataset.producer]
-            raise UsageError(
-                f"The exchange behind '{producer.name}' is pipelined, and {name} runs jobs whose exchanges are all "
-                "blocking: with too few slots, tasks that must run together would never start.",
-                hint="Leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
-            )
+    pipelined = [d for d in job_graph.datasets if d.type is ResultPartitionType.PIPELINED]
+    if pipelined and name == "AdaptiveBatch":
+        producer = job_graph.vertices[pipelined[0].producer]
+        raise UsageError(
+            f"The exchange behind '{producer.name}' is pipelined, and {name} decides how parallel a step is from the "
+            "finished results it reads: all its exchanges are blocking.",
+            hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
+        )
     scheduler = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
     return scheduler(job_graph, options, slots=slots)

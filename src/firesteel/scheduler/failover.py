@@ -1,9 +1,10 @@
-"""Which subtasks run again after a failure (Flink: RestartPipelinedRegionFailoverStrategy, all exchanges blocking).
+"""Which regions run again after a failure (Flink: RestartPipelinedRegionFailoverStrategy).
 
-Every region is a single subtask. Besides the failed ones there must run again: producers of partitions they read that
-are lost or were released already, their producers in turn, unfinished consumers of whatever is produced anew, and
-finished consumers whose share of a partition is not what it was (``rereading``). Each consumed group is visited once,
-so the cost is O(subtasks), not O(edges).
+A region runs again as a whole, finished members too, for pipelined data cannot be read again. Besides the failed ones
+there must run again: regions producing partitions that they read and that are lost or were released already, their
+producers in turn, the regions of unfinished consumers of whatever is produced anew, and of finished consumers whose
+share of a partition is not what it was (``rereading``). Each consumed group is visited once, so the cost is
+O(subtasks), not O(edges); where all exchanges are blocking every region is a single subtask.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RestartPipelinedRegionFailoverStrategy:
     def tasks_needing_restart(self, tasks: Mapping[int, Ints]) -> Restart:
         """``tasks``: those that failed, and producers of what is lost. Lost partitions must have been withdrawn before.
 
-        Subtasks that wait in CREATED need no restart and are left out, as are running producers.
+        Regions that wait in CREATED need no restart and are left out, as are running producers.
         """
         return _Closure(self._graph).of(tasks)
 
@@ -71,34 +72,50 @@ class _Closure:
             self._add_consumers(self._graph.vertices[at], new)
 
     def _add(self, vertex: int, subtasks: Ints) -> None:
-        mask = self._tasks.setdefault(vertex, np.zeros(self._graph.vertices[vertex].parallelism, np.bool_))
-        new = subtasks[~mask[subtasks]]
-        if len(new):
-            mask[new] = True
-            self._queue.append((vertex, new))
+        """These subtasks, and with them all of their regions."""
+        if vertex not in self._tasks:
+            self._tasks[vertex] = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
+        new = subtasks[~self._tasks[vertex][subtasks]]
+        if not len(new):
+            return
+        block = self._graph.regions.block(vertex)
+        if block.is_trivial:
+            self._mark(vertex, new)
+            return
+        for member, own in block.members(np.unique(block.of(vertex, new))).items():
+            self._mark(member, own)
+
+    def _mark(self, vertex: int, subtasks: Ints) -> None:
+        if vertex not in self._tasks:
+            self._tasks[vertex] = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
+        self._tasks[vertex][subtasks] = True
+        self._queue.append((vertex, subtasks))
 
     def _add_producers(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         for edge in vertex.inputs:
+            result = self._graph.result(edge.dataset)
+            if result.is_pipelined:
+                continue  # its producers are of the same regions
             groups = self._unseen("produced", edge, edge.groups_of_consumers(subtasks))
             if not len(groups):
                 continue
-            result = self._graph.result(edge.dataset)
             partitions = edge.partitions(groups)
             missing = partitions[~result.available[partitions]]
             producer = self._graph.vertices[result.dataset.producer]
-            gone = missing[producer.states[missing] == ExecutionState.FINISHED]
+            gone = missing[producer.states_of(missing) == ExecutionState.FINISHED]
             if len(gone):
                 self._add(producer.id, gone)
 
     def _add_consumers(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         for result in self._graph.outputs(vertex):
+            if result.is_pipelined:
+                continue
             for edge in result.consumers:
                 groups = self._unseen("consumed", edge, edge.groups_of_partitions(subtasks))
                 if not len(groups):
                     continue
                 consumers = edge.consumers(groups)
-                states = self._graph.vertices[edge.vertex].states[consumers]
-                active = consumers[IS_DEPLOYED[states]]
+                active = consumers[IS_DEPLOYED[self._graph.vertices[edge.vertex].states_of(consumers)]]
                 if len(active):
                     self._add(edge.vertex, active)
 

@@ -16,9 +16,10 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.release import PartitionReleaseStrategy
 from firesteel.scheduler.restart import RestartStrategy, Verdict
 from firesteel.scheduler.states import ExecutionState
-from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.strategy import SchedulingStrategy
 
 MAX_INNOCENT_RESTARTS = 10
 """How often in a row a subtask is sent again without a charge; then it is charged like any other."""
@@ -62,9 +63,10 @@ class ExecutionFailureHandler:
         operations: ExecutionOperations,
         job: Job,
         restart: RestartStrategy,
-        scheduling: VertexwiseSchedulingStrategy,
+        scheduling: SchedulingStrategy,
         recorder: Recorder,
         *,
+        release: PartitionReleaseStrategy,
         metrics: Metrics,
     ) -> None:
         graph = self._graph = operations.graph
@@ -73,6 +75,7 @@ class ExecutionFailureHandler:
         self._restart = restart
         self._scheduling = scheduling
         self._recorder = recorder
+        self._release = release
         self._metrics = metrics
         self._failover = RestartPipelinedRegionFailoverStrategy(graph)
         self._pending: dict[str, dict[int, Ints]] = {}
@@ -196,6 +199,7 @@ class ExecutionFailureHandler:
             f" ({again} of them finished before: rows they share by order may come in another one)" if again else ""
         )
         self._decide(failure, verdict, restart, f"{plural(count, 'subtask')} to run again{reread}, {verdict.reason}")
+        self._release.executions_reset(tasks)
         for vertex, subtasks in tasks.items():
             self._reset(self._graph.vertices[vertex], subtasks, failure)
         self._metrics.restarted(tasks)
@@ -225,6 +229,8 @@ class ExecutionFailureHandler:
         outputs = self._graph.outputs(vertex)
         left = np.full(len(subtasks), vertex.job.has_sink)
         for result in outputs:
+            if result.is_pipelined:
+                continue
             left |= result.stored[subtasks]
             result.withdraw(subtasks, stored=False)
             result.info.erase(subtasks)

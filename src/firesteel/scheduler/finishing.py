@@ -45,7 +45,7 @@ class SingleFinish:
         row = self._simple(vertex, subtask, attempt)
         if row == NO_ROW:
             return False
-        reports, results = event.reports, vertex.results
+        reports, results = event.reports, vertex.blocking_results
         if len(reports.partitions) != len(results) or not all(map(_is_about, reports.partitions, results)):
             return False
         self._finish(vertex, row, event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firesteel.scheduler.commands import SetTimer
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.recorder import Recorder
 
 GATHER_SECONDS = 0.1
@@ -18,25 +19,33 @@ class Gathering:
         self._until: dict[int, float] = {}
         self._timers: set[str] = set()
 
-    def holds(self, vertex_id: int) -> bool:
-        """Whether what becomes ready of this vertex has to wait; a timer is set then. O(inputs): asked at each event."""
-        until = self._until.get(vertex_id)
+    def holds(self, vertices: tuple[int, ...]) -> bool:
+        """Whether what becomes ready of these vertices, which are deployed together, has to wait; a timer is set then.
+
+        O(inputs): asked at each event.
+        """
+        until = self._until.get(vertices[0])
         if until is None or self._recorder.at >= until:
             return False
-        if self._graph.inputs_available(self._graph.vertices[vertex_id]):
+        results = (self._graph.result(edge.dataset) for edge in self._edges(vertices))
+        if all(self._graph.vertices[result.dataset.producer].is_finished for result in results):
             return False  # nothing more is to come
-        timer = f"{_PREFIX}{vertex_id}"
+        timer = f"{_PREFIX}{vertices[0]}"
         if timer not in self._timers:
             self._timers.add(timer)
             self._recorder.emit(SetTimer(timer, until))
         return True
 
-    def deployed(self, vertex_id: int) -> None:
-        """What becomes ready of it within the next moment goes together."""
-        vertex = self._graph.vertices[vertex_id]
-        # One that waits for all of an input anyway has nothing that comes one by one.
-        if vertex.inputs and all(len(edge) > 1 for edge in vertex.inputs):
-            self._until[vertex_id] = self._recorder.at + GATHER_SECONDS
+    def deployed(self, vertices: tuple[int, ...]) -> None:
+        """What becomes ready of them within the next moment goes together."""
+        edges = self._edges(vertices)
+        # Who waits for all of an input anyway has nothing that comes one by one.
+        if edges and all(len(edge) > 1 for edge in edges):
+            self._until[vertices[0]] = self._recorder.at + GATHER_SECONDS
+
+    def _edges(self, vertices: tuple[int, ...]) -> list[EdgeGroups]:
+        """Inputs that have to be there before."""
+        return [edge for vertex in vertices for edge in self._graph.vertices[vertex].inputs if not edge.inside]
 
     def timer_fired(self, timer: str) -> None:
         self._timers.discard(timer)

@@ -17,6 +17,7 @@ from firesteel.scheduler.events import Ints
 
 Mask = NDArray[np.bool_]
 _NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
+_FIRST.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,10 @@ class EdgeGroups:
         """``partitions`` and ``consumers``: (first, end) of each group, int64; ``available``: the data set's."""
         self.dataset = dataset
         self.vertex = vertex
+        self.inside = False
+        """Both ends are of one logical pipelined region: a group may wait for partitions made beside its consumers."""
+        self.touched = 0
+        """How many partitions, consumers and groups events have made us look at: for tests of complexity."""
         self.partition_first, self.partition_end = partitions
         self.consumer_first, self.consumer_end = consumers
         present = np.concatenate(([0], np.cumsum(available)))
@@ -83,6 +88,11 @@ class EdgeGroups:
     def __len__(self) -> int:
         return len(self.unavailable)
 
+    @property
+    def is_all_to_all(self) -> bool:
+        """One group holds all partitions and all consumers."""
+        return self._group_of is None
+
     def __getitem__(self, group: int) -> ConsumedPartitionGroup:
         consumers = ConsumerVertexGroup(self.vertex, int(self.consumer_first[group]), int(self.consumer_end[group]))
         first, end = int(self.partition_first[group]), int(self.partition_end[group])
@@ -97,13 +107,13 @@ class EdgeGroups:
         return held
 
     def became_available(self, partitions: Ints) -> Ints:
-        """Count these (distinct) partitions in; returns the groups that are complete now."""
+        """Count these (distinct) partitions in; returns the groups whose consumers may be able to run now."""
         touched = self._count(partitions, -1)
-        return touched[self.unavailable[touched] == 0]
+        return touched if self.inside else touched[self.unavailable[touched] == 0]
 
     def one_became_available(self, partition: int) -> Ints:
         """:meth:`became_available` of one partition."""
-        if self._group_of is not None:
+        if self._group_of is not None or self.inside:
             return self.became_available(np.array([partition]))
         self.unavailable[0] = missing = int(self.unavailable[0]) - 1
         return _NONE if missing else _FIRST
@@ -113,34 +123,73 @@ class EdgeGroups:
 
     def ready(self, subtasks: Ints) -> Mask:
         """Which of these consumers have all they read."""
+        self.touched += 1 if self._group_of is None else len(subtasks)
         if self._group_of is None:
             return np.full(len(subtasks), self.unavailable[0] == 0)
         return self.unavailable[self._group_of[subtasks]] == 0
 
+    def group_of(self, subtasks: Ints) -> Ints:
+        """The group of each of these consumers."""
+        return np.zeros(len(subtasks), np.int64) if self._group_of is None else self._group_of[subtasks]
+
     def groups_of_consumers(self, subtasks: Ints) -> Ints:
-        return np.zeros(1, np.int64) if self._group_of is None else np.unique(self._group_of[subtasks])
+        return self.tally_consumers(subtasks)[0]
+
+    def tally_consumers(self, subtasks: Ints) -> tuple[Ints, Ints]:
+        """The groups of these (distinct) consumers, ascending, and how many of them are in each."""
+        if self._group_of is None:
+            self.touched += 1
+            return _FIRST, np.array([len(subtasks)])
+        self.touched += len(subtasks)
+        return np.unique(self._group_of[subtasks], return_counts=True)
 
     def groups_of_partitions(self, partitions: Ints) -> Ints:
+        return self.tally_partitions(partitions)[0]
+
+    def tally_partitions(self, partitions: Ints) -> tuple[Ints, Ints]:
+        """The groups of these (distinct) partitions, ascending, and how many of them are in each."""
         if self._group_of is None:
-            return np.zeros(1, np.int64)
-        return np.unique(self._memberships(partitions))
+            self.touched += 1
+            return _FIRST, np.array([len(partitions)])
+        memberships = self._groups[_expand_flat(self._offsets[partitions], self._offsets[partitions + 1])]
+        self.touched += len(memberships)
+        return np.unique(memberships, return_counts=True)
 
     def partitions(self, groups: Ints) -> Ints:
-        return _expand(self.partition_first[groups], self.partition_end[groups])
+        return self._expanded(self.partition_first[groups], self.partition_end[groups])
+
+    def partitions_with_repeats(self, groups: Ints) -> Ints:
+        """One that is in several of these groups comes several times."""
+        found = _expand_flat(self.partition_first[groups], self.partition_end[groups])
+        self.touched += len(found)
+        return found
 
     def consumers(self, groups: Ints) -> Ints:
-        return _expand(self.consumer_first[groups], self.consumer_end[groups])
+        return self._expanded(self.consumer_first[groups], self.consumer_end[groups])
+
+    def flat_partitions(self) -> tuple[Ints, Ints]:
+        """All pairs of a partition and a group that holds it, by group: O(producers + consumers)."""
+        spans = self.partition_end - self.partition_first
+        return _expand_flat(self.partition_first, self.partition_end), np.repeat(np.arange(len(self)), spans)
+
+    def flat_consumers(self) -> tuple[Ints, Ints]:
+        """Every consumer, and its group."""
+        return np.arange(self.num_consumers), self.group_of(np.arange(self.num_consumers))
+
+    def groups_per_partition(self, num_partitions: int) -> Ints:
+        """In how many groups each partition is."""
+        return np.ones(num_partitions, np.int64) if self._group_of is None else np.diff(self._offsets)
 
     def _count(self, partitions: Ints, step: int) -> Ints:
-        if self._group_of is None:
-            self.unavailable[0] += step * len(partitions)
-            return np.zeros(1, np.int64)
-        groups, counts = np.unique(self._memberships(partitions), return_counts=True)
+        groups, counts = self.tally_partitions(partitions)
         self.unavailable[groups] += step * counts
         return groups
 
-    def _memberships(self, partitions: Ints) -> Ints:
-        return self._groups[_expand_flat(self._offsets[partitions], self._offsets[partitions + 1])]
+    def _expanded(self, first: Ints, end: Ints) -> Ints:
+        """Distinct numbers of the half-open intervals."""
+        found = np.arange(first[0], end[0]) if len(first) == 1 else np.unique(_expand_flat(first, end))
+        self.touched += len(found)
+        return found
 
     def _index_partitions(self, spans: Ints, num_partitions: int) -> None:
         """Partition to its groups, in compressed rows: neighbouring blocks share at most their border."""
@@ -159,11 +208,6 @@ def _partitions_read(ranges: InputRanges) -> tuple[Ints, Ints]:
         first[busy] = np.minimum.reduceat(ranges.rects[:, 0], starts)
         end[busy] = np.maximum.reduceat(ranges.rects[:, 1], starts)
     return first, end
-
-
-def _expand(first: Ints, end: Ints) -> Ints:
-    """Distinct numbers of the half-open intervals."""
-    return np.arange(first[0], end[0]) if len(first) == 1 else np.unique(_expand_flat(first, end))
 
 
 def _expand_flat(first: Ints, end: Ints) -> Ints:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from firesteel.options import RELEASE_DURING_JOB_EXECUTION
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import NO_ROW
-from firesteel.scheduler.states import IS_PENDING, ExecutionState
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
 if TYPE_CHECKING:
     from firesteel.scheduler.scheduler import Scheduler
@@ -29,6 +31,7 @@ def validate(scheduler: Scheduler) -> None:
     for result in scheduler.graph.results:
         if result is not None:
             _result(scheduler, result)
+    _regions(scheduler)
 
 
 def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
@@ -47,11 +50,10 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     alive = ~np.isin(table.state[older], (S.FINISHED, S.CANCELING, S.CANCELED, S.FAILED))
     assert not alive.any(), f"{where}: a superseded execution may still finish"
     if scheduler.job.is_active and vertex.ranges is not None:
-        ready = (vertex.states == S.CREATED) & ~vertex.held & ~scheduler.strategy.candidates(vertex.id)
-        for edge in vertex.inputs:
-            ready &= edge.ready(np.arange(vertex.parallelism))
-        if not vertex.job.supports_concurrent_attempts:
-            ready &= ~vertex.has_pending_prior(np.arange(vertex.parallelism))
+        block = scheduler.graph.regions.block(vertex.id)
+        able = scheduler.readiness.deployable_regions(block, np.arange(block.count))
+        ready = np.isin(block.of(vertex.id, np.arange(vertex.parallelism)), able)
+        ready &= ~scheduler.strategy.candidates(vertex.id)
         assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and nobody scheduled them"
     if not vertex.job.supports_concurrent_attempts:
         pending = table.index[rows[IS_PENDING[table.state[rows]]]]
@@ -75,11 +77,47 @@ def _result(scheduler: Scheduler, result: IntermediateResult) -> None:
         for group in (edge[k] for k in range(len(edge))):
             missing = int((~result.available[group.first : group.end]).sum())
             assert missing == group.unavailable, f"{where}: group {group} counts {group.unavailable} of {missing}"
+    if result.is_pipelined:
+        assert not result.stored.any() and not len(available), f"{where}: a pipelined result was stored"
+        return
+    if scheduler.options[RELEASE_DURING_JOB_EXECUTION] and not result.dataset.persistent:
+        kept = available[~_needed(scheduler, result)[available]]
+        assert not len(kept), f"{where}: partitions {kept} are kept although their last consuming regions have finished"
     consumers = [scheduler.graph.vertices[v] for v in scheduler.graph.consumers[result.dataset.id]]
-    if not result.dataset.persistent and producer.is_finished and all(v.is_finished for v in consumers):
-        assert not len(available), f"{where}: kept although its last consumer has finished"
     info = result.info
     if len(available) == info.recorded.sum() == result.num_partitions and producer.is_finished:
         undecided = any(v.ranges is None for v in consumers)
         same = info.subpartition_bytes.sum() == info.partition_bytes.sum()
         assert same or not undecided, f"{where}: folded sums do not add up to what was produced"
+
+
+def _needed(scheduler: Scheduler, result: IntermediateResult) -> NDArray[np.bool_]:
+    """Which partitions somebody is going to read, or have producers that the others of their vertex wait for."""
+    graph = scheduler.graph
+    needed = np.zeros(result.num_partitions, np.bool_)
+    edges = graph.job_graph.consumers(result.dataset.id)
+    if len(edges) > len(result.consumers) or (not edges and not graph.vertices[result.dataset.producer].is_finished):
+        needed[:] = True
+    for edge in result.consumers:
+        block = graph.regions.block(edge.vertex)
+        running = np.zeros(block.count, np.bool_)
+        for vertex in block.vertices:
+            running[block.of(vertex, np.flatnonzero(graph.vertices[vertex].states != S.FINISHED))] = True
+        for group in (edge[k] for k in range(len(edge))):
+            subtasks = np.arange(group.consumers.first, group.consumers.end)
+            if running[block.of(edge.vertex, subtasks)].any():
+                needed[group.first : group.end] = True
+    return needed
+
+
+def _regions(scheduler: Scheduler) -> None:
+    """A region runs as a whole: none of its members waits while others run or have finished."""
+    for block in scheduler.graph.regions.blocks.values():
+        begun = np.zeros((2, block.count), np.bool_)
+        for vertex in block.vertices:
+            states = scheduler.graph.vertices[vertex].states
+            regions = block.of(vertex, np.arange(len(states)))
+            begun[0, regions[states == S.CREATED]] = True
+            begun[1, regions[IS_DEPLOYED[states] | (states == S.FINISHED)]] = True
+        apart = np.flatnonzero(begun.all(axis=0))
+        assert not len(apart), f"regions {apart} of vertices {block.vertices} run in part"

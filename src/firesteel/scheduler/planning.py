@@ -112,7 +112,8 @@ class Planner:
         return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
-        """A vertex of known parallelism whose inputs are all pointwise: blocks by number, before anything was produced."""
+        """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
+        pointwise, so that single blocks can go ahead, or some are read while they are made."""
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
@@ -180,5 +181,10 @@ class Planner:
         edge = vertex.inputs[index]
         result = self._graph.result(edge.dataset)
         return ConsumedResult(
-            edge.dataset, result.dataset.ship, edge.co_partitioned, result.num_partitions, result.num_subpartitions
+            edge.dataset,
+            result.dataset.ship,
+            edge.co_partitioned,
+            result.num_partitions,
+            result.num_subpartitions,
+            is_broadcast=result.info.is_broadcast,
         )

@@ -8,7 +8,7 @@ looked at: those joined by pipelined groups belong together, and so do those tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,24 +130,17 @@ class SchedulingPipelinedRegions:
             for vertex in region.vertices:
                 self.logical_of[vertex] = number
         self.count = 0
-        self._blocks: list[RegionBlock | None] = [None] * len(self.logical)
-
-    @property
-    def blocks(self) -> list[RegionBlock]:
-        """Those there are, in topological order."""
-        return [block for block in self._blocks if block is not None]
+        self.blocks: dict[int, RegionBlock] = {}
+        """By number of the logical region; of those whose vertices are initialised."""
 
     @property
     def elements(self) -> int:
         """How many numbers are held: nothing for vertices without pipelined edges, else O(subtasks)."""
-        return sum(block.elements for block in self.blocks)
+        return sum(block.elements for block in self.blocks.values())
 
     def block(self, vertex: int) -> RegionBlock:
-        """Raises KeyError before all vertices of its logical region are initialised."""
-        block = self._blocks[self.logical_of[vertex]]
-        if block is None:
-            raise KeyError(f"the region of vertex {vertex} is not made yet")
-        return block
+        """The regions that the vertex is in. Raises KeyError before it is initialised."""
+        return self.blocks[self.logical_of[vertex]]
 
     def is_trivial(self, vertex: int) -> bool:
         """Every subtask of the vertex is a region of its own."""
@@ -165,7 +158,7 @@ class SchedulingPipelinedRegions:
     def members(self, regions: Ints) -> dict[int, Ints]:
         """All subtasks of these regions, ascending, by vertex."""
         found: dict[int, Ints] = {}
-        for block in self.blocks:
+        for block in self.blocks.values():
             own = regions[(regions >= block.first) & (regions < block.first + block.count)]
             found |= block.members(np.unique(own) - block.first)
         return found
@@ -176,25 +169,22 @@ class SchedulingPipelinedRegions:
     def __getitem__(self, region: int) -> SchedulingPipelinedRegion:
         return SchedulingPipelinedRegion(region, self.members(np.array([region])))
 
-    def grow(self, parallelism: Mapping[int, int], inputs: Mapping[int, Sequence[tuple[int, EdgeGroups, bool]]]) -> None:
-        """Make the regions of every logical region whose vertices are all initialised now.
+    def grow(self, parallelism: Mapping[int, int], inner: Callable[[int], Sequence[InnerEdge]]) -> None:
+        """Make the regions of the newly initialised vertices; a logical region is initialised all at once.
 
-        ``parallelism`` and ``inputs`` hold the initialised vertices that may be new: vertex to its parallelism, and to
-        (producer, groups, whether pipelined) of each input.
+        ``parallelism``: of each new vertex. ``inner``: the edges into a vertex from its own logical region.
+        Raises ValueError for one of which only some vertices are there.
         """
         for number in sorted({self.logical_of[vertex] for vertex in parallelism}):
             vertices = self.logical[number].vertices
-            if self._blocks[number] is None and all(vertex in parallelism for vertex in vertices):
-                own = {vertex: parallelism[vertex] for vertex in vertices}
-                inner = [
-                    InnerEdge(producer, groups, pipelined)
-                    for vertex in vertices
-                    for producer, groups, pipelined in inputs[vertex]
-                    if self.logical_of[producer] == number
-                ]
-                columns, count = _regions_of(own, inner)
-                self._blocks[number] = RegionBlock(number, self.count, own, columns, count)
-                self.count += count
+            if any(vertex not in parallelism for vertex in vertices):
+                raise ValueError(
+                    f"Vertices {vertices} make up a pipelined region, but not all of them are initialised."
+                )
+            own = {vertex: parallelism[vertex] for vertex in vertices}
+            columns, count = _regions_of(own, [edge for vertex in vertices for edge in inner(vertex)])
+            self.blocks[number] = RegionBlock(number, self.count, own, columns, count)
+            self.count += count
 
 
 def _regions_of(parallelism: Mapping[int, int], inner: Sequence[InnerEdge]) -> tuple[dict[int, Ints | None], int]:
@@ -225,8 +215,9 @@ def _joined(total: int, starts: Mapping[int, int], edges: Sequence[InnerEdge]) -
         first = groups.partition_first + starts[edge.producer]
         members, owner = groups.flat_partitions()
         consumers, reader = groups.flat_consumers()
-        heads += [first[owner], first[reader]]
-        others += [members + starts[edge.producer], consumers + starts[groups.vertex]]
+        reads = (groups.partition_end > groups.partition_first)[reader]
+        heads += [first[owner], first[reader[reads]]]
+        others += [members + starts[edge.producer], consumers[reads] + starts[groups.vertex]]
     return _numbered(_components(total, np.concatenate(heads), np.concatenate(others)))
 
 

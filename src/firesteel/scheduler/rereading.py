@@ -49,10 +49,15 @@ class Rereading:
         if np.isneginf(made_at).all():
             return none
         stays = self._stays(vertex)
+        if result.is_pipelined:  # who reads it runs whenever its producers do
+            self._mark(result, vertex, ranges, made_at, ~stays)
+            return none
         fresh = _times_read(ranges, ~stays, result.num_partitions) > 0
         latest = _latest(ranges, np.where(fresh, made_at, -np.inf))
         read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED, vertex.chosen]
-        again = stays & (latest >= read_at)
+        # What its own region made began to be made no later than it was read.
+        inside = self._graph.regions.are_joined(result.dataset.producer, vertex.id)
+        again = stays & ((latest > read_at) if inside else (latest >= read_at))
         self._mark(result, vertex, ranges, made_at, again | ~stays)
         return again
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.options import Options
-from firesteel.scheduler.commands import Command, CommitSinks, JobStatus
+from firesteel.scheduler.commands import Command, CommitSinks, Deploy, DeployRegions, JobStatus
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.deployment import DeploymentDescriptorFactory
 from firesteel.scheduler.events import (
@@ -47,10 +47,19 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
+from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.release import PartitionReleaseStrategy
+from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.release import release_strategy
 from firesteel.scheduler.restart import restart_strategy
-from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
+from firesteel.scheduler.slots import (
+    DeploymentOption,
+    ExecutionDeploymentOption,
+    ExecutionSlotAllocator,
+    GrantAllSlotAllocator,
+    RegionDeploymentOption,
+    allocate_slots_for_regions,
+)
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
@@ -66,6 +75,8 @@ class Scheduler(ABC):
     The first event is JobStarted, the last command a JobStatusChanged to a terminal status; what comes later is ignored.
     """
 
+    strategy_class: ClassVar[type[VertexwiseSchedulingStrategy] | type[PipelinedRegionSchedulingStrategy]]
+
     def __init__(
         self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
     ) -> None:
@@ -80,16 +91,18 @@ class Scheduler(ABC):
         self.job = Job(self.recorder, self.operations, self.metrics)
         self.coordinators = OperatorCoordinatorHandler(self.recorder)
         self.gathering = Gathering(self.graph, self.recorder)
-        self.strategy = VertexwiseSchedulingStrategy(self.graph, self.allocate_slots_and_deploy, self.gathering)
+        self.readiness = Readiness(self.graph)
+        self.strategy = self.strategy_class(self.graph, self.readiness, self.allocate_slots_and_deploy, self.gathering)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
-        self.release = PartitionReleaseStrategy(self.graph, self.deployments, self.recorder)
+        self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
             self.operations,
             self.job,
             restart_strategy(options),
             self.strategy,
             self.recorder,
+            release=self.release,
             metrics=self.metrics,
         )
         self.parallelisms = Parallelisms(job_graph, options, slots)
@@ -143,25 +156,39 @@ class Scheduler(ABC):
             has_slots=bool(self.slots) if self._told_of_executors else None,
             committing=self._committing,
         )
-        return waiting_for(self.graph, self.job, self.recorder.at, waits)
+        return waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
 
     def validate(self) -> None:
         """Raises AssertionError when an invariant of the control plane is broken. Slow: for tests."""
         validate(self)
 
-    def allocate_slots_and_deploy(self, options: list[ExecutionDeploymentOption]) -> None:
-        """Ask for slots and deploy what got one: one command per vertex, however many executions.
+    def allocate_slots_and_deploy(self, options: list[DeploymentOption]) -> None:
+        """Ask for slots and deploy what got one: one command per vertex, or per set of vertices that run together.
 
         What got none stays as it is, and is asked for again with every event.
         """
         for option in options:
+            if isinstance(option, RegionDeploymentOption):
+                self._deploy_regions(option)
+                continue
             granted = self.allocator.allocate_slots_for(option)
             if len(granted.executions):
-                self.operations.move(option.vertex, granted.executions, S.SCHEDULED)
-                self.recorder.emit(self.deployments.deploy(granted))
-            left = np.setdiff1d(option.subtasks, granted.subtasks)
-            if len(left):
-                self.strategy.restart_tasks({option.vertex: left})
+                self.recorder.emit(self._deploy(granted))
+            self._ask_again(option, granted)
+
+    def _deploy_regions(self, option: RegionDeploymentOption) -> None:
+        granted = allocate_slots_for_regions(self.allocator, option)
+        if len(granted.parts[0].executions):
+            self.recorder.emit(DeployRegions(tuple(self._deploy(part) for part in granted.parts)))
+        self._ask_again(option.parts[0], granted.parts[0])
+
+    def _deploy(self, granted: ExecutionDeploymentOption) -> Deploy:
+        self.operations.move(granted.vertex, granted.executions, S.SCHEDULED)
+        return self.deployments.deploy(granted)
+
+    def _ask_again(self, option: ExecutionDeploymentOption, granted: ExecutionDeploymentOption) -> None:
+        if len(granted.subtasks) < len(option.subtasks):
+            self.strategy.restart_tasks({option.vertex: np.setdiff1d(option.subtasks, granted.subtasks)})
 
     @abstractmethod
     def _grow(self) -> list[int]:
@@ -214,6 +241,7 @@ class Scheduler(ABC):
         return [(attempt, vertex.commits.get(subtask, ())) for subtask, attempt in enumerate(attempts)]
 
     def _finish(self) -> None:
+        self.release.job_finished()
         persistent = [result for result in self.graph.results if result is not None and result.dataset.persistent]
         self.job.finish(tuple(self.deployments.gate(result) for result in persistent))
 
@@ -238,8 +266,7 @@ class Scheduler(ABC):
         if len(event.subtasks) == 1 and self.job.is_active and self.single.admit(event):
             vertex = self.graph.vertices[event.vertex]
             self.metrics.progressed(vertex)
-            if vertex.is_finished:
-                self.release.vertex_finished(vertex)
+            self.release.executions_finished(vertex, event.subtasks)
             self._settled = not (vertex.is_finished or self.strategy.has_candidates)
             return
         vertex, rows = self._find(event)
@@ -351,6 +378,8 @@ class Scheduler(ABC):
         if not len(reports):
             return None
         for index, result in enumerate(self.graph.outputs(vertex)):
+            if result.is_pipelined:
+                continue
             partition = _partition(reports, index, result.dataset.id)
             told, place = "nothing", 0
             if partition is not None:
@@ -382,13 +411,14 @@ class Scheduler(ABC):
             vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
         attempts = self.executions.attempt[rows].astype(np.int64)
         for index, result in enumerate(self.graph.outputs(vertex)):
+            if result.is_pipelined:
+                continue  # read while it was made
             partition = _partition(reports, index, result.dataset.id)
             assert partition is not None
             result.info.record(subtasks, partition)
             self.strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
         self.metrics.progressed(vertex)
-        if vertex.is_finished:
-            self.release.vertex_finished(vertex)
+        self.release.executions_finished(vertex, subtasks)
 
     def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:
         """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""

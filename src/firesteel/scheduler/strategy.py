@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -10,8 +11,34 @@ from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.groups import EdgeGroups, Mask
-from firesteel.scheduler.slots import ExecutionDeploymentOption
-from firesteel.scheduler.states import ExecutionState
+from firesteel.scheduler.readiness import Readiness
+from firesteel.scheduler.slots import DeploymentOption, ExecutionDeploymentOption
+
+Deploy = Callable[[list[DeploymentOption]], None]
+"""Gives what got no slot back to :meth:`SchedulingStrategy.restart_tasks`."""
+
+
+class SchedulingStrategy(Protocol):
+    def on_partitions_available(self, complete: Iterable[tuple[EdgeGroups, Ints]]) -> None:
+        """The consumers of these groups may be able to run now."""
+        ...
+
+    def restart_tasks(self, tasks: Mapping[int, Ints]) -> None:
+        """Subtasks that were reset, whose delay is over, whose earlier attempt is gone, or whose input is ready."""
+        ...
+
+    def schedule(self) -> None:
+        """Deploy everything that was told of and can run."""
+        ...
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether :meth:`schedule` has anything to look at."""
+        ...
+
+    def candidates(self, vertex: int) -> Mask:
+        """Which subtasks are looked at again with the next event."""
+        ...
 
 
 class VertexwiseSchedulingStrategy:
@@ -21,32 +48,26 @@ class VertexwiseSchedulingStrategy:
     """
 
     def __init__(
-        self,
-        graph: DefaultExecutionGraph,
-        deploy: Callable[[list[ExecutionDeploymentOption]], None],
-        gathering: Gathering,
+        self, graph: DefaultExecutionGraph, readiness: Readiness, deploy: Deploy, gathering: Gathering
     ) -> None:
-        """``deploy`` gives what got no slot back to :meth:`restart_tasks`."""
         self._graph = graph
+        self._readiness = readiness
         self._deploy = deploy
         self._gathering = gathering
-        self._candidates: dict[int, Mask] = {}
+        self._candidates: dict[int, list[Ints]] = {}
         graph.add_listener(self)
 
     def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None:
-        for vertex in new_vertices:
-            self._candidates[vertex] = np.ones(graph.vertices[vertex].parallelism, np.bool_)
+        self.restart_tasks({vertex: np.arange(graph.vertices[vertex].parallelism) for vertex in new_vertices})
 
     def on_partitions_available(self, complete: Iterable[tuple[EdgeGroups, Ints]]) -> None:
-        """These consumer groups have all their partitions now."""
         for edge, groups in complete:
             if len(groups):
-                self._add(edge.vertex, edge.consumers(groups))
+                self.restart_tasks({edge.vertex: edge.consumers(groups)})
 
     def restart_tasks(self, tasks: Mapping[int, Ints]) -> None:
-        """Subtasks that were reset, whose delay is over, or whose earlier attempt is gone."""
         for vertex, subtasks in tasks.items():
-            self._add(vertex, subtasks)
+            self._candidates.setdefault(vertex, []).append(subtasks)
 
     def schedule(self) -> None:
         """Deploy every candidate that can run. One that cannot becomes a candidate again with its last input.
@@ -54,40 +75,31 @@ class VertexwiseSchedulingStrategy:
         Those that are gathered, or got no slot, stay candidates: every event looks at them again.
         """
         candidates, self._candidates = self._candidates, {}
-        options: list[ExecutionDeploymentOption] = []
+        options: list[DeploymentOption] = []
         for vertex in sorted(candidates):
-            if self._gathering.holds(vertex):
+            if self._gathering.holds((vertex,)):
                 self._candidates[vertex] = candidates[vertex]
                 continue
-            subtasks = self._deployable(vertex, np.flatnonzero(candidates[vertex]))
+            subtasks = distinct(candidates[vertex])
+            subtasks = subtasks[self._readiness.deployable(vertex, subtasks)]
             if len(subtasks):
-                self._gathering.deployed(vertex)
-                options.append(
-                    ExecutionDeploymentOption(vertex, subtasks, self._graph.vertices[vertex].newest[subtasks])
-                )
+                self._gathering.deployed((vertex,))
+                rows = self._graph.vertices[vertex].newest[subtasks]
+                options.append(ExecutionDeploymentOption(vertex, subtasks, rows))
         if options:
             self._deploy(options)
 
     @property
     def has_candidates(self) -> bool:
-        """Whether :meth:`schedule` has anything to look at."""
         return bool(self._candidates)
 
     def candidates(self, vertex: int) -> Mask:
-        """Which subtasks are looked at again with the next event."""
-        none = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
-        return self._candidates.get(vertex, none)
+        chosen = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
+        for subtasks in self._candidates.get(vertex, []):
+            chosen[subtasks] = True
+        return chosen
 
-    def _deployable(self, vertex_id: int, subtasks: Ints) -> Ints:
-        vertex = self._graph.vertices[vertex_id]
-        able = (vertex.states[subtasks] == ExecutionState.CREATED) & ~vertex.held[subtasks]
-        for edge in vertex.inputs:
-            able &= edge.ready(subtasks)
-        if not vertex.job.supports_concurrent_attempts:
-            able &= ~vertex.has_pending_prior(subtasks)
-        return subtasks[able]
 
-    def _add(self, vertex: int, subtasks: Ints) -> None:
-        if vertex not in self._candidates:
-            self._candidates[vertex] = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
-        self._candidates[vertex][subtasks] = True
+def distinct(numbers: Sequence[Ints]) -> Ints:
+    """Ascending, each once; every single array is that already."""
+    return numbers[0] if len(numbers) == 1 else np.unique(np.concatenate(numbers))

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
+from firesteel.graph.job_graph import (
+    DistributionPattern,
+    IntermediateDataSet,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+)
 from firesteel.humanize import plural
 from firesteel.options import CUT, SUBPARTITION_FACTOR, Options
 
@@ -43,7 +50,8 @@ class SubpartitionCounts:
         self._graph = graph
         self._factor = options[SUBPARTITION_FACTOR]
         self._by_cells = options[CUT] == "by-bytes"
-        """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each."""
+        """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each.
+        That is how a pipelined result is cut in any case."""
         self._wishes = {
             d.id: [self._wish(graph.vertices[v], known, maximum) for v in graph.consumers(d.id)] for d in graph.datasets
         }
@@ -57,7 +65,8 @@ class SubpartitionCounts:
         target = self._targets[dataset.id]
         if dataset.ship.pattern is DistributionPattern.POINTWISE:
             return -(-target // producers)
-        if dataset.ship is ShipStrategy.REBALANCE and self._by_cells:
+        blocking = dataset.type is ResultPartitionType.BLOCKING
+        if dataset.ship is ShipStrategy.REBALANCE and self._by_cells and blocking:
             return min(target, REBALANCE_CELLS * -(-target // producers))
         return target
 

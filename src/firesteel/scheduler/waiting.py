@@ -12,6 +12,7 @@ from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.groups import Mask
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
 _MOST_NAMED = 5
@@ -28,7 +29,7 @@ class Waits:
     committing: bool
 
 
-def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
+def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
     """``now``: seconds on the job's clock. Empty once the job has ended."""
     if job.status.is_terminal:
         return []
@@ -40,11 +41,17 @@ def waiting_for(graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits
     if waits.pending_restarts and not job.is_ending:
         lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
-        lines += _vertex(graph, vertex, waits.has_slots, now)
+        lines += _vertex(readiness, graph, vertex, waits.has_slots, now)
     return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
 
 
-def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots: bool | None, now: float) -> list[str]:
+def _vertex(
+    readiness: Readiness,
+    graph: DefaultExecutionGraph,
+    vertex: ExecutionJobVertex,
+    has_slots: bool | None,
+    now: float,
+) -> list[str]:
     name = f"Vertex {vertex.id} '{vertex.job.name}'"
     if not vertex.is_initialized:
         return _inputs(graph, vertex, f"{name} is not decided yet: it waits for", now)
@@ -65,36 +72,47 @@ def _vertex(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, has_slots:
         lines.append(f"{name} has {_subtasks(canceling)} being cancelled.")
     if len(earlier):
         lines.append(f"{name} has an earlier attempt of {_subtasks(earlier)} being cancelled.")
-    ready = np.flatnonzero(_ready(vertex))
+    created = np.flatnonzero(states == S.CREATED)
+    ready = created[_ready(readiness, graph, vertex, created)]
     if len(ready):
         lines.append(f"{name} has {_subtasks(ready)} waiting for a slot.")
-    if (states == S.CREATED).any():
-        lines += _inputs(graph, vertex, f"{name} has {_subtasks(np.flatnonzero(states == S.CREATED))} waiting for", now)
+    if len(created):
+        lines += _inputs(graph, vertex, f"{name} has {_subtasks(created)} waiting for", now, created)
     return lines
 
 
-def _ready(vertex: ExecutionJobVertex) -> Mask:
-    """Subtasks that nothing keeps from running but a slot."""
-    subtasks = np.arange(vertex.parallelism)
-    ready = (vertex.states == S.CREATED) & ~vertex.held & (vertex.ranges is not None)
-    for edge in vertex.inputs:
-        ready &= edge.ready(subtasks)
-    return ready & ~(vertex.has_pending_prior(subtasks) & (not vertex.job.supports_concurrent_attempts))
+def _ready(readiness: Readiness, graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
+    """Which of these subtasks nothing keeps from running but a slot: all of their region can run."""
+    block = graph.regions.block(vertex.id)
+    regions = block.of(vertex.id, subtasks)
+    return np.isin(regions, readiness.deployable_regions(block, np.unique(regions)))
 
 
-def _inputs(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str, now: float) -> list[str]:
+def _inputs(
+    graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, start: str, now: float, subtasks: Ints | None = None
+) -> list[str]:
+    """``subtasks``: of an initialised vertex, those that wait. What they need and is not there names its producers."""
     lines: list[str] = []
-    for edge in vertex.job.inputs:
+    for index, edge in enumerate(vertex.job.inputs):
         dataset = graph.job_graph.datasets[edge.dataset]
         producer = graph.vertices[dataset.producer]
         result = graph.results[edge.dataset]
         if result is None:
             lines.append(f"{start} vertex {producer.id} '{producer.job.name}', which has not started.")
-        elif not result.is_available:
-            missing = np.flatnonzero(~result.available)
-            active = missing[IS_DEPLOYED[producer.states[missing]]]
+            continue
+        if graph.regions.are_joined(producer.id, vertex.id):
+            lines.append(f"{start} vertex {producer.id} '{producer.job.name}', with which it runs at the same time.")
+            continue
+        missing = ~result.available
+        if subtasks is not None:
+            groups = vertex.inputs[index]
+            read = np.zeros(result.num_partitions, np.bool_)
+            read[groups.partitions(groups.groups_of_consumers(subtasks))] = True
+            missing &= read
+        if missing.any():
+            active = np.flatnonzero(missing & IS_DEPLOYED[producer.states])
             how = f": {_running(graph, producer, active, now)}" if len(active) else ""
-            count = f"{len(missing)} of {result.num_partitions} producers of result {dataset.id}"
+            count = f"{int(missing.sum())} of {result.num_partitions} producers of result {dataset.id}"
             lines.append(f"{start} {count} (vertex {producer.id} '{producer.job.name}'){how}.")
     return lines
 

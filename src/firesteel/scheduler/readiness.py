@@ -1,0 +1,59 @@
+"""What may be deployed now. The one place where it is asked whether an input can be read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.regions import RegionBlock
+from firesteel.scheduler.states import ExecutionState
+
+
+class Readiness:
+    def __init__(self, graph: DefaultExecutionGraph) -> None:
+        self._graph = graph
+
+    def deployable(self, vertex_id: int, subtasks: Ints) -> Mask:
+        """Which of these subtasks nothing keeps from running, but a slot and the rest of their region."""
+        vertex = self._graph.vertices[vertex_id]
+        able = (vertex.states_of(subtasks) == ExecutionState.CREATED) & ~vertex.held[subtasks]
+        if vertex.ranges is None:
+            able[:] = False
+        for edge in vertex.inputs:
+            able &= self.readable(edge, subtasks)
+        if not vertex.job.supports_concurrent_attempts:
+            able &= ~vertex.has_pending_prior(subtasks)
+        return able
+
+    def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:
+        """Those of these regions whose members can all run. Each consumed group is asked once, however many read it."""
+        if block.is_trivial:
+            return regions[self.deployable(block.vertices[0], regions)]
+        able = np.ones(block.count, np.bool_)
+        for vertex, subtasks in block.members(regions).items():
+            able[block.of(vertex, subtasks[~self.deployable(vertex, subtasks)])] = False
+        return regions[able[regions]]
+
+    def readable(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
+        """Which of these consumers can read all they need of this input, once their whole region runs."""
+        if self._graph.result(edge.dataset).is_pipelined:
+            return np.ones(len(subtasks), np.bool_)
+        return self._readable_inside(edge, subtasks) if edge.inside else edge.ready(subtasks)
+
+    def _readable_inside(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
+        """A blocking result on a circle: what the consumer's own region makes is waited for while it runs."""
+        result, regions = self._graph.result(edge.dataset), self._graph.regions
+        readable = np.ones(len(subtasks), np.bool_)
+        if regions.block(edge.vertex).count == 1:
+            return readable
+        groups = edge.group_of(subtasks)
+        spans = (edge.partition_end - edge.partition_first)[groups]
+        reader = np.repeat(np.arange(len(subtasks)), spans)
+        first = np.concatenate(([0], np.cumsum(spans)))[:-1]
+        partitions = np.arange(len(reader)) + (edge.partition_first[groups] - first)[reader]
+        edge.touched += len(partitions)
+        elsewhere = regions.of(result.dataset.producer, partitions) != regions.of(edge.vertex, subtasks)[reader]
+        readable[reader[elsewhere & ~result.available[partitions]]] = False
+        return readable
