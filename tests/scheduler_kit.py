@@ -363,7 +363,7 @@ class Plane:
                 assert seen.setdefault((vertex, *place), view) == view, (
                     f"{place} of vertex {vertex}: rows lost or doubled"
                 )
-            for producer, attempt in self.fed[vertex, subtask, token].items():
+            for producer, attempt in self.fed.get((vertex, subtask, token), {}).items():
                 assert self.admitted[producer][0] == attempt, f"{vertex, subtask} was fed by {producer}, {attempt}"
 
     def _forget_winner(self, key: Key) -> None:
