@@ -107,9 +107,7 @@ class _Closure:
                 self._add(producer.id, gone)
 
     def _add_consumers(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        for result in self._graph.outputs(vertex):
-            if result.is_pipelined:
-                continue
+        for result in vertex.blocking_results:
             for edge in result.consumers:
                 groups = self._unseen("consumed", edge, edge.groups_of_partitions(subtasks))
                 if not len(groups):

@@ -226,11 +226,8 @@ class ExecutionFailureHandler:
 
     def _discard(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         """What these finished executions produced is void: all of it, since the next attempt produces all of it anew."""
-        outputs = self._graph.outputs(vertex)
         left = np.full(len(subtasks), vertex.job.has_sink)
-        for result in outputs:
-            if result.is_pipelined:
-                continue
+        for result in vertex.blocking_results:
             left |= result.stored[subtasks]
             result.withdraw(subtasks, stored=False)
             result.info.erase(subtasks)

@@ -108,9 +108,9 @@ class RegionPartitionGroupReleaseStrategy:
             block = graph.regions.block(vertex.id)
             if not block.is_trivial:
                 self._running[block.number] = block.sizes()
-            for result in graph.outputs(vertex):
+            for result in vertex.blocking_results:
                 edges = len(graph.job_graph.consumers(result.dataset.id))
-                if edges and not result.is_pipelined:
+                if edges:
                     self._consumption[result.dataset.id] = _Consumption(result, edges)
         for vertex in new_vertices:
             for edge in graph.vertices[vertex].inputs:
@@ -123,8 +123,8 @@ class RegionPartitionGroupReleaseStrategy:
             for edge in self._graph.vertices[consumer].inputs:
                 if edge.dataset in self._consumption:
                     gone.setdefault(edge.dataset, []).append(self._consumption[edge.dataset].consumed(edge, finished))
-        for dataset in vertex.job.outputs:
-            gone.setdefault(dataset, []).append(self._not_needed(vertex, dataset, subtasks))
+        for result in vertex.blocking_results:
+            gone.setdefault(result.dataset.id, []).append(self._not_needed(vertex, result, subtasks))
         for dataset, partitions in gone.items():
             some = [numbers for numbers in partitions if len(numbers)]
             if some:
@@ -162,14 +162,12 @@ class RegionPartitionGroupReleaseStrategy:
         running[regions] = block.sizes()[regions]
         return block.members(over)
 
-    def _not_needed(self, vertex: ExecutionJobVertex, dataset: int, subtasks: Ints) -> Ints:
+    def _not_needed(self, vertex: ExecutionJobVertex, result: IntermediateResult, subtasks: Ints) -> Ints:
         """What was produced now though nobody waits for it: its region ran again for the sake of something else."""
-        consumption = self._consumption.get(dataset)
+        consumption = self._consumption.get(result.dataset.id)
         if consumption is not None:
             return consumption.done(subtasks)
-        if self._graph.consumers[dataset] or not vertex.is_finished:
-            return NONE
-        return np.flatnonzero(self._graph.result(dataset).available)
+        return np.flatnonzero(result.available) if vertex.is_finished else NONE
 
 
 class _Consumption:

@@ -377,9 +377,7 @@ class Scheduler(ABC):
         """A sentence when one of the reports does not speak of what the execution was told to write."""
         if not len(reports):
             return None
-        for index, result in enumerate(self.graph.outputs(vertex)):
-            if result.is_pipelined:
-                continue
+        for index, result in enumerate(vertex.blocking_results):
             partition = _partition(reports, index, result.dataset.id)
             told, place = "nothing", 0
             if partition is not None:
@@ -410,9 +408,7 @@ class Scheduler(ABC):
         if len(reports.commits):
             vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
         attempts = self.executions.attempt[rows].astype(np.int64)
-        for index, result in enumerate(self.graph.outputs(vertex)):
-            if result.is_pipelined:
-                continue  # read while it was made
+        for index, result in enumerate(vertex.blocking_results):
             partition = _partition(reports, index, result.dataset.id)
             assert partition is not None
             result.info.record(subtasks, partition)
@@ -459,7 +455,7 @@ def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _partition(reports: ExecutionReports, index: int, dataset: int) -> PartitionReports | None:
-    """The reports on one data set; they come in the order of the vertex' outputs."""
+    """The reports on one data set; they come in the order of the vertex' blocking results."""
     if index < len(reports.partitions) and reports.partitions[index].dataset == dataset:
         return reports.partitions[index]
     return next((p for p in reports.partitions if p.dataset == dataset), None)
