@@ -13,7 +13,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "sizes"}
+COMMON = {"errors", "humanize"}
 """Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
@@ -21,7 +21,7 @@ ALLOWED = {
     "operators": {"operators", "results"},
     "connectors": {"connectors", "operators", "results", "expressions", "options"},
     "graph": {"graph", "operators", "connectors", "expressions", "options", "results"},
-    "scheduler": {"scheduler", "graph", "options"},
+    "scheduler": {"scheduler", "graph", "options", "sizes", "descriptors"},
     "journal": {"journal", "scheduler", "options"},
     "api": {
         "api",
@@ -37,6 +37,7 @@ ALLOWED = {
     },
     "cli": {"cli", "journal", "options", "api"},
     "options": set(),
+    "descriptors": set(),
     "errors": set(),
     "humanize": set(),
     "sizes": set(),
@@ -44,7 +45,7 @@ ALLOWED = {
 }
 """``spark`` may import all; the façade ``__init__`` imports by name, when it is used."""
 
-EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes")
+EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes", "descriptors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "graph", "options", "journal")
 
