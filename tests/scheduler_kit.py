@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from firesteel import descriptors
 from firesteel.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -123,6 +124,8 @@ class Plane:
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
     sent: list[e.Event] = field(default_factory=list)
+    blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
+    """What is stored, by digest."""
     verify: list[c.VerifyPartitions] = field(default_factory=list)
     commit: c.CommitSinks | None = None
     fail_commit: bool = False
@@ -266,6 +269,12 @@ class Plane:
                 self._release(command)
             case c.VerifyPartitions():
                 self.verify.append(command)
+            case c.StoreBlob(digest, data):
+                assert digest not in self.blobs and descriptors.digest_of(data) == digest
+                self.blobs[digest] = descriptors.decode_gate(data)
+            case c.DropBlobs(digests):
+                for digest in digests:
+                    del self.blobs[digest]
             case c.DiscardExecution():
                 self._discard(command)
             case c.SetTimer(timer, at):
@@ -314,6 +323,9 @@ class Plane:
         for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
             assert ranges.parallelism == len(deploy.subtasks)
             producer = self.scheduler.job_graph.datasets[gate.dataset].producer
+            if gate.offloaded:
+                stored = self.blobs[gate.encoded.digest]
+                assert (stored.dataset, stored.tokens.tolist()) == (gate.dataset, gate.tokens.tolist())
             if gate.partitions is None and ranges.parallelism == deploy.parallelism:
                 _check_coverage(self.parallelism(producer), gate, ranges)
         for position, (subtask, attempt) in enumerate(
@@ -438,6 +450,7 @@ class Plane:
 
     def _end(self, command: c.JobStatusChanged) -> None:
         self.ended = command
+        assert not self.blobs, "blobs were left"
         if command.status is c.JobStatus.FINISHED:
             self._check_alone()
             for vertex in self.scheduler.graph.vertices:

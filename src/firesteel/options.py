@@ -254,6 +254,26 @@ MAX_COLLECT_BYTES = _register(
         check=_at_least(1),
     )
 )
+OFFLOAD_THRESHOLD = _register(
+    Option(
+        "firesteel.deployment.offload-threshold",
+        parse_size,
+        16 * MIB,
+        "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts descriptors times consumers (4,194,304); one takes about 4 bytes here.",
+        "size",
+        check=_at_least(1, "1 byte"),
+    )
+)
+BLOB_CACHE_BYTES = _register(
+    Option(
+        "firesteel.executor.blob-cache-size",
+        parse_size,
+        256 * MIB,
+        "Most bytes of blobs that an executor keeps on its local disk; the least recently used go first.",
+        "size",
+        check=_at_least(0),
+    )
+)
 RESTART_STRATEGY = _register(
     Option(
         "restart-strategy.type",

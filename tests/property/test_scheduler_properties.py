@@ -53,6 +53,7 @@ def valid_job(rng, **options):
         "cut": rng.choice(["by-bytes", "by-count"]),
         "jobmanager__scheduler": rng.choice(["AdaptiveBatch", "Default"]),
         "restart_strategy__fixed_delay__delay": rng.choice(["0 s", "1 s"]),
+        "offload_threshold": rng.choice([1, 1 << 40]),
     }
     try:
         return plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.descriptors import Encoded, GateColumns, encode_gate
 from firesteel.scheduler.events import FailureCause, Ints
 
 
@@ -80,9 +82,9 @@ class MergedObjects:
     tokens: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GateDescriptor:
-    """Where the partitions of a consumed data set lie. Built once for consumers that read all of it.
+    """Where the partitions of a consumed data set lie. Built, and encoded, once for consumers that read all of it.
 
     ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
     ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
@@ -101,9 +103,37 @@ class GateDescriptor:
     """Its producers run together with its consumers, in the same :class:`DeployRegions`: nothing is stored."""
     merged: MergedObjects | None = None
     """Objects to read in the place of several partitions' own ones."""
+    offloaded: bool = False
+    """Its encoded form is a blob (:class:`StoreBlob`): a deployment names it by ``encoded.digest`` only."""
+
+    @property
+    def columns(self) -> GateColumns:
+        """The same as plain columns, as executors get them."""
+        merged = None if self.merged is None else (self.merged.first, self.merged.end, self.merged.tokens)
+        return GateColumns(
+            self.dataset,
+            self.num_subpartitions,
+            self.attempts,
+            self.tokens,
+            self.is_broadcast,
+            self.partitions,
+            self.pipelined,
+            merged,
+        )
+
+    @cached_property
+    def encoded(self) -> Encoded:
+        """The descriptor as bytes, made when first asked for."""
+        return Encoded.of(encode_gate(self.columns))
+
+    def as_offloaded(self) -> GateDescriptor:
+        """The same, for deployments that name its blob; not encoded again."""
+        marked = replace(self, offloaded=True)
+        vars(marked)["encoded"] = self.encoded
+        return marked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Command:
     pass
 

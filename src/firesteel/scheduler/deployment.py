@@ -9,6 +9,7 @@ from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, IntermediateResult
 from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -16,11 +17,21 @@ _NONE.flags.writeable = False
 
 
 class DeploymentDescriptorFactory:
-    """Descriptors of consumed groups are cached until a partition of theirs is added, restarted or released."""
+    """Descriptors of consumed groups are cached until a partition of theirs is added, restarted or released.
 
-    def __init__(self, graph: DefaultExecutionGraph, coordinators: OperatorCoordinatorHandler) -> None:
+    A cached one is encoded once, when it is first shipped or its size matters. One that is sent to many consumers
+    becomes a blob (``offloading``).
+    """
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        coordinators: OperatorCoordinatorHandler,
+        offloading: DescriptorOffloading,
+    ) -> None:
         self._graph = graph
         self._coordinators = coordinators
+        self._offloading = offloading
         self._gates: dict[int, tuple[int, GateDescriptor]] = {}
 
     def deploy(self, option: ExecutionDeploymentOption) -> Deploy:
@@ -40,14 +51,19 @@ class DeploymentDescriptorFactory:
         )
 
     def _gate_of(self, edge: EdgeGroups, subtasks: Ints) -> GateDescriptor:
-        """Of a pointwise edge only what these consumers read; of others the one descriptor that all share."""
+        """Of a pointwise edge only what these consumers read; of others the one descriptor that all share.
+
+        The first kind serves one deployment, hence travels in it; what is shared may become a blob.
+        """
         result = self._graph.result(edge.dataset)
         if result.is_pipelined:
             broadcast = result.info.is_broadcast
             return GateDescriptor(result.dataset.id, result.num_subpartitions, _NONE, _NONE, broadcast, pipelined=True)
         groups = edge.groups_of_consumers(subtasks)
         if len(groups) == len(edge) or edge.inside:
-            return self.gate(result)
+            gate = self._offloading.offload(self.gate(result), result.dataset, edge.num_consumers)
+            self._gates[result.dataset.id] = (result.version, gate)
+            return gate
         partitions = edge.partitions(groups)
         return GateDescriptor(
             result.dataset.id,
@@ -72,4 +88,11 @@ class DeploymentDescriptorFactory:
         return gate
 
     def drop(self, dataset: int) -> None:
+        """The data set is released: its descriptor, and the blob if there is one, may go."""
         self._gates.pop(dataset, None)
+        self._offloading.drop(dataset)
+
+    def drop_all(self) -> None:
+        """The job ends."""
+        self._gates.clear()
+        self._offloading.drop_all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from firesteel.scheduler.commands import GateDescriptor, JobStatus, JobStatusChanged
 from firesteel.scheduler.events import FailureCause
 from firesteel.scheduler.metrics import Metrics
@@ -16,6 +18,8 @@ class Job:
     def __init__(self, recorder: Recorder, operations: ExecutionOperations, metrics: Metrics) -> None:
         self.status = JobStatus.CREATED
         self.cause: FailureCause | None = None
+        self.before_end: list[Callable[[], None]] = []
+        """Called once, just before the command that tells of the job's end."""
         self._place: tuple[int | None, int | None] = (None, None)
         self._recorder = recorder
         self._operations = operations
@@ -63,6 +67,8 @@ class Job:
     def _change(self, status: JobStatus, command: JobStatusChanged, why: str) -> None:
         self.status = status
         if status.is_terminal:
+            for action in self.before_end:
+                action()
             self._metrics.record()
         self._recorder.record(
             JobStatusRecord(at=self._recorder.at, event=self._recorder.event, status=status.value, cause=why)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from firesteel.graph.job_graph import JobGraph, JobVertex
-from firesteel.options import Options
+from firesteel.options import OFFLOAD_THRESHOLD, Options
 from firesteel.scheduler.commands import Command, CommitSinks, Deploy, DeployRegions, JobStatus
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.deployment import DeploymentDescriptorFactory
@@ -45,6 +45,7 @@ from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
+from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.readiness import Readiness
@@ -93,7 +94,9 @@ class Scheduler(ABC):
         self.gathering = Gathering(self.graph, self.recorder)
         self.readiness = Readiness(self.graph)
         self.strategy = self.strategy_class(self.graph, self.readiness, self.allocate_slots_and_deploy, self.gathering)
-        self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators)
+        offloading = DescriptorOffloading(options[OFFLOAD_THRESHOLD], self.recorder)
+        self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators, offloading)
+        self.job.before_end.append(self.deployments.drop_all)
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(

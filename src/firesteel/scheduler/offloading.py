@@ -1,0 +1,59 @@
+"""Which gate descriptors travel as blobs, and until when the blobs are kept (Flink: the blob server's part in deployment).
+
+A descriptor that is sent to many consumers goes to the job's storage once; deployments then name it, and each executor
+fetches it once.
+"""
+
+from __future__ import annotations
+
+from firesteel import descriptors
+from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet
+from firesteel.scheduler.commands import DropBlobs, GateDescriptor, StoreBlob
+from firesteel.scheduler.recorder import Recorder
+
+
+class DescriptorOffloading:
+    """``threshold``: encoded bytes times consumers of the group from which on a descriptor becomes a blob."""
+
+    def __init__(self, threshold: int, recorder: Recorder) -> None:
+        self._threshold = threshold
+        self._recorder = recorder
+        self._blobs: dict[int, list[bytes]] = {}
+        """Data set to the digests that are stored for it."""
+
+    def offload(self, gate: GateDescriptor, dataset: IntermediateDataSet, consumers: int) -> GateDescriptor:
+        """The same gate, marked as offloaded if it is now; its blob is stored before the deployment that needs it."""
+        if gate.offloaded or descriptors.most_bytes(gate.columns) * consumers < self._threshold:
+            return gate
+        encoded = gate.encoded
+        if len(encoded.data) * consumers < self._threshold:
+            return gate
+        if encoded.digest not in self._blobs.get(dataset.id, ()):
+            if dataset.ship.pattern is DistributionPattern.ALL_TO_ALL:
+                # Whoever was told of an older one runs no more. Of a pointwise edge other groups may run still.
+                self.drop(dataset.id)
+            self._blobs.setdefault(dataset.id, []).append(encoded.digest)
+            self._recorder.emit(StoreBlob(encoded.digest, encoded.data))
+        self._recorder.decision(
+            "offload",
+            vertex=dataset.producer,
+            inputs={"dataset": dataset.id, "bytes": len(encoded.data), "consumers": consumers},
+            rule="descriptor bytes x consumers",
+            bounds={"threshold": self._threshold},
+            result=encoded.digest.hex(),
+            reason=(
+                f"The descriptor of {len(gate.attempts)} partitions takes {len(encoded.data)} bytes for each of "
+                f"{consumers} consumers, so it is stored once and fetched by every executor."
+            ),
+        )
+        return gate.as_offloaded()
+
+    def drop(self, dataset: int) -> None:
+        """No deployment refers to the data set's blobs any more."""
+        blobs = self._blobs.pop(dataset, None)
+        if blobs:
+            self._recorder.emit(DropBlobs(tuple(blobs)))
+
+    def drop_all(self) -> None:
+        for dataset in list(self._blobs):
+            self.drop(dataset)
