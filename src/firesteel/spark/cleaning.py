@@ -20,9 +20,9 @@ _log = logging.getLogger("firesteel.spark")
 class Cleaner:
     """Runs deletions one after another. None of them can fail the job: what stays goes with the job's directory."""
 
-    def __init__(self, store: Any, job_id: str) -> None:
+    def __init__(self, store: Any, job_id: str, what: str = "clean") -> None:
         self._store = store
-        self._job_id = job_id
+        self._name = f"firesteel-{what}-{job_id}"
         self._queue: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -32,7 +32,7 @@ class Cleaner:
 
     def call(self, action: Callable[[], Any]) -> None:
         if self._thread is None:
-            self._thread = aside(self._work, f"firesteel-clean-{self._job_id}", lambda: quietly(action))
+            self._thread = aside(self._work, self._name, lambda: quietly(action))
         if self._thread is not None:
             self._queue.put(action)
 

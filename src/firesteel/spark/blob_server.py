@@ -1,0 +1,85 @@
+"""The driver's half of blobs: puts them into the job's storage, and says how a deployment carries each gate.
+
+Uploads and deletions run one after another in a thread of their own. A deployment waits for its blobs in its own thread,
+never in the job's; a blob that cannot be stored, or not soon, travels in the deployment after all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from firesteel.scheduler.commands import GateDescriptor
+from firesteel.spark.blobs import blob_name, put_blob
+from firesteel.spark.cleaning import Cleaner, quietly
+
+UPLOAD_SECONDS = 30.0
+"""How long a deployment waits for a blob before it goes without."""
+REMEMBERED = 64
+"""Digests dropped last, which every deployment tells executors."""
+
+
+class _Upload:
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+
+class BlobServer:
+    """Of one job. ``report`` is called, in any thread, with a sentence when a blob cannot be stored."""
+
+    def __init__(self, store: Any, job_id: str, report: Callable[[str], None]) -> None:
+        self._store = store
+        self._report = report
+        self._worker = Cleaner(store, job_id, "blobs")
+        self._uploads: dict[bytes, _Upload] = {}
+        self._dropped: OrderedDict[bytes, None] = OrderedDict()
+
+    def store(self, digest: bytes, data: bytes) -> None:
+        """Returns at once."""
+        upload = self._uploads[digest] = _Upload()
+        self._dropped.pop(digest, None)
+        self._worker.call(lambda: self._put(digest, data, upload))
+
+    def drop(self, digests: Iterable[bytes]) -> None:
+        digests = list(digests)
+        for digest in digests:
+            self._uploads.pop(digest, None)
+            self._dropped[digest] = None
+        while len(self._dropped) > REMEMBERED:
+            self._dropped.popitem(last=False)
+        self._worker.delete([blob_name(digest) for digest in digests])
+
+    @property
+    def dropped(self) -> tuple[bytes, ...]:
+        """What executors need not keep any more, oldest first."""
+        return tuple(self._dropped)
+
+    def carry(self, gate: GateDescriptor) -> tuple[bytes, bytes | None]:
+        """(digest, encoded gate, or None where executors fetch it). Waits for the upload: not in the job's thread."""
+        encoded = gate.encoded
+        return encoded.digest, None if gate.offloaded and self._is_stored(encoded.digest) else encoded.data
+
+    def close(self) -> None:
+        """Uploads that have not begun are let be; nothing is written when this returns."""
+        self._uploads.clear()
+        self._worker.close()
+
+    def _is_stored(self, digest: bytes) -> bool:
+        upload = self._uploads.get(digest)
+        return upload is not None and upload.done.wait(UPLOAD_SECONDS) and upload.error is None
+
+    def _put(self, digest: bytes, data: bytes, upload: _Upload) -> None:
+        try:
+            if self._uploads.get(digest) is upload:
+                put_blob(self._store, digest, data)
+        except Exception as error:  # the gates travel inline then; what else needs the storage will tell
+            upload.error = error
+            quietly(lambda: self._store.delete([blob_name(digest)]))
+            self._report(
+                f"The descriptor {digest.hex()} could not be stored as a blob and travels in each deployment: {error}"
+            )
+        finally:
+            upload.done.set()
