@@ -13,7 +13,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize"}
+COMMON = {"errors", "humanize", "sizes", "descriptors"}
 """Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
@@ -21,7 +21,7 @@ ALLOWED = {
     "operators": {"operators", "results"},
     "connectors": {"connectors", "operators", "results", "expressions", "options"},
     "graph": {"graph", "operators", "connectors", "expressions", "options", "results"},
-    "scheduler": {"scheduler", "graph", "options", "sizes", "descriptors"},
+    "scheduler": {"scheduler", "graph", "options"},
     "journal": {"journal", "scheduler", "options"},
     "api": {
         "api",
