@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from firesteel.descriptors import ExecutionDescriptor, decode_execution
 from firesteel.errors import PartitionException, UsageError
 from firesteel.operators.user_code import UserFunctionError
 from firesteel.options import GIB, MIB, Options
@@ -41,9 +42,9 @@ from firesteel.spark.storage import JobStorage, storage_root
 from firesteel.spark.task import (
     BatchFunction,
     Blob,
-    ExecutionDescriptor,
     JobInformation,
     VertexInformation,
+    VertexPart,
     describe_failure,
     scratch_of,
 )
@@ -201,12 +202,10 @@ def deploy(subtasks, splits=None):
 
 
 def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
-    import pickle
-
     own = Splits(np.array([0, 2, 3]), np.array([2, 0, 1]))
-    first, *others = [pickle.loads(d) for d in descriptors_of(deploy([5, 9], own), ["a", "b", "c"])]
+    first, *others = [decode_execution(d) for d in descriptors_of(deploy([5, 9], own), ["a", "b", "c"])]
     assert (first.subtask, [d.subtask for d in others]) == (5, [9])
-    assert np.frombuffer(others[0].rects[0], dtype=np.int32).reshape(-1, 4).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
+    assert others[0].rects[0].tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
     assert first.splits == ("c", "a")
 
 
@@ -231,8 +230,9 @@ def test_what_spark_runs_again_by_itself_is_turned_away_where_attempts_must_be_a
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
     job = JobInformation("again", None, "none", 1 << 20, scratch=str(tmp_path))
     vertex = VertexInformation(0, "v", 1, {}, dumps("no program"), exclusive)
-    function = BatchFunction(0, Blob.of(job), Blob.of(vertex), Blob.of([]), MagicMock())
-    message = decode(function.execute(ExecutionDescriptor(0, 0, (), ()), None))
+    part = VertexPart(Blob.of(vertex), ())
+    function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
+    message = decode(function.execute(part, ExecutionDescriptor(0, 0), None))
     assert (message.kind, message.where.token) == (kind, 9)
 
 

@@ -7,7 +7,6 @@ partitions of its DataFrame, a subset of them where only some are deployed.
 from __future__ import annotations
 
 import math
-import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from firesteel.descriptors import encode_executions
 from firesteel.scheduler.commands import Deploy
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
-from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, ExecutionDescriptor, GateInformation
+from firesteel.spark.blob_server import BlobServer
+from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, VertexPart
 from firesteel.spark.threads import aside, local_properties
 
 CANCEL_REPEAT_SECONDS = 0.2
@@ -87,6 +88,7 @@ class BatchCode:
     vertex: Blob
     splits: Sequence[Any]
     accumulator: Any
+    blobs: BlobServer
     dataframe: Any = None
 
 
@@ -147,7 +149,8 @@ class BatchRunner:
             batch.ended.wait(CANCEL_REPEAT_SECONDS)
 
     def _run(self, batch: Batch, code: BatchCode) -> Sequence[bytes]:
-        function = BatchFunction(batch.id, code.job, code.vertex, Blob.of(_gates(batch.deploy)), code.accumulator)
+        part = VertexPart(code.vertex, tuple(map(code.blobs.carry, batch.deploy.gates)))
+        function = BatchFunction(batch.id, code.job, (part,), code.blobs.dropped, code.accumulator)
         self._name_job(batch)
         if batch.cancelled:
             return ()
@@ -179,17 +182,12 @@ class BatchRunner:
 
 
 def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
-    """The partition data of each deployed execution, pickled; about 10 us each."""
-    pickled: list[bytes] = []
-    for i, (subtask, attempt) in enumerate(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)):
-        rects = tuple(np.ascontiguousarray(r.of(i), dtype=np.int32).tobytes() for r in deploy.ranges)
-        own = () if deploy.splits is None or not splits else tuple(splits[k] for k in deploy.splits.of(i).tolist())
-        pickled.append(pickle.dumps(ExecutionDescriptor(subtask, attempt, rects, own), protocol=5))
-    return pickled
-
-
-def _gates(deploy: Deploy) -> list[GateInformation]:
-    return [GateInformation(g.dataset, g.num_subpartitions, g.attempts, g.tokens, g.partitions) for g in deploy.gates]
+    """The partition data of each deployed execution."""
+    own = None
+    if deploy.splits is not None and splits:
+        own = [[splits[k] for k in numbers.tolist()] for numbers in map(deploy.splits.of, range(len(deploy.subtasks)))]
+    ranges = [(r.offsets, r.rects) for r in deploy.ranges]
+    return encode_executions(deploy.subtasks, deploy.attempts, ranges, own)
 
 
 def java_range(context: Any, n: int) -> Any:

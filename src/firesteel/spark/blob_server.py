@@ -7,11 +7,12 @@ never in the job's; a blob that cannot be stored, or not soon, travels in the de
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from firesteel.scheduler.commands import GateDescriptor
+from firesteel.scheduler.records import Decision
 from firesteel.spark.blobs import blob_name, put_blob
 from firesteel.spark.cleaning import Cleaner, quietly
 
@@ -27,35 +28,47 @@ class _Upload:
         self.error: Exception | None = None
 
 
-class BlobServer:
-    """Of one job. ``report`` is called, in any thread, with a sentence when a blob cannot be stored."""
+@dataclass(frozen=True, slots=True)
+class BlobFailed:
+    """A blob could not be stored."""
 
-    def __init__(self, store: Any, job_id: str, report: Callable[[str], None]) -> None:
+    digest: bytes
+    error: Exception
+
+    def as_decision(self, at: float) -> Decision:
+        return Decision(
+            at=at,
+            what="offload",
+            inputs={"blob": self.digest.hex()},
+            rule="not stored",
+            result="inline",
+            reason=f"A descriptor could not be stored as a blob and travels in each deployment: {self.error}",
+        )
+
+
+class BlobServer:
+    """Of one job. ``report`` is called, in any thread, when a blob cannot be stored."""
+
+    def __init__(self, store: Any, job_id: str, report: Callable[[BlobFailed], None]) -> None:
         self._store = store
         self._report = report
         self._worker = Cleaner(store, job_id, "blobs")
         self._uploads: dict[bytes, _Upload] = {}
-        self._dropped: OrderedDict[bytes, None] = OrderedDict()
+        self.dropped: tuple[bytes, ...] = ()
+        """What executors need not keep any more, oldest first."""
 
     def store(self, digest: bytes, data: bytes) -> None:
         """Returns at once."""
         upload = self._uploads[digest] = _Upload()
-        self._dropped.pop(digest, None)
+        self.dropped = tuple(d for d in self.dropped if d != digest)
         self._worker.call(lambda: self._put(digest, data, upload))
 
     def drop(self, digests: Iterable[bytes]) -> None:
         digests = list(digests)
         for digest in digests:
             self._uploads.pop(digest, None)
-            self._dropped[digest] = None
-        while len(self._dropped) > REMEMBERED:
-            self._dropped.popitem(last=False)
+        self.dropped = (*self.dropped, *digests)[-REMEMBERED:]
         self._worker.delete([blob_name(digest) for digest in digests])
-
-    @property
-    def dropped(self) -> tuple[bytes, ...]:
-        """What executors need not keep any more, oldest first."""
-        return tuple(self._dropped)
 
     def carry(self, gate: GateDescriptor) -> tuple[bytes, bytes | None]:
         """(digest, encoded gate, or None where executors fetch it). Waits for the upload: not in the job's thread."""
@@ -78,8 +91,6 @@ class BlobServer:
         except Exception as error:  # the gates travel inline then; what else needs the storage will tell
             upload.error = error
             quietly(lambda: self._store.delete([blob_name(digest)]))
-            self._report(
-                f"The descriptor {digest.hex()} could not be stored as a blob and travels in each deployment: {error}"
-            )
+            self._report(BlobFailed(digest, error))
         finally:
             upload.done.set()

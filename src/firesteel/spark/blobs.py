@@ -100,8 +100,15 @@ class BlobCache:
                 return source.read_at(0, source.size).to_pybytes()
             finally:
                 source.close()
+        except FileNotFoundError as error:
+            raise StorageError(
+                f"The blob {name}, which tells tasks where to read, is missing from {self._store.url}: the job is over, or "
+                "somebody removed it."
+            ) from error
         except OSError as error:
-            raise storage_error(error, self._store.url, f"does not give {name}, which tells tasks where to read") from error
+            raise storage_error(
+                error, self._store.url, f"does not give {name}, which tells tasks where to read"
+            ) from error
 
     def _keep(self, digest: bytes, data: bytes) -> None:
         """A cache that cannot be written, or is too small, only costs another fetch."""

@@ -28,16 +28,19 @@ from firesteel.scheduler.commands import (
     CommitSinks,
     Deploy,
     DiscardExecution,
+    DropBlobs,
     JobStatus,
     JobStatusChanged,
     Record,
     ReleasePartitions,
     SetTimer,
+    StoreBlob,
     VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
+from firesteel.spark.blob_server import BlobFailed, BlobServer
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, partition_of, read_error, was_cancelled
@@ -103,6 +106,7 @@ class JobDriver:
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put)
         self._cleaner = Cleaner(given.store, given.job_id)
+        self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._batches: dict[int, Batch] = {}
         self._active: dict[int, Batch] = {}
         self._give_up_at: dict[int, float] = {}
@@ -123,6 +127,19 @@ class JobDriver:
         self.publishing = False
         """Outputs are being published: it is too late to cancel."""
         self.status = JobStatus.CREATED
+        self._actions: dict[type[Command], Callable[[Any], None]] = {
+            Record: self._record,
+            Deploy: self._deploy,
+            Cancel: self._cancel,
+            ReleasePartitions: self._release,
+            StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
+            DropBlobs: lambda command: self._blobs.drop(command.digests),
+            VerifyPartitions: lambda command: self._cleaner.call(partial(self._verify, command)),
+            DiscardExecution: self._discard,
+            SetTimer: self._set_timer,
+            CommitSinks: self._publish,
+            JobStatusChanged: self._status_changed,
+        }
 
     def cancel(self, reason: str) -> None:
         self._queue.put(ev.CancelRequested(at=self._now(), reason=reason))
@@ -180,6 +197,8 @@ class JobDriver:
                     self._batch_ended(item)
                 elif isinstance(item, ev.ExecutionsDeploying):
                     self._launched(item)
+                elif isinstance(item, BlobFailed):
+                    self._execute(Record(item.as_decision(self._now())))
                 else:
                     self._feed(item)
         self._flush()
@@ -363,33 +382,31 @@ class JobDriver:
             self._execute(command)
 
     def _execute(self, command: Command) -> None:
-        match command:
-            case Record(record):
-                if isinstance(record, Decision):
-                    self._decisions.append(record)
-                self._in.record(record)
-            case Deploy():
-                self._deploy(command)
-            case Cancel():
-                self._cancel(command)
-            case ReleasePartitions():
-                columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
-                self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
-            case VerifyPartitions():
-                self._cleaner.call(lambda: self._verify(command))
-            case DiscardExecution():
-                self._discard(command)
-            case SetTimer(timer, at):
-                self._timers[timer] = at
-            case CommitSinks():
-                self.publishing = True
-                aside(partial(self._commit, command), "firesteel-commit")
-            case JobStatusChanged():
-                self.status = command.status
-                if command.status.is_terminal:
-                    self._end = command
-            case _:
-                raise TypeError(f"the runtime knows no command {type(command).__name__}")
+        action = self._actions.get(type(command))
+        if action is None:
+            raise TypeError(f"the runtime knows no command {type(command).__name__}")
+        action(command)
+
+    def _record(self, command: Record) -> None:
+        if isinstance(command.record, Decision):
+            self._decisions.append(command.record)
+        self._in.record(command.record)
+
+    def _release(self, command: ReleasePartitions) -> None:
+        columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
+        self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
+
+    def _set_timer(self, command: SetTimer) -> None:
+        self._timers[command.timer] = command.at
+
+    def _publish(self, command: CommitSinks) -> None:
+        self.publishing = True
+        aside(partial(self._commit, command), "firesteel-commit")
+
+    def _status_changed(self, command: JobStatusChanged) -> None:
+        self.status = command.status
+        if command.status.is_terminal:
+            self._end = command
 
     def _deploy(self, deploy: Deploy) -> None:
         given = self._in
@@ -408,6 +425,7 @@ class JobDriver:
             vertex=self._vertex_blob(deploy),
             splits=given.compiled.splits.get(deploy.vertex, ()),
             accumulator=self._channel.accumulator,
+            blobs=self._blobs,
             dataframe=given.compiled.dataframes.get(deploy.vertex),
         )
         self._runner.start(batch, code)
@@ -525,6 +543,7 @@ class JobDriver:
             pools.give_back(batch.pool)
         self._active.clear()
         self._channel.close()
+        self._blobs.close()
         self._cleaner.close()
 
     def _now(self) -> float:

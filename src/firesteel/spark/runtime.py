@@ -18,7 +18,7 @@ from typing import Any
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
-from firesteel.options import CODEC, MEMORY_PER_TASK, Options
+from firesteel.options import BLOB_CACHE_BYTES, CODEC, MEMORY_PER_TASK, Options
 from firesteel.results.store import object_name
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
@@ -106,6 +106,7 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
         memory_budget=_memory_budget(context, options, memory),
         scratch=storage.scratch if local else None,
         module_paths=tuple(p for p in sys.path if p) if local else (),
+        blob_cache_bytes=options[BLOB_CACHE_BYTES],
     )
     return Prepared(scheduler, storage, Blob.of(information), programs)
 

@@ -1,8 +1,9 @@
 """The executor's half: runs one execution inside a Spark task and reports how it went.
 
 What is common to a batch travels in the closure (job information, vertex information, gates, each as bytes with a digest,
-unpickled once per worker process); what differs per execution is the partition's data. Whatever goes wrong in an execution
-becomes a message, so that its Spark task ends well and its siblings live on.
+decoded once per worker process; large gates by their digest only, see ``blobs``); what differs per execution is the
+partition's data. Whatever goes wrong in an execution becomes a message, so that its Spark task ends well and its
+siblings live on.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,14 +30,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel import sizes
+from firesteel.descriptors import ExecutionDescriptor, GateColumns, decode_execution, decode_gate
 from firesteel.errors import FiresteelError, PartitionException, UsageError
 from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
 from firesteel.operators.user_code import UserFunctionError, error_words, shortened
+from firesteel.results.lru import LruBytes
 from firesteel.results.store import StorageError
+from firesteel.spark.blobs import BlobCache
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode
 
-CACHED_OBJECTS = 64
-"""Vertex informations and gate lists that a worker process remembers."""
+CACHED_BYTES = 32 << 20
+"""Bytes of decoded job and vertex informations and gates that a worker process remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class JobInformation:
     """Directory for what tasks spill; None: the executor's own local directory."""
     module_paths: tuple[str, ...] = ()
     """Local masters: the driver's module search path, so that a script's own modules are found."""
+    blob_cache_bytes: int = 256 << 20
+    """What an executor keeps of blobs on its local disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +74,6 @@ class VertexInformation:
 
 
 @dataclass(frozen=True, slots=True)
-class GateInformation:
-    """The same for all executions of a batch: where the partitions of one input lie."""
-
-    dataset: int
-    num_subpartitions: int
-    attempts: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    partitions: NDArray[np.int64] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionDescriptor:
-    """The few bytes of one execution. ``rects``: per gate, the raw int32 rectangles it reads."""
-
-    subtask: int
-    attempt: int
-    rects: tuple[bytes, ...]
-    splits: tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Blob:
     """Pickled once on the driver, unpickled once per worker process."""
 
@@ -104,15 +88,26 @@ class Blob:
     def load(self) -> Any:
         value = _cache.get(self.digest)
         if value is None:
-            value = _cache[self.digest] = pickle.loads(self.data)
-            while len(_cache) > CACHED_OBJECTS:
-                _cache.popitem(last=False)
-        else:
-            _cache.move_to_end(self.digest)
+            value = pickle.loads(self.data)
+            _cache.put(self.digest, value, len(self.data))
         return value
 
 
-_cache: OrderedDict[bytes, Any] = OrderedDict()
+CarriedGate = tuple[bytes, bytes | None]
+"""Digest and bytes of an encoded gate; without the bytes where they are a blob."""
+
+
+@dataclass(frozen=True, slots=True)
+class VertexPart:
+    """What all executions of one vertex in a batch share. ``gates`` run parallel to the vertex' inputs."""
+
+    vertex: Blob
+    gates: tuple[CarriedGate, ...]
+
+
+_cache: LruBytes[bytes, Any] = LruBytes(CACHED_BYTES)
+_blobs: dict[str, BlobCache] = {}
+_told_dropped: tuple[bytes, ...] = ()
 _extended_by: set[tuple[str, ...]] = {()}
 _scratch: dict[str, Path] = {}
 _settled_modules = 0
@@ -121,24 +116,27 @@ _settled_modules = 0
 class BatchFunction:
     """What Spark runs on each partition of a batch: ``for each descriptor: run it, report it``.
 
+    A partition holds one descriptor for each of ``parts``, in their order. ``dropped``: blobs that nobody needs any more.
     Picklable by name (this module), carries only bytes and the channel's accumulator.
     """
 
-    def __init__(self, batch: int, job: Blob, vertex: Blob, gates: Blob, accumulator: Any) -> None:
+    def __init__(
+        self, batch: int, job: Blob, parts: tuple[VertexPart, ...], dropped: tuple[bytes, ...], accumulator: Any
+    ) -> None:
         self.batch = batch
         self.job = job
-        self.vertex = vertex
-        self.gates = gates
+        self.parts = parts
+        self.dropped = dropped
         self.accumulator = accumulator
 
     def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
         """Drains its input always: a worker whose task leaves something unread is thrown away by Spark."""
-        for descriptor in descriptors:
-            yield self.execute(pickle.loads(descriptor), None)
+        for part, descriptor in zip(self.parts, list(descriptors), strict=True):
+            yield self.execute(part, decode_execution(descriptor), None)
 
-    def execute(self, descriptor: ExecutionDescriptor, spark_batches: Batches | None) -> bytes:
+    def execute(self, part: VertexPart, descriptor: ExecutionDescriptor, spark_batches: Batches | None) -> bytes:
         """Runs one execution; returns its message, having sent it through the channel too."""
-        execution = _Execution(self, descriptor)
+        execution = _Execution(self, part, descriptor)
         message = encode(execution.run(spark_batches))
         self.accumulator.add([message])
         settle_modules()
@@ -155,8 +153,8 @@ class DataFrameFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext as SparkTask
 
-        subtask = _spark_task(SparkTask).partitionId()
-        message = self.function.execute(pickle.loads(self.descriptors[subtask]), batches)
+        descriptor = decode_execution(self.descriptors[_spark_task(SparkTask).partitionId()])
+        message = self.function.execute(self.function.parts[0], descriptor, batches)
         yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
 
 
@@ -165,10 +163,11 @@ class RunAgainError(FiresteelError):
 
 
 class _Execution:
-    def __init__(self, function: BatchFunction, descriptor: ExecutionDescriptor) -> None:
+    def __init__(self, function: BatchFunction, part: VertexPart, descriptor: ExecutionDescriptor) -> None:
         from pyspark import TaskContext as SparkTask
 
         self.function = function
+        self.part = part
         self.descriptor = descriptor
         task = _spark_task(SparkTask)
         self.token: int = task.taskAttemptId()
@@ -189,7 +188,7 @@ class _Execution:
         )
 
     def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
-        vertex: VertexInformation = self.function.vertex.load()
+        vertex: VertexInformation = self.part.vertex.load()
         return sizes.pack(by_subpartition) if sizes.is_measured(vertex.parallelism, len(by_subpartition)) else None
 
     def _run_task(self, spark_batches: Batches | None) -> TaskOutcome:
@@ -197,7 +196,7 @@ class _Execution:
 
         job: JobInformation = self.function.job.load()
         _extend_module_path(job.module_paths)
-        vertex: VertexInformation = self.function.vertex.load()
+        vertex: VertexInformation = self.part.vertex.load()
         if vertex.exclusive and self.runs_again:
             raise RunAgainError("The worker or executor that ran the task was lost.")
         program = _program(vertex)
@@ -215,7 +214,7 @@ class _Execution:
                 scratch=scratch,
             )
             self.context = context
-            gates = self._gates()
+            gates = self._gates(job)
             self.running_at = time.time()
             return run_task(
                 program,
@@ -230,18 +229,14 @@ class _Execution:
         finally:
             empty(scratch)
 
-    def _gates(self) -> list[Gate]:
-        infos: Sequence[GateInformation] = self.function.gates.load()
+    def _gates(self, job: JobInformation) -> list[Gate]:
+        _evict(job, self.function.dropped)
+        columns = [_gate_columns(job, *carried) for carried in self.part.gates]
         return [
             Gate(
-                info.dataset,
-                info.num_subpartitions,
-                info.attempts,
-                info.tokens,
-                np.frombuffer(rects, dtype=np.int32).reshape(-1, 4),
-                info.partitions,
+                gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
             )
-            for info, rects in zip(infos, self.descriptor.rects, strict=True)
+            for gate, rects in zip(columns, self.descriptor.rects, strict=True)
         ]
 
     def _where(self) -> Where:
@@ -344,8 +339,7 @@ def scratch_of(job: JobInformation) -> Path:
     known = _scratch.get(job.job_id)
     if known is None:
         _forget_scratch()
-        local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        root = job.scratch or f"{local or tempfile.gettempdir()}/firesteel-scratch-{job.job_id}"
+        root = job.scratch or f"{_local_directory()}/firesteel-scratch-{job.job_id}"
         known = Path(root) / str(os.getpid())
         empty(known)  # of an earlier process with this number
         _scratch[job.job_id] = known
@@ -356,6 +350,11 @@ def scratch_of(job: JobInformation) -> Path:
     return known
 
 
+def _local_directory() -> str:
+    """The executor's own, which Spark removes with it."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+
+
 def _make_in_place(directory: Path) -> None:
     """Not its parent too: the driver has made that, and a task that starts when its job is over must leave nothing."""
     try:
@@ -364,6 +363,43 @@ def _make_in_place(directory: Path) -> None:
         raise StorageError(
             f"{directory.parent}, where tasks keep what they spill, is gone: the job is over, or somebody removed it."
         ) from error
+
+
+def _gate_columns(job: JobInformation, digest: bytes, inline: bytes | None) -> GateColumns:
+    """Decoded once per worker process, as long as it is remembered; fetched once per executor. Raises StorageError."""
+    gate: GateColumns | None = _cache.get(digest)
+    if gate is None:
+        gate = decode_gate(inline if inline is not None else _blobs_of(job).get(digest))
+        _cache.put(digest, gate, gate.nbytes)
+    return gate
+
+
+def _blobs_of(job: JobInformation) -> BlobCache:
+    """The executor's blobs of this job. Raises StorageError when the job is over."""
+    known = _blobs.get(job.job_id)
+    if known is None:
+        _blobs.clear()
+        if job.scratch is not None:
+            root = Path(job.scratch) / "blobs"
+            _make_in_place(root)
+        else:
+            root = Path(_local_directory()) / "firesteel-blobs"
+            root.mkdir(parents=True, exist_ok=True)
+        known = _blobs[job.job_id] = BlobCache(root, job.job_id, job.store, job.blob_cache_bytes)
+        known.forget_idle_jobs()
+    return known
+
+
+def _evict(job: JobInformation, dropped: tuple[bytes, ...]) -> None:
+    """What the driver says nobody will ask for again."""
+    global _told_dropped  # noqa: PLW0603
+    if dropped == _told_dropped:
+        return
+    _told_dropped = dropped
+    for digest in dropped:
+        _cache.drop(digest)
+    if dropped:
+        _blobs_of(job).drop(dropped)
 
 
 def empty(directory: Path) -> None:

@@ -1,0 +1,109 @@
+"""Gate descriptors as blobs on a real Spark: the same answers, one fetch per executor, nothing left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from firesteel.options import OFFLOAD_THRESHOLD
+from firesteel.results.store import ResultStore
+from firesteel.spark.cleaning import late
+from firesteel.spark.runtime import submit
+from runtime_support import NUMBERS, collected, left_behind, options, two_steps
+
+pytestmark = pytest.mark.spark
+
+
+def given(tmp_path, **values):
+    return options(tmp_path, **{OFFLOAD_THRESHOLD.key.replace(".", "__"): "1 b", **values})
+
+
+def test_each_executor_fetches_a_blob_once_and_nothing_is_left(spark, tmp_path):
+    root = tmp_path / "storage"
+
+    def ask(batches):
+        list(batches)
+        (blob,) = (p for p in Path(root).glob("firesteel-job-*.scratch/blobs/*/*") if p.is_file())
+        yield pa.RecordBatch.from_arrays([pa.array([blob.stat().st_ino]), pa.array([os.getpid()])], schema=NUMBERS)
+
+    outcome = submit(two_steps(splits=6, fn=ask, parallelism=8), spark, given(tmp_path)).result()
+    assert outcome.error is None
+    (decision,) = (d for d in outcome.decisions if d.what == "offload")
+    assert decision.inputs["consumers"] == 8
+    rows = collected(outcome)
+    assert len(set(rows["k"].to_pylist())) == 1, "one file, which no worker wrote again"
+    assert rows.num_rows == 8
+    assert not [name for name in left_behind(tmp_path) if "blob" in name]
+    outcome.close()
+    assert left_behind(tmp_path) == []
+
+
+def test_the_answer_is_the_same(spark, tmp_path):
+    answers = []
+    for options_ in (given(tmp_path), options(tmp_path)):
+        outcome = submit(two_steps(splits=6, rows=50, parallelism=5), spark, options_).result()
+        assert outcome.error is None
+        answers.append(sorted(collected(outcome)["v"].to_pylist()))
+        outcome.close()
+    assert answers[0] == answers[1] == list(range(300))
+
+
+def test_a_storage_that_takes_no_blob_leaves_the_descriptors_in_the_deployments(spark, tmp_path, monkeypatch):
+    real = ResultStore.open_output
+
+    def refuse(self, name):
+        if name.startswith("blob-"):
+            raise OSError(28, "No space left on device")
+        return real(self, name)
+
+    monkeypatch.setattr(ResultStore, "open_output", refuse)
+    outcome = submit(two_steps(splits=3, rows=10, parallelism=2), spark, given(tmp_path)).result()
+    assert outcome.error is None
+    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(30))
+    (said,) = (d for d in outcome.decisions if d.rule == "not stored")
+    assert "No space left" in said.reason
+    outcome.close()
+    assert left_behind(tmp_path) == []
+
+
+def test_a_blob_that_is_gone_fails_the_job_with_a_sentence(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("firesteel.spark.blob_server.put_blob", lambda store, digest, data: None)
+    values = {"restart-strategy.fixed-delay.attempts": 1}
+    outcome = submit(two_steps(splits=3, rows=10), spark, given(tmp_path).with_values(values)).result()
+    assert "tells tasks where to read, is missing" in str(outcome.error)
+    late.run_all()
+    assert left_behind(tmp_path) == []
+
+
+def test_a_worker_that_dies_while_it_fetches_holds_nobody_up(spark, tmp_path):
+    """The first one to fetch is killed with the lock in its hand, half a file written; the next one fetches."""
+    outcome = submit(two_steps(splits=4, source=DiesFetching(), parallelism=4), spark, given(tmp_path)).result()
+    assert outcome.error is None
+    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(40))
+    assert [d for d in outcome.decisions if d.what == "failover"]
+
+
+class DiesFetching:
+    """Makes this worker's next fetch, and no other, end it."""
+
+    def read(self, split, ctx):
+        from firesteel.spark import blobs
+        from runtime_support import Numbers
+
+        mark = ctx.scratch.parent / "died"
+
+        def die(cache, digest):
+            if cache._folder.name == ctx.job_id and not mark.exists():
+                mark.touch()
+                (cache._folder / (digest.hex() + blobs.PART)).write_bytes(b"half")
+                os._exit(137)
+            return fetch(cache, digest)
+
+        if not hasattr(blobs.BlobCache, "real_fetch"):
+            blobs.BlobCache.real_fetch = blobs.BlobCache._fetch
+        fetch = blobs.BlobCache.real_fetch
+        blobs.BlobCache._fetch = die
+        yield from Numbers(10).read(split, ctx)
