@@ -233,9 +233,7 @@ class _Execution:
         _evict(job, self.function.dropped)
         columns = [_gate_columns(job, *carried) for carried in self.part.gates]
         return [
-            Gate(
-                gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
-            )
+            Gate(gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged)
             for gate, rects in zip(columns, self.descriptor.rects, strict=True)
         ]
 
