@@ -60,7 +60,9 @@ class DeploymentDescriptorFactory:
             broadcast = result.info.is_broadcast
             return GateDescriptor(result.dataset.id, result.num_subpartitions, _NONE, _NONE, broadcast, pipelined=True)
         groups = edge.groups_of_consumers(subtasks)
-        if len(groups) == len(edge) or edge.inside:
+        if edge.inside:  # deployed before its partitions are there: what they find changes with each of them
+            return self.gate(result)
+        if len(groups) == len(edge):
             gate = self._offloading.offload(self.gate(result), result.dataset, edge.num_consumers)
             self._gates[result.dataset.id] = (result.version, gate)
             return gate
