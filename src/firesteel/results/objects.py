@@ -82,9 +82,17 @@ class ObjectCache:
     """What is kept of the objects of one store; several threads may use it. ``datasets_in_use``: make room for nothing else."""
 
     def __init__(
-        self, store: ResultStore, *, index_bytes: int = PRIVATE_BYTES, files: int = 0, disk: Path | None = None
+        self,
+        store: ResultStore,
+        *,
+        index_bytes: int = PRIVATE_BYTES,
+        files: int = 0,
+        disk: Path | None = None,
+        tail_bytes: int | None = None,
     ) -> None:
+        """``tail_bytes``: fetched first, if not as usual."""
         self._store = store
+        self.tail_bytes = tail_bytes or (LOCAL_TAIL_BYTES if store.is_local else REMOTE_TAIL_BYTES)
         self._indexes: _Kept[ObjectIndex] = _Kept(index_bytes)
         self._files: _Kept[Input] = _Kept(files)
         self._disk = None if disk is None else _IndexFiles(disk)
@@ -156,7 +164,7 @@ class StoredObject:
     def _read_index(self) -> ObjectIndex:
         saved = self._cache.load_tail(self.name)
         local = self._store.is_local
-        tail = saved or Tail(self._input().size, LOCAL_TAIL_BYTES if local else REMOTE_TAIL_BYTES, self.fetch)
+        tail = saved or Tail(self._input().size, self._cache.tail_bytes, self.fetch)
         index = ObjectIndex(tail, self._identity, self.fetch)
         if self._cache.shared and index.length <= (LOCAL_INDEX_BYTES if local else REMOTE_INDEX_BYTES):
             tail.extend(index.start, self.fetch)
@@ -170,8 +178,9 @@ class StoredObject:
 
     def read(self, begin: int, end: int) -> pa.Buffer:
         """Bytes [begin, end), where the index says there are messages."""
-        tail = self.index().tail
-        if begin >= tail.start:
+        known = self._index or self._cache.index(self.name)
+        if known is not None and begin >= known.tail.start:
+            tail = known.tail
             return pa.py_buffer(bytes(tail.read(begin, end - begin, self.fetch)))  # a copy: rows must not keep the tail
         data = self._input().read_at(begin, end - begin)
         if data.size != end - begin:
@@ -235,7 +244,7 @@ def worker_cache(
     cache = _worker.get(store.url)
     if cache is None:
         limit = min(WORKER_BYTES, max(memory_budget // 16, 1 << 20))
-        cache = ObjectCache(store, index_bytes=limit, files=_file_limit(), disk=None if store.is_local else disk)
+        cache = ObjectCache(store, index_bytes=limit, files=file_limit(), disk=None if store.is_local else disk)
         _worker[store.url] = cache
         while len(_worker) > WORKER_STORES:
             _worker.popitem(last=False)[1].close()
@@ -244,7 +253,8 @@ def worker_cache(
     return cache
 
 
-def _file_limit() -> int:
+def file_limit() -> int:
+    """How many files of objects this process may keep open."""
     import resource
 
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

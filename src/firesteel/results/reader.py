@@ -76,6 +76,19 @@ class ObjectName:
         )
 
 
+def own_object(
+    dataset: int,
+    partition: int,
+    attempts: NDArray[np.int64],
+    tokens: NDArray[np.int64],
+    partitions: NDArray[np.int64] | None,
+) -> ObjectName:
+    """The object of one partition, among the columns of a gate."""
+    place = partition if partitions is None else int(np.searchsorted(partitions, partition))
+    attempt, token = int(attempts[place]), int(tokens[place])
+    return ObjectName(object_name(dataset, partition, attempt, token), partition, attempt, token)
+
+
 @dataclass(frozen=True, slots=True)
 class _Target:
     """One object's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high)."""
@@ -211,9 +224,7 @@ class GateReader:
         yield from map(self._own, range(at, partition_to))
 
     def _own(self, partition: int) -> ObjectName:
-        place = partition if self._partitions is None else int(np.searchsorted(self._partitions, partition))
-        attempt, token = int(self._attempts[place]), int(self._tokens[place])
-        return ObjectName(object_name(self._dataset, partition, attempt, token), partition, attempt, token)
+        return own_object(self._dataset, partition, self._attempts, self._tokens, self._partitions)
 
     def _ahead(self, fetch: Callable[[_Target], _T], targets: Iterable[_Target]) -> Iterator[tuple[_Target, _T]]:
         """Each target with what is fetched for it, in order; of a remote store some are fetched while others are used."""

@@ -6,7 +6,6 @@ reader finds one contiguous run of messages per region, and nothing is written t
 
 from __future__ import annotations
 
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +16,10 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
+from firesteel.results.messages import MESSAGE_MAX_BYTES, Before, MessageStream, OpenRegion, cut_rows, message_cuts
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
-from firesteel.results.store import Output, ResultStore, StorageError
+from firesteel.results.store import ResultStore, StorageError
 
-MESSAGE_MIN_BYTES = 128 << 10
-"""Subpartitions smaller than this share a message with their neighbours."""
-MESSAGE_MAX_BYTES = 1 << 20
-"""Larger subpartitions are cut into messages of about this size (a single larger row stays whole)."""
-MESSAGE_MAX_ROWS = 1 << 17
 OUTPUT_BUFFER_BYTES = 4 << 20
 """Finished messages are collected up to this size before they go to the store."""
 ORDER_BYTES_PER_ROW = 16
@@ -89,9 +84,9 @@ class ResultWriter:
         self._rows = 0
         self._bytes = np.zeros(num_subpartitions, np.int64)
         self._regions: list[layout.Region] = []
-        self._open_region = _OpenRegion(num_subpartitions)
+        self._open_region = OpenRegion(num_subpartitions)
         self._pending = _Pending(len(self._stored))
-        self._out = _MessageStream(store.open_output(name), self._stored, codec, buffer_bytes)
+        self._out = MessageStream(store.open_output(name), self._stored, codec, buffer_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
@@ -180,12 +175,12 @@ class ResultWriter:
             del ids
         bounds = np.zeros(self._subpartitions + 1, np.int64)
         np.cumsum(counts, out=bounds[1:])
-        before = _Before(varying if order is None or varying is None else varying[order], constant)
+        before = Before(varying if order is None or varying is None else varying[order], constant)
         del varying
         region.extend(bounds, before(bounds))
-        for low, high in _messages(bounds, before):
+        for low, high in message_cuts(bounds, before):
             region.add_message(self._out.offset, high - low)
-            self._out.add(_cut(columns, order, low, high, self._stored))
+            self._out.add(cut_rows(columns, order, low, high, self._stored))
         if self._subpartitions > 1:
             self._close_region()
 
@@ -201,7 +196,7 @@ class ResultWriter:
         region = self._open_region.close(self._out.offset)
         self._bytes += np.diff(region.plain)
         self._regions.append(region)
-        self._open_region = _OpenRegion(self._subpartitions)
+        self._open_region = OpenRegion(self._subpartitions)
 
 
 class _Pending:
@@ -248,148 +243,3 @@ class _Pending:
             pieces[place] = []
         self.clear()
         return joined
-
-
-class _OpenRegion:
-    """A region while messages are appended to it."""
-
-    def __init__(self, subpartitions: int) -> None:
-        self._row_ends = np.zeros(subpartitions + 1, np.int64)
-        self._plain_ends = np.zeros(subpartitions + 1, np.int64)
-        self._offsets: list[int] = []
-        self._message_rows: list[int] = [0]
-
-    @property
-    def rows(self) -> int:
-        return int(self._row_ends[-1])
-
-    def extend(self, row_ends: NDArray[np.int64], plain_ends: NDArray[np.int64]) -> None:
-        """More rows, cumulative per subpartition. Twice in one region only where there is a single subpartition."""
-        self._row_ends += row_ends
-        self._plain_ends += plain_ends
-
-    def add_message(self, offset: int, rows: int) -> None:
-        self._offsets.append(offset)
-        self._message_rows.append(self._message_rows[-1] + rows)
-
-    def close(self, end: int) -> layout.Region:
-        return layout.Region(self._row_ends, self._plain_ends, [*self._offsets, end], self._message_rows)
-
-
-class _Before:
-    """From row numbers (in order) to the plain bytes before them."""
-
-    def __init__(self, varying: NDArray[np.int64] | None, constant: int) -> None:
-        self._constant = constant
-        self._sums: NDArray[np.int64] | None = None
-        if varying is not None:
-            self._sums = np.zeros(len(varying) + 1, np.int64)
-            np.cumsum(varying, out=self._sums[1:])
-
-    def __call__(self, row: Any) -> Any:
-        before = np.asarray(row, np.int64) * self._constant
-        return before if self._sums is None else before + self._sums[row]
-
-
-def _messages(bounds: NDArray[np.int64], before: _Before) -> list[tuple[int, int]]:
-    """Cut the ordered rows into messages: whole subpartitions until there are enough bytes, large ones in even parts of rows."""
-    sizes = before(bounds)
-    cuts: list[tuple[int, int]] = []
-    at, last = 0, len(bounds) - 1
-    while at < last and bounds[at] < bounds[last]:
-        enough = int(np.searchsorted(sizes, sizes[at] + MESSAGE_MIN_BYTES))
-        many = int(np.searchsorted(bounds, bounds[at] + MESSAGE_MAX_ROWS))
-        end = max(at + 1, min(enough, many, last))
-        low, high = int(bounds[at]), int(bounds[end])
-        cuts += _split(low, high, int(sizes[end] - sizes[at]), before)
-        at = end
-    return cuts
-
-
-def _split(low: int, high: int, size: int, before: _Before) -> list[tuple[int, int]]:
-    if low == high:
-        return []
-    parts = max(-(-size // MESSAGE_MAX_BYTES), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
-    if parts == 1:
-        return [(low, high)]
-    ends = low + np.arange(1, parts + 1, dtype=np.int64) * (high - low) // parts
-    # rows of very different sizes: halve what is still too large
-    cuts: list[tuple[int, int]] = []
-    for begin, end in zip(np.append(low, ends[:-1]).tolist(), ends.tolist(), strict=True):
-        cuts += _halve(begin, end, before)
-    return cuts
-
-
-def _halve(low: int, high: int, before: _Before) -> list[tuple[int, int]]:
-    if low == high:
-        return []
-    if high - low == 1 or int(before(high) - before(low)) <= 2 * MESSAGE_MAX_BYTES:
-        return [(low, high)]
-    middle = (low + high) // 2
-    return _halve(low, middle, before) + _halve(middle, high, before)
-
-
-def _cut(columns: list[Any], order: NDArray[Any] | None, low: int, high: int, schema: pa.Schema) -> pa.RecordBatch:
-    if not columns:  # rows without columns are still rows
-        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), high - low, [None]))
-    if order is None:
-        cut = [column.slice(low, high - low) for column in columns]
-    else:
-        rows = pa.array(order[low:high])
-        cut = [column.take(rows) for column in columns]
-    return pa.RecordBatch.from_arrays(cut, schema=schema)
-
-
-class _MessageStream:
-    """Record batches to IPC messages, a few MiB of them to the store at a time."""
-
-    def __init__(self, target: Output, schema: pa.Schema, codec: str, buffer_bytes: int) -> None:
-        self._target = target
-        self._schema = schema
-        self._buffer_bytes = buffer_bytes
-        self._options = pa.ipc.IpcWriteOptions(compression=None if codec == "none" else codec, use_threads=False)
-        self._preamble = schema.serialize().size  # a stream begins with its schema, which is not stored
-        self.crcs: list[int] = []
-        """crc32 of each message that has gone to the store, in order."""
-        self._drained = layout.HEADER_BYTES
-        self._target.write(layout.header())
-        self._begin()
-
-    @property
-    def offset(self) -> int:
-        """Where in the object the next message begins."""
-        return self._drained + (self._ends[-1] - self._preamble if self._ends else 0)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
-        self._ends.append(self._sink.tell())
-        if self._ends[-1] >= self._buffer_bytes:
-            self.drain()
-
-    def drain(self) -> None:
-        """Hand the finished messages to the store."""
-        if not self._ends:
-            return
-        self._writer.close()
-        data = self._sink.getvalue()
-        start = self._preamble
-        for end in self._ends:
-            self.crcs.append(zlib.crc32(data.slice(start, end - start)))
-            start = end
-        self._target.write(data.slice(self._preamble, self._ends[-1] - self._preamble))
-        self._drained = self.offset
-        self._begin()
-
-    def finish(self, footer: bytes) -> int:
-        """Write the footer and close. Returns the object's size in bytes."""
-        self._target.write(footer)
-        self._target.close()
-        return self._drained + len(footer)
-
-    def discard(self) -> None:
-        self._target.close()
-
-    def _begin(self) -> None:
-        self._ends: list[int] = []
-        self._sink = pa.BufferOutputStream()
-        self._writer = pa.ipc.new_stream(self._sink, self._schema, options=self._options)
