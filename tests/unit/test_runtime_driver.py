@@ -3,114 +3,26 @@
 from __future__ import annotations
 
 import pickle
-import time
-from types import SimpleNamespace
 from unittest.mock import MagicMock
 
-import numpy as np
 import pytest
 
+from driver_loop import END, Loop, Py4JJavaError, deploy, failed, finished, ints
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
     Cancel,
     CommitSinks,
-    Deploy,
     DiscardExecution,
-    GateDescriptor,
-    InputRanges,
-    JobStatus,
-    JobStatusChanged,
     ReleasePartitions,
     SetTimer,
     VerifyPartitions,
 )
-from firesteel.sizes import pack, unpack
+from firesteel.sizes import unpack
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchEnded
-from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode
 from firesteel.spark.publish import NotPublishedError, publish
-from firesteel.spark.task import Blob
 from firesteel.spark.watch import Watcher
-from runtime_support import RecordingSink, two_steps
-
-END = JobStatusChanged(JobStatus.FINISHED)
-
-
-def ints(*values):
-    return np.array(values, dtype=np.int64)
-
-
-def deploy(*subtasks, vertex=1, attempt=0):
-    n = len(subtasks)
-    ranges = InputRanges(np.arange(n + 1, dtype=np.int32), np.zeros((n, 4), dtype=np.int32))
-    gate = GateDescriptor(0, 4, ints(0), ints(0), False)
-    return Deploy(vertex, n, ints(*subtasks), ints(*[attempt] * n), (gate,), (ranges,), {1: 1})
-
-
-def finished(subtask, token, batch=0, attempt=0, commits=()):
-    now = time.time()
-    where = Where(batch, subtask, attempt, token, "node", now, now, now)
-    return encode(FinishedMessage(where, ((1, 5, pack(ints(5)), 1, 9),), commits, 1, 2, 3))
-
-
-def failed(subtask, token, batch=0):
-    now = time.time()
-    where = Where(batch, subtask, 0, token, "node", now, now, now)
-    return encode(FailedMessage(where, "USER", "bad", None, "frames"))
-
-
-class Script:
-    """A scheduler that remembers what it is told and answers from a function."""
-
-    def __init__(self, answer):
-        self.told: list[ev.Event] = []
-        self._answer = answer
-
-    def handle(self, event):
-        self.told.append(event)
-        return self._answer(event) or []
-
-    def of(self, kind):
-        return [event for event in self.told if isinstance(event, kind)]
-
-
-class Loop:
-    """A driver whose batches never reach Spark: the test plays Spark's part on its queue."""
-
-    def __init__(self, answer, sink=None, record=lambda record: None):
-        self.scheduler = Script(answer)
-        self.compiled = two_steps(sink=sink)
-        self.store = MagicMock()
-        self.driver = JobDriver(
-            DriverInput(
-                compiled=self.compiled,
-                context=MagicMock(),
-                scheduler=self.scheduler,
-                job_id="job",
-                store=self.store,
-                job=Blob.of(1),
-                programs={0: b"", 1: b""},
-                record=record,
-                clock=Clock(),
-            )
-        )
-        self.runner = MagicMock()
-        self.driver._runner = self.runner
-        self.runner.start.side_effect = lambda batch, code: self.batches.append(batch)
-        self.runner.cancel.side_effect = self._cancelled
-        self.batches: list = []
-
-    def _cancelled(self, batch):
-        batch.cancelled = True
-        batch.ended.set()
-
-    def put(self, *items):
-        for item in items:
-            self.driver._queue.put(item)
-
-    def run(self):
-        return self.driver.run()
+from runtime_support import RecordingSink
 
 
 def deploying(*subtasks, until, also=None):
@@ -162,12 +74,6 @@ def test_results_fill_in_for_messages_that_were_lost():
     assert not loop.scheduler.of(ev.ExecutionsFailed)
 
 
-class Py4JJavaError(Exception):
-    @property
-    def java_exception(self):
-        return SimpleNamespace(getMessage=lambda: str(self))
-
-
 def test_the_culprit_is_charged_and_unfinished_siblings_are_not():
     loop = Loop(deploying(4, 5, 6, 7, until=lambda e: isinstance(e, ev.ExecutionsFailed) and not e.culpable))
     start = loop.runner.start.side_effect
@@ -213,7 +119,7 @@ def test_a_single_execution_is_let_go_and_told_at_once():
     loop = Loop(cancelling(1))
     loop.run()
     assert loop.scheduler.of(ev.ExecutionsCancelled)[0].subtasks.tolist() == [1]
-    assert list(loop.batches[0].open) == [0]
+    assert list(loop.batches[0].open) == [(1, 0)]
 
 
 def test_an_attempt_that_must_be_alone_counts_as_cancelled_when_it_has_ended(monkeypatch):
@@ -406,7 +312,7 @@ def test_the_watcher_looks_once_at_what_is_open():
     watcher._sc.statusTracker().getJobIdsForTag.return_value = [1]
     watcher._sc.statusTracker().getJobInfo().get().stageIds.return_value = [3]
     watcher._running = lambda stage: [(0, 1.0, "h")]
-    batch = Batch.of(0, deploy(5), "job", "words")
+    batch = Batch.of(0, [deploy(5)], "job", "words")
     batch.open = Emptying(batch.open)
     watcher.look_at(batch)
     assert [(e.subtasks.tolist(), e.attempts.tolist()) for e in told] == [([5], [0])]

@@ -210,11 +210,12 @@ def test_a_descriptor_holds_the_executions_own_rectangles_and_splits():
 
 
 def test_an_execution_reports_once():
-    batch = Batch.of(0, deploy([0, 1]), "job", "words")
-    assert batch.close(0, 0)
-    assert not batch.close(0, 0)
-    assert not batch.close(1, 7)
-    assert batch.remaining()[0].tolist() == [1]
+    batch = Batch.of(0, [deploy([0, 1])], "job", "words")
+    assert batch.close((1, 0), 0)
+    assert not batch.close((1, 0), 0)
+    assert not batch.close((1, 1), 7)
+    ((vertex, subtasks, attempts),) = batch.remaining()
+    assert (vertex, subtasks.tolist(), attempts.tolist()) == (1, [1], [0])
 
 
 def test_a_blob_is_unpickled_once():
@@ -232,7 +233,7 @@ def test_what_spark_runs_again_by_itself_is_turned_away_where_attempts_must_be_a
     vertex = VertexInformation(0, "v", 1, {}, dumps("no program"), exclusive)
     part = VertexPart(Blob.of(vertex), ())
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
-    message = decode(function.execute(part, ExecutionDescriptor(0, 0), None))
+    (message,) = map(decode, function.execute([ExecutionDescriptor(0, 0)], None))
     assert (message.kind, message.where.token) == (kind, 9)
 
 
@@ -284,11 +285,11 @@ def test_where_no_thread_can_be_started_a_batch_ends_with_the_error_and_is_cance
     ends = []
     context = MagicMock(_gateway=None)
     runner = BatchRunner(context, ends.append)
-    batch = Batch.of(0, deploy([0, 1]), "job", "words")
+    batch = Batch.of(0, [deploy([0, 1])], "job", "words")
     runner.start(batch, MagicMock())
     assert batch.ended.is_set()
     assert "can't create new thread" in str(ends[0].error)
-    running = Batch.of(1, deploy([0, 1]), "job", "words")
+    running = Batch.of(1, [deploy([0, 1])], "job", "words")
     context.cancelJobsWithTag.side_effect = lambda tag: running.ended.set()
     runner.cancel(running)
     context.cancelJobsWithTag.assert_called_once_with(running.tag)
@@ -303,7 +304,7 @@ def test_a_thread_that_spark_fails_in_its_first_step_reports_its_end(monkeypatch
 
     monkeypatch.setattr("firesteel.spark.batch.local_properties", refuse)
     ends = SimpleQueue()
-    BatchRunner(MagicMock(), ends.put).start(Batch.of(0, deploy([0, 1]), "job", "words"), MagicMock())
+    BatchRunner(MagicMock(), ends.put).start(Batch.of(0, [deploy([0, 1])], "job", "words"), MagicMock())
     assert "no active context" in str(ends.get(timeout=10).error)
 
 

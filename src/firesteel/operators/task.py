@@ -87,7 +87,8 @@ class TaskRun:
         streamed = _streamed(parts)
         self.culprit: int | None = None
         """The part that raised."""
-        self._parts = [_PartRun(part, store, codec, streamed) for part in parts]
+        cache = _object_cache(parts, store)
+        self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
 
     def run(self) -> list[TaskOutcome]:
         """What came out of each part. Nothing that any of them wrote is left behind when it raises.
@@ -153,16 +154,23 @@ def _streamed(parts: Sequence[Part]) -> set[int]:
     return set(read)
 
 
+def _object_cache(parts: Sequence[Part], store: ResultStore) -> ObjectCache:
+    """What the readers of all parts share."""
+    stored = [gate.dataset for part in parts for gate in part.gates if not isinstance(gate, PipelinedGate)]
+    budget = sum(part.ctx.memory_budget for part in parts)
+    return worker_cache(store, stored, budget, parts[0].ctx.scratch.parent / "indexes")
+
+
 class _PartRun:
     """One part: its reading and its writing half."""
 
-    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int]) -> None:
+    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int], cache: ObjectCache) -> None:
         results = [output for output in part.program.outputs if isinstance(output, ResultOutput)]
         self.feeds = next((output for output in results if output.dataset in streamed), None)
         """What another part reads while it is made."""
         self.stream: Stream | None = None
         self._part = part
-        self._reading = _Reading(part, store)
+        self._reading = _Reading(part, store, cache)
         self._outputs = _Outputs(part, store, codec, streamed)
         self._chain: Batches | None = None
 
@@ -208,11 +216,9 @@ class _PartRun:
 class _Reading:
     """The reading half: gates, head, chain."""
 
-    def __init__(self, part: Part, store: ResultStore) -> None:
+    def __init__(self, part: Part, store: ResultStore, cache: ObjectCache) -> None:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
-        stored = [gate.dataset for gate in part.gates if not isinstance(gate, PipelinedGate)]
-        cache = worker_cache(store, stored, self._ctx.memory_budget, self._ctx.scratch.parent / "indexes")
         self._readers: list[GateReader | None] = [
             None if isinstance(gate, PipelinedGate) else _reader(gate, schema, store, cache)
             for gate, schema in zip(part.gates, self._schemas, strict=True)

@@ -1,4 +1,5 @@
-"""A batch: executions of one vertex that run as one Spark job, with its own tag, pool and description.
+"""A batch: executions that run as one Spark job, with its own tag, pool and description. They are of one vertex, or of the
+vertices of pipelined regions, whose executions share tasks.
 
 An ordinary vertex gets an RDD with exactly one partition per deployed subtask. A DataFrame vertex runs on the
 partitions of its DataFrame, a subset of them where only some are deployed.
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from firesteel.descriptors import encode_executions
-from firesteel.scheduler.commands import Deploy
+from firesteel.scheduler.commands import Deploy, DeployRegions
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.blob_server import BlobServer
@@ -31,17 +32,21 @@ CANCEL_INLINE_SECONDS = 2.0
 """How long the job's own thread does so, when no other can be started."""
 
 
+Execution = tuple[int, int]
+"""Vertex and subtask."""
+
+
 @dataclass(eq=False)
 class Batch:
-    """``open``: the executions that have not reported yet, subtask to attempt. Touched by the job's thread only."""
+    """``open``: the executions that have not reported yet, (vertex, subtask) to attempt. Touched by the job's thread only."""
 
     id: int
-    vertex: int
-    deploy: Deploy
+    deploys: tuple[Deploy, ...]
+    """One; of pipelined regions one per vertex, of the same subtasks: a task runs one execution of each."""
     tag: str
     description: str
     pool: str
-    open: dict[int, int]
+    open: dict[Execution, int]
     by_partition: bool = False
     """A DataFrame vertex: Spark's partition number is the subtask, not its position in the batch."""
     cancelled: bool = False
@@ -49,24 +54,42 @@ class Batch:
     """Some executions were cancelled alone: they may still run, but nobody waits for them, or only those ``leaving``."""
     exclusive: bool = False
     """No two attempts of a subtask may run at once: one that was cancelled counts until it is surely gone."""
-    leaving: set[int] = field(default_factory=set)
+    leaving: set[Execution] = field(default_factory=set)
     """Exclusive: open executions that were cancelled alone."""
     lingered: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None
 
     @classmethod
-    def of(cls, number: int, deploy: Deploy, job_id: str, description: str) -> Batch:
-        executions = dict(zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True))
+    def of(cls, number: int, deploys: Sequence[Deploy], job_id: str, description: str) -> Batch:
+        """Messages of the k-th vertex carry ``number + k``."""
+        executions = {
+            (deploy.vertex, subtask): attempt
+            for deploy in deploys
+            for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
+        }
         tag = f"firesteel-{job_id}-{number}"
-        return cls(number, deploy.vertex, deploy, tag, description, pools.borrow(), executions)
+        return cls(number, tuple(deploys), tag, description, pools.borrow(), executions)
 
-    def close(self, subtask: int, attempt: int) -> bool:
+    @property
+    def vertices(self) -> list[int]:
+        return [deploy.vertex for deploy in self.deploys]
+
+    @property
+    def subtasks(self) -> Ints:
+        return self.deploys[0].subtasks
+
+    def close(self, execution: Execution, attempt: int) -> bool:
         """The execution has reported. False: it had before, or is none of ours."""
-        if self.open.get(subtask) != attempt:
+        if self.open.get(execution) != attempt:
             return False
-        del self.open[subtask]
+        del self.open[execution]
         return True
+
+    def close_task(self, subtask: int) -> None:
+        """One execution of the task has failed: the others ended with it, and will not report."""
+        for vertex in self.vertices:
+            self.open.pop((vertex, subtask), None)
 
     @property
     def is_left(self) -> bool:
@@ -74,19 +97,58 @@ class Batch:
         return self.let_go and self.open.keys() <= self.leaving
 
     def position_to_subtask(self, position: int) -> int:
-        return int(self.deploy.subtasks[position])
+        return int(self.subtasks[position])
 
-    def remaining(self) -> tuple[Ints, Ints]:
-        return np.array(list(self.open), dtype=np.int64), np.array(list(self.open.values()), dtype=np.int64)
+    def first_open(self, subtask: int) -> Execution | None:
+        """Of a task."""
+        return next(((vertex, subtask) for vertex in self.vertices if (vertex, subtask) in self.open), None)
+
+    def remaining(self) -> list[tuple[int, Ints, Ints]]:
+        """(vertex, subtasks, attempts) of what is open, by vertex."""
+        found: list[tuple[int, Ints, Ints]] = []
+        for vertex in self.vertices:
+            own = [(subtask, attempt) for (v, subtask), attempt in self.open.items() if v == vertex]
+            if own:
+                columns = np.array(own, dtype=np.int64).T
+                found.append((vertex, columns[0], columns[1]))
+        return found
+
+
+def fused(command: Deploy | DeployRegions, producers: Sequence[int]) -> list[tuple[Deploy, ...]]:
+    """The parts whose executions share tasks: those joined by pipelined gates. ``producers``: vertex by data set.
+
+    Raises ValueError where parts that share tasks are not of the same subtasks: they could not stream to each other.
+    """
+    parts = command.parts if isinstance(command, DeployRegions) else (command,)
+    group: dict[int, int] = {}
+    for part in parts:
+        group[part.vertex] = part.vertex
+        for gate in part.gates:
+            if gate.pipelined:
+                joined = group[producers[gate.dataset]]
+                group = {vertex: part.vertex if own == joined else own for vertex, own in group.items()}
+    found: dict[int, list[Deploy]] = {}
+    for part in parts:
+        found.setdefault(group[part.vertex], []).append(part)
+    for first, *others in found.values():
+        for other in others:
+            if not np.array_equal(first.subtasks, other.subtasks):
+                raise ValueError(
+                    f"Vertices {first.vertex} and {other.vertex} share tasks, but not of the same subtasks."
+                )
+    return [tuple(together) for together in found.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCode:
-    """What a batch's tasks need beside their deployment. ``splits``: all of the vertex; ``dataframe``: for a SparkHead."""
+    """What a batch's tasks need beside their deployment: per vertex its information and all of its splits.
+
+    ``dataframe``: for a SparkHead.
+    """
 
     job: Blob
-    vertex: Blob
-    splits: Sequence[Any]
+    vertices: tuple[Blob, ...]
+    splits: tuple[Sequence[Any], ...]
     accumulator: Any
     blobs: BlobServer
     dataframe: Any = None
@@ -149,17 +211,21 @@ class BatchRunner:
             batch.ended.wait(CANCEL_REPEAT_SECONDS)
 
     def _run(self, batch: Batch, code: BatchCode) -> Sequence[bytes]:
-        part = VertexPart(code.vertex, tuple(map(code.blobs.carry, batch.deploy.gates)))
-        function = BatchFunction(batch.id, code.job, (part,), code.blobs.dropped, code.accumulator)
+        parts = tuple(
+            VertexPart(vertex, tuple(map(code.blobs.carry, deploy.gates)))
+            for vertex, deploy in zip(code.vertices, batch.deploys, strict=True)
+        )
+        function = BatchFunction(batch.id, code.job, parts, code.blobs.dropped, code.accumulator)
         self._name_job(batch)
         if batch.cancelled:
             return ()
-        descriptors = descriptors_of(batch.deploy, code.splits)
+        by_part = [descriptors_of(deploy, own) for deploy, own in zip(batch.deploys, code.splits, strict=True)]
         if code.dataframe is not None:
-            by_subtask = dict(zip(batch.deploy.subtasks.tolist(), descriptors, strict=True))
+            by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
             return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe)
-        rdd = self._context.parallelize(descriptors, len(descriptors))
-        return self._context.runJob(rdd, function, java_range(self._context, len(descriptors)))
+        descriptors = [descriptor for task in zip(*by_part, strict=True) for descriptor in task]
+        rdd = self._context.parallelize(descriptors, len(batch.subtasks))
+        return self._context.runJob(rdd, function, java_range(self._context, len(batch.subtasks)))
 
     def _run_dataframe(self, batch: Batch, function: DataFrameFunction, dataframe: Any) -> Sequence[bytes]:
         """Runs inside ``mapInArrow`` without a second Python worker: the JVM hands the messages over itself."""
@@ -167,7 +233,7 @@ class BatchRunner:
 
         mapped = dataframe.mapInArrow(function, "message binary")
         rdd = mapped.rdd
-        partitions: Any = [int(k) for k in batch.deploy.subtasks]
+        partitions: Any = [int(k) for k in batch.subtasks]
         if partitions == list(range(len(partitions))):
             partitions = java_range(self._context, len(partitions))
         socket = self._context._jvm.PythonRDD.runJob(self._context._jsc.sc(), rdd._jrdd, partitions)

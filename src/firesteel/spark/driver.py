@@ -19,6 +19,7 @@ import numpy as np
 
 from firesteel.errors import FiresteelError
 from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.job_graph import ResultPartitionType
 from firesteel.operators.program import ResultOutput
 from firesteel.results.store import object_name
 from firesteel.scheduler import events as ev
@@ -27,6 +28,7 @@ from firesteel.scheduler.commands import (
     Command,
     CommitSinks,
     Deploy,
+    DeployRegions,
     DiscardExecution,
     DropBlobs,
     JobStatus,
@@ -39,11 +41,11 @@ from firesteel.scheduler.commands import (
 )
 from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
-from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner
+from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner, Execution, fused
 from firesteel.spark.blob_server import BlobFailed, BlobServer
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
-from firesteel.spark.giveup import WITHOUT_A_WORD, partition_of, read_error, was_cancelled
+from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.reports import reports_of
@@ -107,7 +109,8 @@ class JobDriver:
         self._runner = BatchRunner(given.context, self._queue.put)
         self._cleaner = Cleaner(given.store, given.job_id)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
-        self._batches: dict[int, Batch] = {}
+        self._addressed: dict[int, tuple[Batch, int]] = {}
+        """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
         self._give_up_at: dict[int, float] = {}
         self._lingering: dict[int, tuple[float, BatchEnded]] = {}
@@ -130,6 +133,7 @@ class JobDriver:
         self._actions: dict[type[Command], Callable[[Any], None]] = {
             Record: self._record,
             Deploy: self._deploy,
+            DeployRegions: self._deploy,
             Cancel: self._cancel,
             ReleasePartitions: self._release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
@@ -221,8 +225,8 @@ class JobDriver:
     def _launched(self, event: ev.ExecutionsDeploying) -> None:
         """What the watcher saw, less what has reported or was let go since."""
         pairs = zip(event.subtasks.tolist(), event.attempts.tolist(), strict=True)
-        batches = [b for b in self._active.values() if b.vertex == event.vertex and not b.cancelled]
-        keep = [k for k, (s, a) in enumerate(pairs) if any(b.open.get(s) == a for b in batches)]
+        batches = [b for b in self._active.values() if event.vertex in b.vertices and not b.cancelled]
+        keep = [k for k, (s, a) in enumerate(pairs) if any(b.open.get((event.vertex, s)) == a for b in batches)]
         if keep:
             nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
             self._feed(replace(event, subtasks=event.subtasks[keep], attempts=event.attempts[keep], nodes=nodes))
@@ -234,21 +238,23 @@ class JobDriver:
         if key in self._seen:
             return
         self._seen.add(key)
-        batch = self._batches[where.batch]
-        batch.close(where.subtask, where.attempt)
+        batch, vertex = self._addressed[where.batch]
+        ours = batch.close((vertex, where.subtask), where.attempt)
+        if ours and isinstance(message, FailedMessage):
+            batch.close_task(where.subtask)
         if batch.is_left and batch.id in self._active:
             self._cancel_batch(batch)
         if isinstance(message, FinishedMessage):
-            self._collect(batch, message)
+            self._collect(vertex, message)
         else:
             self._flush()
-            self._feed(self._failure(batch, message))
+            self._feed(self._failure(vertex, message))
 
-    def _collect(self, batch: Batch, message: FinishedMessage) -> None:
+    def _collect(self, vertex: int, message: FinishedMessage) -> None:
         where = message.where
         if message.commits:
-            self._commits[batch.vertex, where.subtask, where.attempt, where.token] = message.commits
-        self._finished.setdefault(batch.vertex, []).append(message)
+            self._commits[vertex, where.subtask, where.attempt, where.token] = message.commits
+        self._finished.setdefault(vertex, []).append(message)
 
     def _flush(self) -> None:
         """Tells the scheduler of all that has finished since, one event per vertex."""
@@ -264,7 +270,7 @@ class JobDriver:
                 )
             )
 
-    def _failure(self, batch: Batch, message: FailedMessage) -> ev.ExecutionsFailed:
+    def _failure(self, vertex: int, message: FailedMessage) -> ev.ExecutionsFailed:
         where = message.where
         dataset, partition, attempt, token = message.partition
         cause = ev.FailureCause(
@@ -279,7 +285,7 @@ class JobDriver:
         )
         return ev.ExecutionsFailed(
             at=self._now(),
-            vertex=batch.vertex,
+            vertex=vertex,
             subtasks=_ints([where.subtask]),
             attempts=_ints([where.attempt]),
             cause=cause,
@@ -316,9 +322,10 @@ class JobDriver:
         return True
 
     def _report_cancelled(self, batch: Batch) -> None:
-        subtasks, attempts = batch.remaining()
+        remaining = batch.remaining()
         batch.open.clear()
-        self._feed(ev.ExecutionsCancelled(at=self._now(), vertex=batch.vertex, subtasks=subtasks, attempts=attempts))
+        for vertex, subtasks, attempts in remaining:
+            self._feed(ev.ExecutionsCancelled(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts))
 
     def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
         """Charges the culprit; its siblings, innocent, are sent again by the scheduler."""
@@ -331,33 +338,36 @@ class JobDriver:
             kind = ev.FailureKind.USER
         _log.debug("batch %s was given up", batch.tag, exc_info=error)
         cause = ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
-        subtasks, attempts = batch.remaining()
-        charged = subtasks == self._culprit(batch, given_up, subtasks)
+        remaining, culprit = batch.remaining(), self._culprit(batch, given_up)
         batch.open.clear()
-        for chosen, culpable in ((charged, True), (~charged, False)):
-            if chosen.any():
-                self._feed(
-                    ev.ExecutionsFailed(
-                        at=self._now(),
-                        vertex=batch.vertex,
-                        subtasks=subtasks[chosen],
-                        attempts=attempts[chosen],
-                        cause=cause,
-                        culpable=culpable,
+        for vertex, subtasks, attempts in remaining:
+            charged = np.array([(vertex, subtask) == culprit for subtask in subtasks.tolist()])
+            for chosen, culpable in ((charged, True), (~charged, False)):
+                if chosen.any():
+                    self._feed(
+                        ev.ExecutionsFailed(
+                            at=self._now(),
+                            vertex=vertex,
+                            subtasks=subtasks[chosen],
+                            attempts=attempts[chosen],
+                            cause=cause,
+                            culpable=culpable,
+                        )
                     )
-                )
 
-    def _culprit(self, batch: Batch, given_up: Any, remaining: ev.Ints) -> int:
+    def _culprit(self, batch: Batch, given_up: GivenUp) -> Execution:
+        """One execution of the task that Spark blames; of a fused task the first one."""
         if given_up.task is not None:
             partition = partition_of(self._in.context, given_up) if given_up.stage_attempt else given_up.task
             position = given_up.task if partition is None else partition
             if batch.by_partition and given_up.stage_attempt:
                 subtask = position
             else:
-                subtask = batch.position_to_subtask(position) if position < len(batch.deploy.subtasks) else -1
-            if subtask in batch.open:
-                return subtask
-        return int(remaining[0])
+                subtask = batch.position_to_subtask(position) if position < len(batch.subtasks) else -1
+            named = batch.first_open(subtask)
+            if named is not None:
+                return named
+        return next(iter(batch.open))
 
     def _fire_timers(self) -> None:
         now = self._now()
@@ -408,25 +418,29 @@ class JobDriver:
         if command.status.is_terminal:
             self._end = command
 
-    def _deploy(self, deploy: Deploy) -> None:
-        given = self._in
-        vertex = given.compiled.job_graph.vertices[deploy.vertex]
-        n = len(deploy.subtasks)
-        title = f"{given.compiled.job_graph.name}: {vertex.name}"
-        description = (
-            f"{title} ({n} of {deploy.parallelism} subtasks)" if n != deploy.parallelism else f"{title} ({n} subtasks)"
-        )
-        batch = Batch.of(len(self._batches), deploy, given.job_id, description)
-        batch.exclusive = not vertex.supports_concurrent_attempts
-        batch.by_partition = deploy.vertex in given.compiled.dataframes
-        self._batches[batch.id] = self._active[batch.id] = batch
+    def _deploy(self, command: Deploy | DeployRegions) -> None:
+        """One Spark job for all whose executions share tasks."""
+        for deploys in fused(command, [dataset.producer for dataset in self._in.compiled.job_graph.datasets]):
+            self._start(deploys)
+
+    def _start(self, deploys: Sequence[Deploy]) -> None:
+        given, graph = self._in, self._in.compiled.job_graph
+        vertices = [graph.vertices[deploy.vertex] for deploy in deploys]
+        n, parallelism = len(deploys[0].subtasks), deploys[0].parallelism
+        title = f"{graph.name}: {' + '.join(vertex.name for vertex in vertices)}"
+        description = f"{title} ({n} of {parallelism} subtasks)" if n != parallelism else f"{title} ({n} subtasks)"
+        batch = Batch.of(len(self._addressed), deploys, given.job_id, description)
+        batch.exclusive = not all(vertex.supports_concurrent_attempts for vertex in vertices)
+        batch.by_partition = vertices[0].id in given.compiled.dataframes
+        self._active[batch.id] = batch
+        self._addressed.update({batch.id + k: (batch, vertex.id) for k, vertex in enumerate(vertices)})
         code = BatchCode(
             job=given.job,
-            vertex=self._vertex_blob(deploy),
-            splits=given.compiled.splits.get(deploy.vertex, ()),
+            vertices=tuple(map(self._vertex_blob, deploys)),
+            splits=tuple(given.compiled.splits.get(vertex.id, ()) for vertex in vertices),
             accumulator=self._channel.accumulator,
             blobs=self._blobs,
-            dataframe=given.compiled.dataframes.get(deploy.vertex),
+            dataframe=given.compiled.dataframes.get(vertices[0].id),
         )
         self._runner.start(batch, code)
 
@@ -448,30 +462,33 @@ class JobDriver:
         stale to the scheduler, which has it discarded. Of a vertex that forbids concurrent attempts it counts when it
         has ended.
         """
-        wanted = dict(zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True))
-        for batch in [b for b in self._active.values() if b.vertex == cancel.vertex]:
-            meant = [s for s, a in batch.open.items() if wanted.get(s) == a]
-            if len(meant) == len(batch.open):
-                for subtask in meant:
-                    del wanted[subtask]
+        pairs = zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True)
+        wanted = {(cancel.vertex, subtask): attempt for subtask, attempt in pairs}
+        for batch in [b for b in self._active.values() if cancel.vertex in b.vertices]:
+            meant = [execution for execution, attempt in wanted.items() if batch.open.get(execution) == attempt]
+            if not meant:
+                continue
+            whole = len(meant) == len(batch.open)
+            if whole or batch.exclusive:
+                for execution in meant:
+                    del wanted[execution]
+            if whole:
                 self._cancel_batch(batch)
-            elif batch.exclusive:
+                continue
+            batch.let_go = True
+            if batch.exclusive:
                 batch.leaving.update(meant)
-                batch.let_go = batch.let_go or bool(meant)
-                for subtask in meant:
-                    del wanted[subtask]
-                if batch.is_left:
-                    self._cancel_batch(batch)
             else:
-                batch.let_go = batch.let_go or bool(meant)
-                for subtask in meant:
-                    del batch.open[subtask]
+                for execution in meant:
+                    del batch.open[execution]
+            if batch.is_left:
+                self._cancel_batch(batch)
         if wanted:
             self._queue.put(
                 ev.ExecutionsCancelled(
                     at=self._now(),
                     vertex=cancel.vertex,
-                    subtasks=_ints(list(wanted)),
+                    subtasks=_ints([subtask for _, subtask in wanted]),
                     attempts=_ints(list(wanted.values())),
                 )
             )
@@ -485,8 +502,9 @@ class JobDriver:
     def _discard(self, discard: DiscardExecution) -> None:
         key = (discard.vertex, discard.subtask, discard.attempt, discard.token)
         vertex = self._in.compiled.job_graph.vertices[discard.vertex]
-        outputs: Sequence[Any] = vertex.program.outputs
-        datasets = [o.dataset for o in outputs if isinstance(o, ResultOutput)]
+        graph, outputs = self._in.compiled.job_graph, vertex.program.outputs
+        written = [o.dataset for o in outputs if isinstance(o, ResultOutput)]
+        datasets = [d for d in written if graph.datasets[d].type is ResultPartitionType.BLOCKING]
         self._cleaner.delete([object_name(d, discard.subtask, discard.attempt, discard.token) for d in datasets])
         commits = self._commits.pop(key, ())
         sinks = self._in.compiled.sinks.get(discard.vertex, ())

@@ -1,4 +1,4 @@
-"""The executor's half: runs one execution inside a Spark task and reports how it went.
+"""The executor's half: runs the executions of a Spark task, one or those of a pipelined region, and reports how they went.
 
 What is common to a batch travels in the closure (job information, vertex information, gates, each as bytes with a digest,
 decoded once per worker process; large gates by their digest only, see ``blobs``); what differs per execution is the
@@ -19,11 +19,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +32,15 @@ from numpy.typing import NDArray
 from firesteel import sizes
 from firesteel.descriptors import ExecutionDescriptor, GateColumns, decode_execution, decode_gate
 from firesteel.errors import FiresteelError, PartitionException, UsageError
-from firesteel.operators.program import Batches, Gate, TaskContext, TaskOutcome, VertexProgram
+from firesteel.operators.program import Batches, Gate, PipelinedGate, TaskContext, TaskOutcome, VertexProgram
 from firesteel.operators.user_code import UserFunctionError, error_words, shortened
 from firesteel.results.lru import LruBytes
 from firesteel.results.store import StorageError
 from firesteel.spark.blobs import BlobCache
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode
+
+if TYPE_CHECKING:
+    from firesteel.operators.task import Part
 
 CACHED_BYTES = 32 << 20
 """Bytes of decoded job and vertex informations and gates that a worker process remembers."""
@@ -114,9 +117,9 @@ _settled_modules = 0
 
 
 class BatchFunction:
-    """What Spark runs on each partition of a batch: ``for each descriptor: run it, report it``.
+    """What Spark runs on each partition of a batch: one execution of each of ``parts``, together.
 
-    A partition holds one descriptor for each of ``parts``, in their order. ``dropped``: blobs that nobody needs any more.
+    A partition holds their descriptors, in the order of ``parts``. Messages of part k carry ``batch + k``. ``dropped``: blobs that nobody needs any more.
     Picklable by name (this module), carries only bytes and the channel's accumulator.
     """
 
@@ -131,16 +134,14 @@ class BatchFunction:
 
     def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
         """Drains its input always: a worker whose task leaves something unread is thrown away by Spark."""
-        for part, descriptor in zip(self.parts, list(descriptors), strict=True):
-            yield self.execute(part, decode_execution(descriptor), None)
+        yield from self.execute(list(map(decode_execution, descriptors)), None)
 
-    def execute(self, part: VertexPart, descriptor: ExecutionDescriptor, spark_batches: Batches | None) -> bytes:
-        """Runs one execution; returns its message, having sent it through the channel too."""
-        execution = _Execution(self, part, descriptor)
-        message = encode(execution.run(spark_batches))
-        self.accumulator.add([message])
+    def execute(self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None) -> list[bytes]:
+        """Runs one execution of each part; returns their messages, having sent them through the channel too."""
+        messages = list(map(encode, _Task(self, descriptors).run(spark_batches)))
+        self.accumulator.add(messages)
         settle_modules()
-        return message
+        return messages
 
 
 class DataFrameFunction:
@@ -154,19 +155,61 @@ class DataFrameFunction:
         from pyspark import TaskContext as SparkTask
 
         descriptor = decode_execution(self.descriptors[_spark_task(SparkTask).partitionId()])
-        message = self.function.execute(self.function.parts[0], descriptor, batches)
-        yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
+        messages = self.function.execute([descriptor], batches)
+        yield pa.RecordBatch.from_arrays([pa.array(messages, pa.binary())], names=["message"])
 
 
 class RunAgainError(FiresteelError):
     """Spark lost a task and started it again by itself; who runs it next, and when, is for the scheduler to say."""
 
 
+class _Task:
+    """One Spark task: the executions of one subtask that run together."""
+
+    def __init__(self, function: BatchFunction, descriptors: Sequence[ExecutionDescriptor]) -> None:
+        numbered = enumerate(zip(function.parts, descriptors, strict=True))
+        self._executions = [_Execution(function, number, part, own) for number, (part, own) in numbered]
+        self._function = function
+        self._culprit = 0
+
+    def run(self, spark_batches: Batches | None) -> list[Message]:
+        """What each execution has to say; if one failed, only what that one has: the others ended with it."""
+        try:
+            outcomes = self._run(spark_batches)
+        except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
+            return [self._executions[self._culprit].failed(error)]
+        return [execution.finished(outcome) for execution, outcome in zip(self._executions, outcomes, strict=True)]
+
+    def _run(self, spark_batches: Batches | None) -> list[TaskOutcome]:
+        from firesteel.operators.task import TaskRun
+
+        job: JobInformation = self._function.job.load()
+        _extend_module_path(job.module_paths)
+        _evict(job, self._function.dropped)
+        scratch = scratch_of(job)
+        try:
+            parts: list[Part] = []
+            for number, execution in enumerate(self._executions):
+                self._culprit = number
+                parts.append(execution.prepare(job, scratch, job.memory_budget // len(self._executions), spark_batches))
+            run = TaskRun(parts, job.store, job.codec)
+            for execution in self._executions:
+                execution.running_at = time.time()
+            try:
+                return run.run()
+            finally:
+                self._culprit = run.culprit or 0
+        finally:
+            empty(scratch)
+
+
 class _Execution:
-    def __init__(self, function: BatchFunction, part: VertexPart, descriptor: ExecutionDescriptor) -> None:
+    """``number``: which part of the batch it belongs to."""
+
+    def __init__(self, function: BatchFunction, number: int, part: VertexPart, descriptor: ExecutionDescriptor) -> None:
         from pyspark import TaskContext as SparkTask
 
-        self.function = function
+        self.number = function.batch + number
         self.part = part
         self.descriptor = descriptor
         task = _spark_task(SparkTask)
@@ -175,11 +218,28 @@ class _Execution:
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
 
-    def run(self, spark_batches: Batches | None) -> Message:
-        try:
-            outcome = self._run_task(spark_batches)
-        except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
-            return self._failed(error)
+    def prepare(self, job: JobInformation, scratch: Path, memory_budget: int, spark_batches: Batches | None) -> Part:
+        from firesteel.operators.task import Part
+
+        vertex: VertexInformation = self.part.vertex.load()
+        if vertex.exclusive and self.runs_again:
+            raise RunAgainError("The worker or executor that ran the task was lost.")
+        program = _program(vertex)
+        self.context = TaskContext(
+            job_id=job.job_id,
+            vertex=vertex.vertex,
+            vertex_name=vertex.name,
+            subtask=self.descriptor.subtask,
+            attempt=self.descriptor.attempt,
+            parallelism=vertex.parallelism,
+            token=self.token,
+            memory_budget=memory_budget,
+            scratch=scratch,
+        )
+        gates = self._gates(job)
+        return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
+
+    def finished(self, outcome: TaskOutcome) -> FinishedMessage:
         parts = tuple(
             (p.dataset, int(p.bytes.sum()), self._packed(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions
         )
@@ -191,56 +251,21 @@ class _Execution:
         vertex: VertexInformation = self.part.vertex.load()
         return sizes.pack(by_subpartition) if sizes.is_measured(vertex.parallelism, len(by_subpartition)) else None
 
-    def _run_task(self, spark_batches: Batches | None) -> TaskOutcome:
-        from firesteel.operators.task import run_task
-
-        job: JobInformation = self.function.job.load()
-        _extend_module_path(job.module_paths)
-        vertex: VertexInformation = self.part.vertex.load()
-        if vertex.exclusive and self.runs_again:
-            raise RunAgainError("The worker or executor that ran the task was lost.")
-        program = _program(vertex)
-        scratch = scratch_of(job)
-        try:
-            context = TaskContext(
-                job_id=job.job_id,
-                vertex=vertex.vertex,
-                vertex_name=vertex.name,
-                subtask=self.descriptor.subtask,
-                attempt=self.descriptor.attempt,
-                parallelism=vertex.parallelism,
-                token=self.token,
-                memory_budget=job.memory_budget,
-                scratch=scratch,
-            )
-            self.context = context
-            gates = self._gates(job)
-            self.running_at = time.time()
-            return run_task(
-                program,
-                context,
-                gates,
-                self.descriptor.splits,
-                job.store,
-                vertex.subpartitions,
-                job.codec,
-                spark_batches,
-            )
-        finally:
-            empty(scratch)
-
-    def _gates(self, job: JobInformation) -> list[Gate]:
-        _evict(job, self.function.dropped)
+    def _gates(self, job: JobInformation) -> list[Gate | PipelinedGate]:
         columns = [_gate_columns(job, *carried) for carried in self.part.gates]
         return [
-            Gate(gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged)
+            PipelinedGate(gate.dataset)
+            if gate.pipelined
+            else Gate(
+                gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
+            )
             for gate, rects in zip(columns, self.descriptor.rects, strict=True)
         ]
 
     def _where(self) -> Where:
         d = self.descriptor
         return Where(
-            self.function.batch,
+            self.number,
             d.subtask,
             d.attempt,
             self.token,
@@ -250,7 +275,7 @@ class _Execution:
             time.time(),
         )
 
-    def _failed(self, error: BaseException) -> FailedMessage:
+    def failed(self, error: BaseException) -> FailedMessage:
         what = describe_failure(error)
         message = what.message
         place = "" if self.context is None else self.context.place

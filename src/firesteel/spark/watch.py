@@ -68,17 +68,18 @@ class Watcher:
                 launched += self._running(stage)
         places = [(self._subtask(batch, partition), at, host) for partition, at, host in launched]
         open_ = batch.open.copy()  # the job's thread takes executions out of it meanwhile
-        known = [(subtask, at, host) for subtask, at, host in places if subtask in open_]
-        if known:
-            self._report(
-                ExecutionsDeploying(
-                    at=self._of_wall(max(at for _, at, _ in known)),
-                    vertex=batch.vertex,
-                    subtasks=np.array([s for s, _, _ in known], dtype=np.int64),
-                    attempts=np.array([open_[s] for s, _, _ in known], dtype=np.int64),
-                    nodes=[host for _, _, host in known],
+        for vertex in batch.vertices:
+            known = [(subtask, at, host) for subtask, at, host in places if (vertex, subtask) in open_]
+            if known:
+                self._report(
+                    ExecutionsDeploying(
+                        at=self._of_wall(max(at for _, at, _ in known)),
+                        vertex=vertex,
+                        subtasks=np.array([s for s, _, _ in known], dtype=np.int64),
+                        attempts=np.array([open_[vertex, s] for s, _, _ in known], dtype=np.int64),
+                        nodes=[host for _, _, host in known],
+                    )
                 )
-            )
 
     def look_at_executors(self) -> None:
         found = self._sc.statusStore().executorList(True)
@@ -110,7 +111,7 @@ class Watcher:
     def _subtask(batch: Batch, partition: int) -> int:
         if batch.by_partition:
             return partition
-        return batch.position_to_subtask(partition) if partition < len(batch.deploy.subtasks) else -1
+        return batch.position_to_subtask(partition) if partition < len(batch.subtasks) else -1
 
     def _now(self) -> float:
         return self._of_wall(time.time())

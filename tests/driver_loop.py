@@ -1,0 +1,101 @@
+"""The job's loop without Spark: tests play Spark's part on its queue, and a function plays the scheduler's."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
+
+from firesteel.scheduler import events as ev
+from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
+from firesteel.sizes import pack
+from firesteel.spark.driver import Clock, DriverInput, JobDriver
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode
+from firesteel.spark.task import Blob
+from runtime_support import two_steps
+
+END = JobStatusChanged(JobStatus.FINISHED)
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def deploy(*subtasks, vertex=1, attempt=0):
+    n = len(subtasks)
+    ranges = InputRanges(np.arange(n + 1, dtype=np.int32), np.zeros((n, 4), dtype=np.int32))
+    gate = GateDescriptor(0, 4, ints(0), ints(0), False)
+    return Deploy(vertex, n, ints(*subtasks), ints(*[attempt] * n), (gate,), (ranges,), {1: 1})
+
+
+def finished(subtask, token, batch=0, attempt=0, commits=()):
+    now = time.time()
+    where = Where(batch, subtask, attempt, token, "node", now, now, now)
+    return encode(FinishedMessage(where, ((1, 5, pack(ints(5)), 1, 9),), commits, 1, 2, 3))
+
+
+def failed(subtask, token, batch=0):
+    now = time.time()
+    where = Where(batch, subtask, 0, token, "node", now, now, now)
+    return encode(FailedMessage(where, "USER", "bad", None, "frames"))
+
+
+class Script:
+    """A scheduler that remembers what it is told and answers from a function."""
+
+    def __init__(self, answer):
+        self.told: list[ev.Event] = []
+        self._answer = answer
+
+    def handle(self, event):
+        self.told.append(event)
+        return self._answer(event) or []
+
+    def of(self, kind):
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+class Loop:
+    """A driver whose batches never reach Spark: the test plays Spark's part on its queue."""
+
+    def __init__(self, answer, sink=None, record=lambda record: None):
+        self.scheduler = Script(answer)
+        self.compiled = two_steps(sink=sink)
+        self.store = MagicMock()
+        self.driver = JobDriver(
+            DriverInput(
+                compiled=self.compiled,
+                context=MagicMock(),
+                scheduler=self.scheduler,
+                job_id="job",
+                store=self.store,
+                job=Blob.of(1),
+                programs={0: b"", 1: b""},
+                record=record,
+                clock=Clock(),
+            )
+        )
+        self.runner = MagicMock()
+        self.driver._runner = self.runner
+        self.runner.start.side_effect = lambda batch, code: self.batches.append(batch)
+        self.runner.cancel.side_effect = self._cancelled
+        self.batches: list = []
+
+    def _cancelled(self, batch):
+        batch.cancelled = True
+        batch.ended.set()
+
+    def put(self, *items):
+        for item in items:
+            self.driver._queue.put(item)
+
+    def run(self):
+        return self.driver.run()
+
+
+class Py4JJavaError(Exception):
+    @property
+    def java_exception(self):
+        return SimpleNamespace(getMessage=lambda: str(self))
