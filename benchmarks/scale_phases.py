@@ -9,7 +9,7 @@ import gc
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +28,16 @@ from firesteel.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, SCHED
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import Command
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
+from firesteel.scheduler.regions import SchedulingPipelinedRegions
 from firesteel.sizes import pack
 
 EDGES = ("all-to-all", "pointwise", "pipelined")
 _DISTINCT_ROWS = 64
 """Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
+
+
+_CHUNK = 1_000
+"""Single events made up at a time: more of them would be a heap for the garbage collector that no scheduler has."""
 
 
 @dataclass(frozen=True)
@@ -115,34 +120,38 @@ class Drive:
         graph, chosen = job_graph(shape), options(shape)
         with self.watch.phase("build"):
             self.scheduler: Scheduler = create_scheduler(graph, chosen)
-        for owner, method, name in (
-            (self.scheduler, "_grow_graph", "build"),
-            (self.scheduler.planner, "plan", "decide"),
-            (self.scheduler.planner, "initialize", "initialise"),
-            (self.scheduler.deployments, "deploy", "deploy"),
-            (self.scheduler.release, "vertex_finished", "release"),
-        ):
-            self.watch.wrap(owner, method, name)
 
-    def start(self) -> list[Command]:
+    def start(self) -> None:
+        """What the job's start builds of the graph is building."""
+        scheduler = self.scheduler
+        self.watch.wrap(scheduler, "_grow_graph", "build")
         with self.watch.phase("start"):
-            return self.scheduler.handle(JobStarted(at=0.0))
+            scheduler.handle(JobStarted(at=0.0))
+        del scheduler._grow_graph
+        self.watch.wrap(scheduler.planner, "plan", "decide")
+        self.watch.wrap(scheduler.planner, "initialize", "initialise")
+        self.watch.wrap(scheduler.deployments, "deploy", "deploy")
+        if self.shape.bulk:
+            self.watch.wrap(scheduler.release, "executions_finished", "release")
 
     def finish(self, vertex: int, subtasks: Ints, phase: str) -> list[Command]:
         """These subtasks finish, in one event or in one event each. Making up the events is not counted."""
-        events = self._events(vertex, subtasks)
         commands: list[Command] = []
         handle = self.scheduler.handle
-        with self.watch.phase(phase):
-            for event in events:
-                commands = handle(event)
+        for events in self.events(vertex, subtasks):
+            with self.watch.phase(phase):
+                for event in events:
+                    commands = handle(event)
         return commands
 
-    def _events(self, vertex: int, subtasks: Ints) -> list[ExecutionsFinished]:
+    def events(self, vertex: int, subtasks: Ints) -> Iterator[list[ExecutionsFinished]]:
         self.now += 1.0
         if self.shape.bulk:
-            return [self._event(vertex, subtasks)]
-        return [self._event(vertex, subtasks[k : k + 1]) for k in range(len(subtasks))]
+            yield [self._event(vertex, subtasks)]
+            return
+        for first in range(0, len(subtasks), _CHUNK):
+            chunk = subtasks[first : first + _CHUNK]
+            yield [self._event(vertex, chunk[k : k + 1]) for k in range(len(chunk))]
 
     def _event(self, vertex: int, subtasks: Ints) -> ExecutionsFinished:
         n = len(subtasks)
@@ -184,7 +193,7 @@ def run(shape: Shape) -> dict[str, float]:
     else:
         drive.finish(0, everybody, "finish")
     failover(drive)
-    drive.finish(1, everybody, "finish consumers")
+    drive.finish(1, np.arange(drive.scheduler.graph.vertices[1].parallelism), "finish consumers")
     assert drive.scheduler.status.value == "FINISHED", drive.scheduler.status
     return dict(drive.watch.seconds)
 
@@ -197,6 +206,17 @@ def failover(drive: Drive) -> int:
     return sum(len(tasks) for tasks in restart.tasks.values())
 
 
+def regions(shape: Shape) -> float:
+    """Seconds that the pipelined regions alone take, of a graph that is there."""
+    drive = Drive(shape)
+    drive.start()
+    graph = drive.scheduler.graph
+    parallelism = {vertex.id: vertex.parallelism for vertex in graph.vertices if vertex.is_initialized}
+    with drive.watch.phase("regions"):
+        SchedulingPipelinedRegions(graph.job_graph).grow(parallelism, graph._inner_edges)
+    return drive.watch.seconds["regions"]
+
+
 def held_bytes(shape: Shape) -> int:
     """Python's and numpy's memory that a job holds: after its start, or with the sizes of all sources but one."""
     gc.collect()
@@ -205,7 +225,7 @@ def held_bytes(shape: Shape) -> int:
     drive.start()
     if shape.sizes:
         before = tracemalloc.get_traced_memory()[0]
-        events = drive._events(0, np.arange(shape.n - 1))
+        events = next(drive.events(0, np.arange(shape.n - 1)))
         made = tracemalloc.get_traced_memory()[0] - before
         for event in events:
             drive.scheduler.handle(event)
