@@ -284,7 +284,9 @@ class Scheduler(ABC):
             return
         if len(admitted):
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
-        for k in np.setdiff1d(np.arange(len(rows)), admitted).tolist():
+        refused = np.ones(len(rows), np.bool_)
+        refused[admitted] = False
+        for k in np.flatnonzero(refused).tolist():
             key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
             self._not_admitted(vertex, int(rows[k]), key)
         self.operations.cancel(vertex, vertex.deployed_rows(subtasks[admitted]), "another attempt was faster")
@@ -451,7 +453,7 @@ class Scheduler(ABC):
 def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """True at the first occurrence of each number."""
     first = np.zeros(len(rows), np.bool_)
-    if len(rows) == 1:
+    if (rows[1:] > rows[:-1]).all():
         return ~first
     first[np.unique(rows, return_index=True)[1]] = True
     return first
