@@ -1,10 +1,10 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|large ...] [--runs N]``: prints Markdown tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|large|scale ...] [--runs N]``: prints Markdown tables."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, exchange, large, memory, sweep, tasks
+from benchmarks import adaptive, exchange, large, memory, scale, sweep, tasks
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "memory": memory.main,
     "sweep": sweep.main,
     "large": large.main,
+    "scale": scale.main,
 }
 
 
@@ -21,12 +22,16 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"any of {', '.join(BENCHMARKS)}; none: all")
     parser.add_argument("--runs", type=int, default=5, help="counted warm runs of each contender (default 5)")
     parser.add_argument("--only", default="", help="only the cases of this name")
+    parser.add_argument("--plot", action="store_true", help="scale: also draw docs/scale.svg")
     arguments = parser.parse_args()
     unknown = [n for n in arguments.names if n not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
     for name in arguments.names or BENCHMARKS:
-        BENCHMARKS[name](arguments.runs, arguments.only)
+        if name == "scale" and arguments.plot:
+            scale.main(arguments.runs, arguments.only, draw=True)
+        else:
+            BENCHMARKS[name](arguments.runs, arguments.only)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,8 @@ def figures(runs: int) -> str:
     dynamic = _medians(Shape(N, dynamic=True), runs)
     dynamic_each = _medians(Shape(N, dynamic=True, bulk=False), runs)
     sized = _medians(Shape(N, dynamic=True, sizes=True), runs)
+    travels = run(Shape(N)).descriptors
+    assert travels is not None
     alone = statistics.median(regions(Shape(N)) for _ in range(runs))
     graph, with_sizes = held_bytes(Shape(N)), held_bytes(Shape(N, dynamic=True, sizes=True))
     taken = sized["finish"] + sized["last"] + sized["decide"]
@@ -83,6 +85,13 @@ def figures(runs: int) -> str:
         Figure("last source finishes, consumers scheduled", "11 ms", "3 ms", _ms(static["last"])),
         Figure("... and its ranges are cut (static, by bytes)", "", "", _ms(static["decide"])),
         Figure("create all consumer deployments (bulk)", "109 ms", "10 ms", _ms(static["deploy"])),
+        Figure("one consumer's deployment", "208,886 B, 6,602 with the blob", "1,000 B", f"{travels.consumer:,} B"),
+        Figure(
+            "descriptor group, raw to compressed",
+            "1,054,519 to 202,729 B",
+            "40,000 B",
+            f"{travels.group_raw:,} to {travels.group:,} B",
+        ),
         Figure("failover set of one source (10,001 tasks)", "19 ms", "1 ms", _ms(static["failover"])),
         Figure("release decisions, all consumers finish (bulk)", "20 ms", "3 ms", _ms(static["release"])),
         Figure("... with the consumers' finishing", "", "", _ms(static["release"] + static["finish consumers"])),
@@ -101,7 +110,7 @@ def figures(runs: int) -> str:
 def large() -> str:
     """1,000,000 x 1,000,000."""
     shape = Shape(1_000_000)
-    built = min(run(shape)["build"] for _ in range(2))
+    built = min(run(shape).seconds["build"] for _ in range(2))
     lines = ["### scale: 1,000,000 x 1,000,000, all-to-all", "", "| what | aim | Firesteel |", "|---|---|---|"]
     lines += [f"| build | 1,000 ms | {_ms(built)} |", f"| memory of the graph | 200 MiB | {_mib(held_bytes(shape))} |"]
     return "\n".join([*lines, ""])
@@ -109,7 +118,7 @@ def large() -> str:
 
 def _medians(shape: Shape, runs: int) -> Phases:
     run(shape)  # warm
-    return _together([run(shape) for _ in range(runs)], statistics.median)
+    return _together([run(shape).seconds for _ in range(runs)], statistics.median)
 
 
 def _together(phases: Sequence[Phases], of: Callable[[list[float]], float]) -> Phases:
@@ -140,9 +149,9 @@ def slope(points: plot.Points) -> float:
 
 
 def _phases(shape: Shape, runs: int) -> Phases:
-    found = dict(_together([run(shape) for _ in range(runs)], min))
+    found = dict(_together([run(shape).seconds for _ in range(runs)], min))
     found["regions"] = min(regions(shape) for _ in range(runs))
-    single = _together([run(replace(shape, bulk=False)) for _ in range(runs)], min)
+    single = _together([run(replace(shape, bulk=False)).seconds for _ in range(runs)], min)
     found["each"] = single["finish"]
     return found
 

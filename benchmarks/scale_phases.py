@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from firesteel.descriptors import encode_executions
 from firesteel.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -26,7 +27,7 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, SCHEDULER, Options
 from firesteel.scheduler import Scheduler, create_scheduler
-from firesteel.scheduler.commands import Command
+from firesteel.scheduler.commands import Command, Deploy
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
 from firesteel.scheduler.regions import SchedulingPipelinedRegions
 from firesteel.sizes import pack
@@ -52,9 +53,18 @@ class Shape:
     """All subtasks of a vertex finish in one event; else each in its own."""
 
 
+@dataclass(frozen=True)
+class Descriptors:
+    """Bytes: of one consumer's deployment (its own and the gates' or the blobs' names), and of the consumed groups."""
+
+    consumer: int
+    group_raw: int
+    group: int
+
+
 class Stopwatch:
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._open: list[str] = []
         self._since = 0.0
 
@@ -144,6 +154,19 @@ class Drive:
                     commands = handle(event)
         return commands
 
+    def encode(self, deploy: Deploy) -> Descriptors:
+        """The bytes that travel for a deployment, as the driver makes them."""
+        with self.watch.phase("deploy"):
+            ranges = [(part.offsets, part.rects) for part in deploy.ranges]
+            own = encode_executions(deploy.subtasks, deploy.attempts, ranges)
+            groups = [gate.encoded for gate in deploy.gates]
+        inline = sum(
+            len(group.digest) if gate.offloaded else len(group.data)
+            for gate, group in zip(deploy.gates, groups, strict=True)
+        )
+        raw = sum(gate.attempts.nbytes + gate.tokens.nbytes for gate in deploy.gates)
+        return Descriptors(max(map(len, own)) + inline, raw, sum(len(group.data) for group in groups))
+
     def events(self, vertex: int, subtasks: Ints) -> Iterator[list[ExecutionsFinished]]:
         self.now += 1.0
         if self.shape.bulk:
@@ -156,7 +179,7 @@ class Drive:
     def _event(self, vertex: int, subtasks: Ints) -> ExecutionsFinished:
         n = len(subtasks)
         partitions = tuple(self._reports(dataset, n) for dataset in self.scheduler.job_graph.vertices[vertex].outputs)
-        reports = ExecutionReports.of(subtasks + 1, partitions=partitions)
+        reports = ExecutionReports.of(_tokens(subtasks, self.shape.n), partitions=partitions)
         return ExecutionsFinished(
             at=self.now, vertex=vertex, subtasks=subtasks, attempts=np.zeros(n, np.int64), reports=reports
         )
@@ -170,6 +193,11 @@ class Drive:
         return PartitionReports(dataset, written[places], column, column, [rows[k] for k in places.tolist()])
 
 
+def _tokens(subtasks: Ints, n: int) -> Ints:
+    """As Spark numbers its tasks, one in a hundred of which was run again."""
+    return subtasks + 1 + np.where(subtasks % 100 == 42, n, 0)
+
+
 _cache: dict[int, tuple[list[bytes], Ints]] = {}
 
 
@@ -181,21 +209,30 @@ def _rows(n: int) -> tuple[list[bytes], Ints]:
     return _cache[n]
 
 
-def run(shape: Shape) -> dict[str, float]:
-    """Seconds per phase of one job from its build to its end."""
+@dataclass(frozen=True)
+class Run:
+    seconds: dict[str, float]
+    """By phase."""
+    descriptors: Descriptors | None
+
+
+def run(shape: Shape) -> Run:
+    """One job from its build to its end."""
+    descriptors = None
     gc.collect()
     drive = Drive(shape)
     everybody = np.arange(shape.n)
     drive.start()
     if shape.edge != "pipelined":
         drive.finish(0, everybody[:-1], "finish")
-        drive.finish(0, everybody[-1:], "last")
+        commands = drive.finish(0, everybody[-1:], "last")
+        descriptors = drive.encode(next(command for command in commands if isinstance(command, Deploy)))
     else:
         drive.finish(0, everybody, "finish")
     failover(drive)
     drive.finish(1, np.arange(drive.scheduler.graph.vertices[1].parallelism), "finish consumers")
     assert drive.scheduler.status.value == "FINISHED", drive.scheduler.status
-    return dict(drive.watch.seconds)
+    return Run(dict(drive.watch.seconds), descriptors)
 
 
 def failover(drive: Drive) -> int:
