@@ -127,6 +127,9 @@ class Plane:
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
     verify: list[c.VerifyPartitions] = field(default_factory=list)
+    stored_sizes: dict[tuple[int, int, int], bytes] = field(default_factory=dict)
+    """(dataset, partition, attempt) -> the row in the scratch files."""
+    load: list[c.LoadSizes] = field(default_factory=list)
     commit: c.CommitSinks | None = None
     fail_commit: bool = False
     ended: c.JobStatusChanged | None = None
@@ -219,6 +222,8 @@ class Plane:
         while True:
             while self.verify:
                 self.answer_verify()
+            while self.load:
+                self.answer_load()
             keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
             if keys:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
@@ -282,6 +287,18 @@ class Plane:
                 self.timers[timer] = at
             case c.CommitSinks():
                 self._commit(command)
+            case c.StoreSizes():
+                for p, a, row in zip(command.partitions.tolist(), command.attempts.tolist(), command.rows, strict=True):
+                    assert (command.dataset, p, a) not in self.stored_sizes, "stored twice"
+                    self.stored_sizes[command.dataset, p, a] = row
+            case c.LoadSizes():
+                for p, a in zip(command.partitions.tolist(), command.attempts.tolist(), strict=True):
+                    assert (command.dataset, p, a) in self.stored_sizes, "asked for what was not stored"
+                self.load.append(command)
+            case c.DropSizes():
+                kept = {key: row for key, row in self.stored_sizes.items() if key[0] != command.dataset}
+                assert len(kept) < len(self.stored_sizes), "dropped, and nothing was stored"
+                self.stored_sizes = kept
             case c.JobStatusChanged():
                 if command.status.is_terminal:
                     self._end(command)
@@ -459,6 +476,7 @@ class Plane:
                 )
             if self.check:
                 self._check_views()
+            assert not self.stored_sizes, "rows of sizes were left in the scratch files"
             left = self.written - self.released
             for dataset, p, a, t in left:
                 assert self.scheduler.job_graph.datasets[dataset].persistent, f"object {(dataset, p, a, t)} was left"
@@ -512,6 +530,20 @@ class Plane:
                     tokens=asked.tokens[gone],
                 )
             )
+
+    def answer_load(self, unreadable: float = 0.0, rng: random.Random | None = None) -> None:
+        """``unreadable``: the chance of each row to be lost."""
+        asked = self.load.pop(0)
+        rows: list[bytes | None] = []
+        for p, a in zip(asked.partitions.tolist(), asked.attempts.tolist(), strict=True):
+            # None of those dropped since.
+            row = self.stored_sizes.get((asked.dataset, p, a))
+            rows.append(None if rng is not None and rng.random() < unreadable else row)
+        self.send(
+            e.SizesLoaded(
+                at=self.tick(), dataset=asked.dataset, partitions=asked.partitions, attempts=asked.attempts, rows=rows
+            )
+        )
 
     def answer_commit(self) -> None:
         assert self.commit is not None
@@ -576,6 +608,8 @@ class Chaos:
     publishing: float = 0.0
     """Something else happens while the sinks are published."""
     fail_commit: float = 0.0
+    unreadable: float = 0.0
+    """A row of sizes that cannot be read back."""
     race: float = 0.3
     """A cancelled task that finishes before it is gone."""
 
@@ -603,6 +637,9 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         return
     if plane.verify and happens(0.3):
         plane.answer_verify()
+        return
+    if plane.load and (happens(0.3) or not (plane.tasks or plane.timers)):
+        plane.answer_load(chaos.unreadable, rng)
         return
     if happens(chaos.lose):
         alive = sorted(plane.written - plane.released - plane.lost)

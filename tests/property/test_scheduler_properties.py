@@ -29,6 +29,7 @@ CHAOS = Chaos(
     foreign_cancel=0.02,
     executors=0.02,
     publishing=0.5,
+    unreadable=0.1,
 )
 ENDING = Chaos(
     user=0.05,
@@ -40,6 +41,7 @@ ENDING = Chaos(
     cancel=0.02,
     publishing=0.6,
     fail_commit=0.3,
+    unreadable=0.1,
 )
 encoder = msgspec.json.Encoder()
 DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
@@ -56,9 +58,11 @@ def valid_job(rng, **options):
         "offload_threshold": rng.choice([1, 1 << 40]),
     }
     try:
-        return plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})
+        made = plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})
     except UsageError:
         return None
+    made.scheduler.graph.size_buffer_bytes = rng.choice([0, 100, 1 << 20])
+    return made
 
 
 def job(rng, **options):

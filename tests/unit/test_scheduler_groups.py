@@ -6,7 +6,6 @@ from tests.scheduler_kit import GraphBuilder, ints
 
 from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler import result_info
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import PartitionReports
 from firesteel.scheduler.groups import EdgeGroups
@@ -97,6 +96,10 @@ def info_of(ship, producers, n):
     return blocking_result_info(IntermediateDataSet(0, 0, ship), producers, n)
 
 
+def record(info, partitions, given, attempt=0):
+    info.record(partitions, np.full(len(partitions), attempt), given)
+
+
 def reports(*sizes, rows=1, stored=1):
     """One report per list of sizes."""
     return PartitionReports.of(0, [ints(*row) for row in sizes], rows, stored)
@@ -104,7 +107,7 @@ def reports(*sizes, rows=1, stored=1):
 
 def test_sizes_are_folded_on_arrival_and_erased_on_restart():
     info = info_of(HASH, 3, 2)
-    info.record(ints(0, 2), reports([10, 1], [0, 300], rows=ints(4, 6), stored=ints(3, 5)))
+    record(info, ints(0, 2), reports([10, 1], [0, 300], rows=ints(4, 6), stored=ints(3, 5)))
     assert info.subpartition_bytes.tolist() == [10, 301] and info.get_blocking_partition_sizes().tolist() == [
         11,
         0,
@@ -114,51 +117,38 @@ def test_sizes_are_folded_on_arrival_and_erased_on_restart():
     info.erase(ints(2))
     assert info.subpartition_bytes.tolist() == [10, 1] and info.num_bytes_produced == 11
     info.erase(ints(2))
-    info.record(ints(2, 1), reports([5, 5], [70_000, 0]))
+    record(info, ints(2, 1), reports([5, 5], [70_000, 0]))
     assert info.subpartition_bytes.tolist() == [70_015, 6]
 
 
 def test_a_second_report_replaces_the_first():
     info = info_of(HASH, 1, 2)
-    info.record(ints(0), reports([10, 1]))
-    info.record(ints(0), reports([3, 4]))
+    record(info, ints(0), reports([10, 1]))
+    record(info, ints(0), reports([3, 4]))
     assert info.subpartition_bytes.tolist() == [3, 4] and info.num_bytes_produced == 7
 
 
 def test_a_broadcast_counts_once():
     info = info_of(BROADCAST, 2, 1)
-    info.record(ints(0, 1), reports([100], [50]))
+    record(info, ints(0, 1), reports([100], [50]))
     assert info.is_broadcast and info.num_bytes_produced == 150
 
 
 def test_after_the_decision_restarts_leave_the_sums_alone():
     info = info_of(HASH, 2, 2)
-    info.record(ints(0, 1), reports([10, 1], [20, 2]))
+    record(info, ints(0, 1), reports([10, 1], [20, 2]))
     info.forget_rows()
     assert info.kept_row_bytes == 0
     info.erase(ints(1))
-    info.record(ints(1), reports([9, 9]))
+    record(info, ints(1), reports([9, 9]))
     assert info.subpartition_bytes.tolist() == [30, 3] and info.partition_bytes.tolist() == [11, 18]
 
 
 def test_cells_are_what_was_reported():
     info = info_of(RESCALE, 3, 2)
-    info.record(ints(2, 0), reports([1, 2], [1 << 40, 300]))
+    record(info, ints(2, 0), reports([1, 2], [1 << 40, 300]))
     assert info.cells().tolist() == [[1 << 40, 300], [0, 0], [1, 2]]
     assert info.cells().dtype == np.int64
-
-
-def test_rows_are_kept_small_and_bounded(monkeypatch):
-    info = info_of(HASH, 4, 8)
-    info.record(ints(0), reports([200] * 8))
-    assert info.kept_row_bytes == 8
-    monkeypatch.setattr(result_info, "MAX_ROW_BYTES", 16)
-    info.record(ints(1, 2), reports([100] * 8, [100] * 8))
-    assert info.kept_row_bytes == 16
-    info.erase(ints(2))  # its row was not kept: its share is taken from the sums
-    assert info.subpartition_bytes.tolist() == [300] * 8
-    info.erase(ints(0, 1))
-    assert info.subpartition_bytes.tolist() == [0] * 8
 
 
 def test_the_kind_of_info_follows_the_pattern():

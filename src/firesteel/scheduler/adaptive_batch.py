@@ -47,7 +47,8 @@ class AdaptiveBatchScheduler(Scheduler):
         if not job.inputs or job.source is not None:
             return self.planner.source(job, self.parallelisms.bounds(job))
         if self.graph.inputs_available(self.graph.vertices[job.id]):
-            return self.planner.decided(job, self.parallelisms.bounds(job))
+            bounds = self.parallelisms.bounds(job)
+            return self.planner.decided(job, bounds) if self.planner.knows_sizes(job, bounds) else None
         if self.parallelisms.known(job.id) is not None and self._reads_forward_only(job):
             bounds = self.parallelisms.bounds(job)
             return self.planner.by_count(job, replace(bounds, fixed_rule="forward group"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from firesteel.graph.job_graph import DistributionPattern, JobVertex
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT
 from firesteel.scheduler.execution_graph import VertexInitialization
@@ -28,8 +30,12 @@ class DefaultScheduler(Scheduler):
         new = [self._initialize(vertex.job) for vertex in self.graph.vertices if not vertex.is_initialized]
         for vertex in self.graph.vertices:
             if vertex.ranges is None and self.graph.inputs_available(vertex):
-                plan = self.planner.plan(vertex.job, self._bounds(vertex.job))
-                self.graph.assign_inputs(vertex, plan.ranges, plan.input_bytes)
+                bounds = self._bounds(vertex.job)
+                if self.planner.knows_sizes(vertex.job, bounds):
+                    plan = self.planner.plan(vertex.job, bounds)
+                    self.graph.assign_inputs(vertex, plan.ranges, plan.input_bytes)
+                    # It may have been looked at while its sizes were on their way.
+                    self.strategy.restart_tasks({vertex.id: np.arange(vertex.parallelism)})
         return new
 
     def _initialize(self, job: JobVertex) -> int:

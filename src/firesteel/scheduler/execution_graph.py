@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,12 +16,13 @@ from firesteel.graph.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
-from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.commands import Command, InputRanges
 from firesteel.scheduler.events import ExecutionReports, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.regions import InnerEdge, SchedulingPipelinedRegions
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
+from firesteel.scheduler.size_rows import BUFFER_BYTES
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING
 
 IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
@@ -35,11 +36,12 @@ class IntermediateResult:
     stored: it is read while it is made, by consumers that run with its producers.
     """
 
-    def __init__(self, dataset: IntermediateDataSet, num_partitions: int, num_subpartitions: int) -> None:
+    def __init__(self, info: BlockingResultInfo, dataset: IntermediateDataSet) -> None:
         self.dataset = dataset
+        self.info = info
+        num_partitions, num_subpartitions = info.num_partitions, info.num_subpartitions
         self.num_partitions = num_partitions
         self.num_subpartitions = num_subpartitions
-        self.info: BlockingResultInfo = blocking_result_info(dataset, num_partitions, num_subpartitions)
         self.attempts = np.full(num_partitions, -1, np.int64)
         self.tokens = np.full(num_partitions, NO_TOKEN, np.int64)
         self.available: Mask = np.zeros(num_partitions, np.bool_)
@@ -182,8 +184,14 @@ class VertexInitialization:
 class DefaultExecutionGraph:
     """Starts with registered vertices only; ``initialize_job_vertex`` gives one its executions, results and groups."""
 
-    def __init__(self, job_graph: JobGraph, table: ExecutionTable) -> None:
+    def __init__(
+        self, job_graph: JobGraph, table: ExecutionTable, emit: Callable[[Command], None] = lambda _command: None
+    ) -> None:
+        """``emit`` is given what results have to be stored and read of their sizes."""
         self.job_graph = job_graph
+        self._emit = emit
+        self.size_buffer_bytes = BUFFER_BYTES
+        """Of each result's packed rows of sizes, what is kept in memory."""
         self.executions = table
         self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
         self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
@@ -232,8 +240,7 @@ class DefaultExecutionGraph:
         vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
         for dataset in vertex.job.outputs:
-            result = IntermediateResult(self.job_graph.datasets[dataset], n, plan.subpartitions[dataset])
-            self.results[dataset] = result
+            result = self.results[dataset] = self._result(dataset, n, plan.subpartitions[dataset])
             vertex.results.append(result)
             if not result.is_pipelined:
                 vertex.blocking_results.append(result)
@@ -280,6 +287,11 @@ class DefaultExecutionGraph:
             for result, groups in zip(results, self.vertices[vertex].inputs, strict=True)
             if groups.inside
         ]
+
+    def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
+        described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
+        info = blocking_result_info(described, num_partitions, num_subpartitions, self._emit, room)
+        return IntermediateResult(info, described)
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
         # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.

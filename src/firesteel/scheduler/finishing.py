@@ -59,7 +59,7 @@ class SingleFinish:
             vertex.commits[subtask] = reports.commits[0]
         token = reports.tokens.item()
         for place, result in enumerate(results):
-            result.info.record_one(subtask, reports.partitions[place])
+            result.info.record_one(subtask, attempt, reports.partitions[place])
             complete = result.admit_one(subtask, attempt, token)
             if complete:
                 self._on_partitions_available(complete)

@@ -106,6 +106,19 @@ class Planner:
         ranges = tuple(whole(result, plan.parallelism) for result in beside)
         return self._initialization(vertex, plan.parallelism, ranges, plan.input_bytes)
 
+    def knows_sizes(self, vertex: JobVertex, bounds: Bounds) -> bool:
+        """Whether a vertex whose consumed results are all there can be decided now.
+
+        False: rows of sizes are on their way back from the driver's scratch files; they were asked for if need be.
+        """
+        ready = True
+        for edge in vertex.inputs:
+            info = self._graph.result(edge.dataset).info
+            if self._cut_by_cells(edge.dataset, bounds) and info.is_measured:
+                ready &= info.fetch_cells()
+            ready &= info.is_settled
+        return ready
+
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
         plan = self.plan(vertex, bounds)
@@ -129,6 +142,7 @@ class Planner:
         return self._initialization(vertex, parallelism, None, None)
 
     def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        bounds = self._without_sizes(vertex, bounds)
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, bounds)
@@ -160,19 +174,42 @@ class Planner:
                 )
         return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
 
+    def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
+        """By bytes can be cut only what was measured by subpartition."""
+        unmeasured = [e.dataset for e in vertex.inputs if not self._graph.result(e.dataset).info.is_measured]
+        if not unmeasured or bounds.cut == "by-count":
+            return bounds
+        self._recorder.decision(
+            "sizes",
+            vertex=vertex.id,
+            name=vertex.name,
+            inputs={"datasets": unmeasured},
+            rule="not measured",
+            result="by-count",
+            reason=(
+                f"cut by count: data sets {', '.join(map(str, unmeasured))} have so many producers and subpartitions that "
+                "sizes are not reported by subpartition"
+            ),
+        )
+        return replace(bounds, cut="by-count")
+
+    def _cut_by_cells(self, dataset: int, bounds: Bounds) -> bool:
+        result = self._graph.result(dataset)
+        pointwise = result.dataset.ship.pattern is DistributionPattern.POINTWISE
+        return result.info.needs_cells and (pointwise or bounds.cut == "by-bytes")
+
     def _consumed(self, vertex: JobVertex, index: int, bounds: Bounds) -> ConsumedResult:
         edge = vertex.inputs[index]
         result = self._graph.result(edge.dataset)
         info = result.info
-        pointwise = result.dataset.ship.pattern is DistributionPattern.POINTWISE
         return ConsumedResult(
             dataset=edge.dataset,
             ship=result.dataset.ship,
             co_partitioned=edge.co_partitioned,
             num_partitions=result.num_partitions,
             num_subpartitions=result.num_subpartitions,
-            subpartition_bytes=info.subpartition_bytes,
-            cells=info.cells() if info.needs_cells and (pointwise or bounds.cut == "by-bytes") else None,
+            subpartition_bytes=info.subpartition_bytes if info.is_measured else None,
+            cells=info.cells() if info.is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
             total_bytes=info.num_bytes_produced,
             is_broadcast=info.is_broadcast,
         )

@@ -1,23 +1,27 @@
 """What finished executions said about the size of a blocking result (FLIP-187: BlockingResultInfo, numBytesProduced).
 
-Plain bytes per subpartition are folded into one sum as reports arrive. The rows themselves are kept, in the smallest
-integers that hold them, only until every consumer is decided: a restart before that must take its share back, and
-pointwise and rebalanced inputs are cut over single (producer, subpartition) cells.
+Plain bytes per subpartition are folded into one sum as reports arrive, and that is all a decision needs. The rows
+themselves go to the driver's scratch files (``size_rows``) until every consumer is decided: a restart before that must
+take its share back, and pointwise and rebalanced inputs are cut over single (producer, subpartition) cells. Flink keeps
+the whole matrix in memory instead.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
-from firesteel.scheduler.events import Ints, PartitionReports
-from firesteel.sizes import unpack
+from firesteel.scheduler.commands import Command
+from firesteel.scheduler.events import Ints, PartitionReports, SizesLoaded
+from firesteel.scheduler.size_rows import BUFFER_BYTES, SizeRows
+from firesteel.sizes import fold, unfold, unpack
 
-MAX_ROW_BYTES = 64 << 20
-"""Rows of one result kept on the driver. Beyond it a producer's row is taken to be shaped like the sum."""
-_CHUNK = 256
-_WIDTHS = tuple((np.dtype(kind), int(np.iinfo(kind).max)) for kind in (np.uint8, np.uint16, np.uint32, np.int64))
+
+def _ignore(_command: Command) -> None:
+    pass
 
 
 class BlockingResultInfo:
@@ -26,7 +30,15 @@ class BlockingResultInfo:
     needs_cells = False
     """True: consumers are cut over single cells, so the decider is given the matrix."""
 
-    def __init__(self, dataset: IntermediateDataSet, num_partitions: int, num_subpartitions: int) -> None:
+    def __init__(
+        self,
+        dataset: IntermediateDataSet,
+        num_partitions: int,
+        num_subpartitions: int,
+        emit: Callable[[Command], None] = _ignore,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        """``emit`` is given commands about rows; ``buffer_bytes``: of rows kept in memory before they are stored."""
         self.dataset = dataset.id
         self.is_broadcast = dataset.ship is ShipStrategy.BROADCAST
         self.num_partitions = num_partitions
@@ -36,8 +48,12 @@ class BlockingResultInfo:
         self.partition_stored = np.zeros(num_partitions, np.int64)
         self.subpartition_bytes = np.zeros(num_subpartitions, np.int64)
         self.recorded = np.zeros(num_partitions, np.bool_)
-        self._rows: dict[int, NDArray[np.integer]] | None = {}
-        self._row_bytes = 0
+        self._unmeasured = np.zeros(num_partitions, np.bool_)
+        """Recorded without sizes by subpartition."""
+        self._rows: SizeRows | None = SizeRows(dataset.id, num_partitions, num_subpartitions, emit, buffer_bytes)
+        """None once every consumer is decided."""
+        self.is_exact = True
+        """False: a row could not be read back, so that its share of the sums was guessed."""
 
     def get_blocking_partition_sizes(self) -> Ints:
         """Plain bytes each producer wrote, int64 (numBytesProduced); a broadcast counts once, however many read it."""
@@ -57,10 +73,25 @@ class BlockingResultInfo:
 
     @property
     def kept_row_bytes(self) -> int:
-        """Driver memory that the kept rows take."""
-        return self._row_bytes
+        """Driver memory that the packed rows take."""
+        return 0 if self._rows is None else self._rows.bytes_in_memory
 
-    def record(self, partitions: Ints, reports: PartitionReports) -> None:
+    @property
+    def is_measured(self) -> bool:
+        """All that was recorded came with sizes by subpartition."""
+        return not self._unmeasured.any()
+
+    @property
+    def is_settled(self) -> bool:
+        """The sums hold what is recorded and nothing else: no row of an execution that is void is on its way."""
+        return self._rows is None or not self._rows.num_owed
+
+    @property
+    def num_awaited(self) -> int:
+        """Rows that are being read back."""
+        return 0 if self._rows is None else self._rows.num_owed + self._rows.num_wanted
+
+    def record(self, partitions: Ints, attempts: Ints, reports: PartitionReports) -> None:
         """Take in what these (distinct) producers wrote; an entry that was there already is replaced.
 
         Rows of sizes have one size per subpartition: the scheduler has checked that.
@@ -69,61 +100,91 @@ class BlockingResultInfo:
         self.partition_bytes[partitions] = reports.bytes
         self.partition_rows[partitions] = reports.rows
         self.partition_stored[partitions] = reports.stored_bytes
-        if self._rows is not None and reports.sizes is not None:
-            for start in range(0, len(partitions), _CHUNK):
-                chunk = slice(start, start + _CHUNK)
-                matrix = np.stack([unpack(row) for row in reports.sizes[chunk]])
-                self.subpartition_bytes += matrix.sum(axis=0)
-                self._keep(partitions[chunk], matrix)
         self.recorded[partitions] = True
+        if self._rows is None:
+            return
+        if reports.sizes is None:
+            self._unmeasured[partitions] = True
+        else:
+            fold(reports.sizes, self.subpartition_bytes)
+            self._rows.keep(partitions, attempts, reports.sizes)
 
-    def record_one(self, partition: int, reports: PartitionReports) -> None:
+    def record_one(self, partition: int, attempt: int, reports: PartitionReports) -> None:
         """:meth:`record` of one producer."""
-        if reports.sizes is not None or self.recorded[partition]:
-            self.record(np.array([partition]), reports)
+        keeps = self._rows is not None and reports.sizes is not None
+        if keeps or self.recorded[partition]:
+            self.record(np.array([partition]), np.array([attempt]), reports)
             return
         self.partition_bytes[partition] = reports.bytes.item()
         self.partition_rows[partition] = reports.rows.item()
         self.partition_stored[partition] = reports.stored_bytes.item()
         self.recorded[partition] = True
+        self._unmeasured[partition] = self._rows is not None
 
     def erase(self, partitions: Ints) -> None:
-        """Forget what these producers reported: they are being restarted."""
-        for partition in partitions[self.recorded[partitions]].tolist():
-            if self._rows is not None:
-                self.subpartition_bytes -= np.minimum(self._row(partition), self.subpartition_bytes)
-                kept = self._rows.pop(partition, None)
-                self._row_bytes -= 0 if kept is None else kept.nbytes
-            self.partition_bytes[partition] = self.partition_rows[partition] = self.partition_stored[partition] = 0
+        """Forget what these producers reported: they are being restarted.
+
+        The share of a row that is in the scratch files is taken from the sums when the row has come back.
+        """
+        partitions = partitions[self.recorded[partitions]]
+        if not len(partitions):
+            return
         self.recorded[partitions] = False
+        if self._rows is not None:
+            if self.recorded.any():
+                rows, unreadable = self._rows.give_up(partitions, self.partition_bytes[partitions])
+                self._take(rows, unreadable)
+            else:
+                self._rows.forget_all()
+                self.subpartition_bytes[:] = 0
+            self._unmeasured[partitions] = False
+        for column in (self.partition_bytes, self.partition_rows, self.partition_stored):
+            column[partitions] = 0
 
     def forget_rows(self) -> None:
         """Every consumer is decided. From here on the sums stay as they are, whatever is restarted."""
-        self._rows = None
-        self._row_bytes = 0
+        if self._rows is not None:
+            self._rows.drop()
+            self._rows = None
+
+    def fetch_cells(self) -> bool:
+        """Whether :meth:`cells` can be given now; rows that are in the scratch files are asked for."""
+        return self._rows is not None and self._rows.fetch()
 
     def cells(self) -> Ints:
-        """Plain bytes as a (num_partitions, num_subpartitions) int64 matrix. Only before :meth:`forget_rows`."""
+        """Plain bytes as a (num_partitions, num_subpartitions) int64 matrix, after :meth:`fetch_cells`.
+
+        Pointwise and rebalanced results have few subpartitions per producer (``subpartitions``), so that it is small.
+        """
+        assert self._rows is not None
         matrix = np.zeros((self.num_partitions, self.num_subpartitions), np.int64)
-        for partition in np.flatnonzero(self.recorded).tolist():
-            matrix[partition] = self._row(partition)
+        partitions, rows = self._rows.rows()
+        for partition, row in zip(partitions.tolist(), rows, strict=True):
+            matrix[partition] = unpack(row)
+        left = self.recorded.copy()
+        left[partitions] = False
+        for partition in np.flatnonzero(left).tolist():
+            matrix[partition] = self._shaped_like_sum(int(self.partition_bytes[partition]))
         return matrix
 
-    def _keep(self, partitions: Ints, matrix: Ints) -> None:
-        assert self._rows is not None
-        largest = int(matrix.max(initial=0))
-        width = next(kind for kind, most in _WIDTHS if largest <= most)
-        room = (MAX_ROW_BYTES - self._row_bytes) // max(1, self.num_subpartitions * width.itemsize)
-        small = matrix[: max(0, room)].astype(width)
-        self._row_bytes += small.nbytes
-        self._rows.update(zip(partitions[: len(small)].tolist(), small, strict=True))
+    def loaded(self, event: SizesLoaded) -> int:
+        """Rows that came back from the scratch files; those nobody waits for change nothing.
 
-    def _row(self, partition: int) -> NDArray[np.int64]:
-        assert self._rows is not None
-        row = self._rows.get(partition)
-        if row is not None:
-            return row.astype(np.int64)
-        return self._shaped_like_sum(int(self.partition_bytes[partition]))
+        One that could not be read is taken to be shaped like the sum. Returns how many of these there were.
+        """
+        if self._rows is None:
+            return 0
+        answer = self._rows.loaded(event)
+        self._take([row for _, row in answer.owed if row is not None], [w for w, row in answer.owed if row is None])
+        self.is_exact = self.is_exact and not answer.num_unreadable
+        return answer.num_unreadable
+
+    def _take(self, rows: list[bytes], unreadable: list[int]) -> None:
+        """Take shares from the sums; of executions whose row could not be read, the plain bytes they wrote are given."""
+        unfold(rows, self.subpartition_bytes)
+        for written in unreadable:
+            self.subpartition_bytes -= self._shaped_like_sum(written)
+        np.maximum(self.subpartition_bytes, 0, out=self.subpartition_bytes)  # after a guess they may fall short
 
     def _shaped_like_sum(self, total: int) -> NDArray[np.int64]:
         whole = int(self.subpartition_bytes.sum())
@@ -144,8 +205,12 @@ class PointwiseBlockingResultInfo(BlockingResultInfo):
 
 
 def blocking_result_info(
-    dataset: IntermediateDataSet, num_partitions: int, num_subpartitions: int
+    dataset: IntermediateDataSet,
+    num_partitions: int,
+    num_subpartitions: int,
+    emit: Callable[[Command], None] = _ignore,
+    buffer_bytes: int = BUFFER_BYTES,
 ) -> BlockingResultInfo:
     by_cells = dataset.ship in (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
     kind = PointwiseBlockingResultInfo if by_cells else AllToAllBlockingResultInfo
-    return kind(dataset, num_partitions, num_subpartitions)
+    return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from firesteel.graph.job_graph import JobGraph, JobVertex
+from firesteel.humanize import plural
 from firesteel.options import OFFLOAD_THRESHOLD, Options
 from firesteel.scheduler.commands import Command, CommitSinks, Deploy, DeployRegions, JobStatus
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
@@ -35,6 +36,7 @@ from firesteel.scheduler.events import (
     PartitionsLost,
     SinksCommitted,
     SinksFailed,
+    SizesLoaded,
     TimerFired,
 )
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
@@ -85,7 +87,7 @@ class Scheduler(ABC):
         self.options = options
         self.recorder = Recorder()
         self.executions = ExecutionTable(self.recorder.story)
-        self.graph = DefaultExecutionGraph(job_graph, self.executions)
+        self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit)
         self.allocator: ExecutionSlotAllocator = allocator or GrantAllSlotAllocator()
         self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
         self.metrics = Metrics(self.graph, self.recorder)
@@ -117,6 +119,7 @@ class Scheduler(ABC):
             ExecutionsFailed: self._failed,
             ExecutionsCancelled: self._cancelled,
             PartitionsLost: self._partitions_lost,
+            SizesLoaded: self._sizes_loaded,
             TimerFired: self._timer,
             ExecutorChanged: self._executor,
             SinksCommitted: self._sinks_committed,
@@ -310,6 +313,21 @@ class Scheduler(ABC):
         if not self._committing:
             self.failures.partitions_lost(event)
 
+    def _sizes_loaded(self, event: SizesLoaded) -> None:
+        result = self.graph.results[event.dataset]
+        unreadable = 0 if result is None else result.info.loaded(event)
+        if unreadable:
+            self.recorder.decision(
+                "sizes",
+                inputs={"dataset": event.dataset, "rows": unreadable},
+                rule="shaped like the sum",
+                result=unreadable,
+                reason=(
+                    f"the sizes that {plural(unreadable, 'producer')} of data set {event.dataset} had reported could not "
+                    "be read back from the driver's scratch files: they are taken to be shaped like the sum over all"
+                ),
+            )
+
     def _timer(self, event: TimerFired) -> None:
         self.gathering.timer_fired(event.timer)
         self.failures.timer_fired(event.timer)
@@ -416,7 +434,7 @@ class Scheduler(ABC):
         for index, result in enumerate(vertex.blocking_results):
             partition = _partition(reports, index, result.dataset.id)
             assert partition is not None
-            result.info.record(subtasks, partition)
+            result.info.record(subtasks, attempts, partition)
             self.strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
         self.metrics.progressed(vertex)
         self.release.executions_finished(vertex, subtasks)

@@ -114,6 +114,9 @@ def _inputs(
             how = f": {_running(graph, producer, active, now)}" if len(active) else ""
             count = f"{int(missing.sum())} of {result.num_partitions} producers of result {dataset.id}"
             lines.append(f"{start} {count} (vertex {producer.id} '{producer.job.name}'){how}.")
+        elif vertex.ranges is None and result.info.num_awaited:
+            rows = plural(result.info.num_awaited, "producer")
+            lines.append(f"{start} the sizes that {rows} of result {dataset.id} reported: they are being read back.")
     return lines
 
 

@@ -1,0 +1,174 @@
+"""Where the packed rows of sizes of one result are: a few in memory, the others in the driver's scratch files.
+
+Rows wait in a small buffer; a full buffer goes out as one command. They are asked for again when a producer restarts
+before its consumers are decided, or when consumers are cut over single cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.scheduler.commands import Command, DropSizes, LoadSizes, StoreSizes
+from firesteel.scheduler.events import Ints, SizesLoaded
+from firesteel.sizes import counts_of
+
+BUFFER_BYTES = 1 << 20
+"""Packed rows of one result that are kept in memory before they go to the driver's scratch files."""
+_NOWHERE = -1
+_UNREADABLE = -2
+Name = tuple[int, int]
+"""(partition, attempt)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows that came back. ``owed``: of executions that are void, to be taken from the sum; None: it could not be read."""
+
+    owed: list[tuple[int, bytes | None]]
+    """(plain bytes the execution wrote, its row)."""
+    num_unreadable: int
+
+
+class SizeRows:
+    def __init__(
+        self, dataset: int, num_partitions: int, width: int, emit: Callable[[Command], None], buffer_bytes: int
+    ) -> None:
+        """``width``: subpartitions that a row speaks of."""
+        self._dataset = dataset
+        self._width = width
+        self._emit = emit
+        self._buffer_bytes = buffer_bytes
+        self._stored = np.full(num_partitions, _NOWHERE, np.int32)
+        """The attempt whose row was sent to the files; -1: none."""
+        self._attempts = np.full(num_partitions, _NOWHERE, np.int32)
+        """The attempt whose row is kept, here or there; -1: none, -2: it could not be read back."""
+        self._here: dict[int, bytes] = {}
+        """Rows in memory by partition; those that are not stored yet and those that were loaded for the cells."""
+        self._unsaved = 0
+        """Bytes of the rows that are not stored yet."""
+        self._owed: dict[Name, int] = {}
+        """Rows on their way that are to be taken from the sum, and the plain bytes their executions wrote."""
+        self._wanted: set[Name] = set()
+        """Rows on their way that the cells need."""
+        self._any_stored = False
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return sum(map(len, self._here.values()))
+
+    @property
+    def num_owed(self) -> int:
+        return len(self._owed)
+
+    @property
+    def num_wanted(self) -> int:
+        return len(self._wanted)
+
+    def keep(self, partitions: Ints, attempts: Ints, rows: Sequence[bytes]) -> None:
+        """Rows of (distinct) partitions that have none."""
+        self._attempts[partitions] = attempts
+        self._here.update(zip(partitions.tolist(), rows, strict=True))
+        self._unsaved += sum(map(len, rows))
+        if self._unsaved > self._buffer_bytes:
+            self._store()
+
+    def give_up(self, partitions: Ints, written: Ints) -> tuple[list[bytes], list[int]]:
+        """These executions are void: forget their rows. Returns those in memory, and asks for those in the files.
+
+        ``written``: plain bytes of each; those of rows that cannot be read are returned too.
+        """
+        unreadable = written[self._attempts[partitions] == _UNREADABLE].tolist()
+        kept = self._attempts[partitions] >= 0
+        self._attempts[partitions[~kept]] = _NOWHERE
+        partitions, written = partitions[kept], written[kept]
+        stored = self._stored[partitions] == self._attempts[partitions]
+        rows: list[bytes] = []
+        away: list[int] = []
+        for place, partition in enumerate(partitions.tolist()):
+            row = self._here.pop(partition, None)
+            if row is None:
+                away.append(place)
+            else:
+                rows.append(row)
+                self._unsaved -= 0 if stored[place] else len(row)
+        self._load(partitions[away], written[away])
+        self._attempts[partitions] = _NOWHERE
+        return rows, unreadable
+
+    def fetch(self) -> bool:
+        """Whether all rows are in memory; those that are not are asked for, once."""
+        if self._wanted:
+            return False
+        kept = np.flatnonzero(self._attempts >= 0).tolist()
+        missing = np.array([partition for partition in kept if partition not in self._here], np.int64)
+        self._load(missing, None)
+        return not len(missing)
+
+    def rows(self) -> tuple[Ints, list[bytes]]:
+        """Partitions and their rows, after :meth:`fetch`."""
+        return np.fromiter(self._here, np.int64, len(self._here)), list(self._here.values())
+
+    def loaded(self, event: SizesLoaded) -> Answer:
+        """Rows that came. One that nobody waits for (any more) changes nothing."""
+        whole = counts_of([row or b"" for row in event.rows]) == self._width
+        owed: list[tuple[int, bytes | None]] = []
+        num_unreadable = 0
+        names = zip(event.partitions.tolist(), event.attempts.tolist(), strict=True)
+        for name, row, good in zip(names, event.rows, whole.tolist(), strict=True):
+            found = row if good else None
+            if name in self._owed:
+                owed.append((self._owed.pop(name), found))
+            elif name in self._wanted:
+                self._wanted.discard(name)
+                if found is None:
+                    self._attempts[name[0]] = _UNREADABLE
+                else:
+                    self._here[name[0]] = found
+            else:
+                continue
+            num_unreadable += found is None
+        return Answer(owed, num_unreadable)
+
+    def forget_all(self) -> None:
+        """Every row is void: nothing is owed any more."""
+        self._here.clear()
+        self._owed.clear()
+        self._wanted.clear()
+        self._unsaved = 0
+        self._attempts[:] = _NOWHERE
+
+    def drop(self) -> None:
+        """Nobody will ask for a row again."""
+        self.forget_all()
+        if self._any_stored:
+            self._any_stored = False
+            self._emit(DropSizes(self._dataset))
+
+    def _store(self) -> None:
+        """All rows in memory that are not in the files yet, as one command."""
+        partitions = np.fromiter(self._here, np.int64, len(self._here))
+        unsaved = partitions[self._stored[partitions] != self._attempts[partitions]]
+        rows = [self._here.pop(partition) for partition in unsaved.tolist()]
+        attempts = self._attempts[unsaved]
+        self._stored[unsaved] = attempts
+        self._unsaved = 0
+        self._any_stored = True
+        self._emit(StoreSizes(self._dataset, unsaved, attempts.astype(np.int64), rows))
+
+    def _load(self, partitions: Ints, written: Ints | None) -> None:
+        """Ask for the rows of these; ``written``: they are owed, else the cells need them."""
+        if not len(partitions):
+            return
+        attempts = self._attempts[partitions].astype(np.int64)
+        names = list(zip(partitions.tolist(), attempts.tolist(), strict=True))
+        ask = [k for k, name in enumerate(names) if name not in self._wanted]
+        if written is None:
+            self._wanted.update(names)
+        else:
+            self._wanted.difference_update(names)
+            self._owed.update(zip(names, written.tolist(), strict=True))
+        if ask:
+            self._emit(LoadSizes(self._dataset, partitions[ask], attempts[ask]))
