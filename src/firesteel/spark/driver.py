@@ -31,12 +31,15 @@ from firesteel.scheduler.commands import (
     DeployRegions,
     DiscardExecution,
     DropBlobs,
+    DropSizes,
     JobStatus,
     JobStatusChanged,
+    LoadSizes,
     Record,
     ReleasePartitions,
     SetTimer,
     StoreBlob,
+    StoreSizes,
     VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
@@ -49,6 +52,7 @@ from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_e
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.reports import reports_of
+from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.threads import aside
 from firesteel.spark.watch import Watcher
@@ -89,6 +93,8 @@ class DriverInput:
     """Vertex to its cloudpickled program."""
     record: Callable[[Any], None]
     clock: Clock
+    scratch: str | None = None
+    """A directory of the job's on the driver's machine, if it has one."""
 
 
 @dataclass(eq=False)
@@ -109,6 +115,7 @@ class JobDriver:
         self._runner = BatchRunner(given.context, self._queue.put)
         self._cleaner = Cleaner(given.store, given.job_id)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
+        self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now)
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
@@ -140,6 +147,9 @@ class JobDriver:
             DropBlobs: lambda command: self._blobs.drop(command.digests),
             VerifyPartitions: lambda command: self._cleaner.call(partial(self._verify, command)),
             DiscardExecution: self._discard,
+            StoreSizes: self._sizes.store,
+            LoadSizes: self._sizes.load,
+            DropSizes: self._sizes.drop,
             SetTimer: self._set_timer,
             CommitSinks: self._publish,
             JobStatusChanged: self._status_changed,
@@ -562,6 +572,7 @@ class JobDriver:
         self._active.clear()
         self._channel.close()
         self._blobs.close()
+        self._sizes.close()
         self._cleaner.close()
 
     def _now(self) -> float:

@@ -260,6 +260,7 @@ class JobRun:
                 programs=self._programs,
                 record=self._instruments.record,
                 clock=Clock(),
+                scratch=self._storage.scratch,
             )
         )
         with self._lock:
