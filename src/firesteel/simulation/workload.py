@@ -1,0 +1,160 @@
+"""What simulated jobs look like and what they weigh: graphs of a given shape, and sizes made up from a seed.
+
+A partition's sizes follow from (seed, data set, partition) alone, so they need no memory and every attempt writes the
+same. Partitions come in ``variants`` of each data set: with few of them a row that was packed once serves many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import overload
+
+import numpy as np
+
+from firesteel import sizes
+from firesteel.graph.job_graph import (
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+    SourceInfo,
+)
+from firesteel.scheduler.events import Ints
+from firesteel.simulation.stopwatch import Stopwatch
+
+
+class EdgeKind(Enum):
+    """How neighbours of a simulated chain are joined."""
+
+    ALL_TO_ALL = "all-to-all"
+    POINTWISE = "pointwise"
+    FORWARD = "forward"
+
+    @property
+    def ship(self) -> ShipStrategy:
+        ships = {"all-to-all": ShipStrategy.HASH, "pointwise": ShipStrategy.RESCALE, "forward": ShipStrategy.FORWARD}
+        return ships[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class ChainShape:
+    """A chain of ``vertices``, each of ``parallelism`` (at most, where it is decided), with equal edges between them."""
+
+    vertices: int = 2
+    parallelism: int = 10
+    edge: EdgeKind = EdgeKind.ALL_TO_ALL
+    adaptive: bool = True
+    pipelined: bool = False
+    partition_bytes: int = 16 << 20
+    """Plain bytes that each subtask writes, about."""
+
+    def job_graph(self) -> JobGraph:
+        """Only the source's parallelism is set in an adaptive job."""
+        graph = JobGraph(f"{self.vertices} x {self.parallelism}, {self.edge.value}", [], [])
+        kind = ResultPartitionType.PIPELINED if self.pipelined else ResultPartitionType.BLOCKING
+        keys = ("key",) if self.edge is EdgeKind.ALL_TO_ALL else ()
+        for number in range(self.vertices):
+            first, last = number == 0, number == self.vertices - 1
+            vertex = JobVertex(number, "source" if first else f"step {number}", f"uid-{number}")
+            if first:
+                vertex.source = SourceInfo(np.full(self.parallelism, self.partition_bytes, np.int64))
+            else:
+                vertex.inputs.append(JobEdge(number - 1, 0, co_partitioned=self.edge is EdgeKind.ALL_TO_ALL))
+            if first or not self.adaptive:
+                vertex.parallelism = self.parallelism
+            if not last:
+                vertex.outputs.append(number)
+                graph.datasets.append(IntermediateDataSet(number, number, self.edge.ship, keys, kind))
+            graph.vertices.append(vertex)
+        return graph
+
+    def options(self) -> dict[str, object]:
+        """One subpartition for each possible subtask, as Flink has; the data volume makes ``parallelism`` of them."""
+        if not self.adaptive:
+            return {"jobmanager.scheduler": "Default"}
+        return {
+            "jobmanager.scheduler": "AdaptiveBatch",
+            "max-parallelism": self.parallelism,
+            "firesteel.subpartition-factor": 1,
+            "data-volume-per-task": self.partition_bytes,
+        }
+
+
+class Workload:
+    """``mean``: plain bytes of a partition. ``skew`` 0: subpartitions differ by half at most; 1: very few weigh most."""
+
+    def __init__(self, seed: int, mean: int = 1 << 20, skew: float = 0.0, variants: int = 16) -> None:
+        self._seed = seed
+        self._mean = mean
+        self._skew = skew
+        self._variants = variants
+        self._row = lru_cache(maxsize=4 * variants)(self._make_row)
+
+    def plain(self, dataset: int, partition: int, subpartitions: int) -> Ints:
+        """Bytes of each subpartition of one partition, int64."""
+        key = _mix(np.uint64((self._seed << 20) ^ (dataset << 10) ^ (partition % self._variants) + 1))
+        spread = _uniform(key + np.arange(subpartitions, dtype=np.uint64))
+        weights = (0.75 + 0.5 * spread) * (1.0 - spread) ** -self._skew
+        return (self._mean / subpartitions * weights).astype(np.int64)
+
+    def packed(self, dataset: int, partition: int, subpartitions: int) -> bytes:
+        """The same, as a task reports them."""
+        return self._row(dataset, partition % self._variants, subpartitions)[0]
+
+    def totals(self, dataset: int, partitions: Ints, subpartitions: int) -> Ints:
+        """Plain bytes of each of these partitions."""
+        kinds, places = np.unique(partitions % self._variants, return_inverse=True)
+        sums = [self._row(dataset, kind, subpartitions)[1] for kind in kinds.tolist()]
+        return np.array(sums, np.int64)[places]
+
+    def _make_row(self, dataset: int, variant: int, subpartitions: int) -> tuple[bytes, int]:
+        row = self.plain(dataset, variant, subpartitions)
+        return sizes.pack(row), int(row.sum())
+
+
+class PackedSizes(Sequence[bytes]):
+    """The packed rows of these partitions, each made when it is asked for: what a report carries, but for its weight."""
+
+    def __init__(self, workload: Workload, dataset: int, partitions: Ints, subpartitions: int, watch: Stopwatch) -> None:
+        self._workload = workload
+        self._dataset = dataset
+        self._partitions = partitions
+        self._subpartitions = subpartitions
+        self._watch = watch
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackedSizes: ...
+    def __getitem__(self, index: int | slice) -> bytes | PackedSizes:
+        if isinstance(index, slice):
+            rows = self._partitions[index]
+            return PackedSizes(self._workload, self._dataset, rows, self._subpartitions, self._watch)
+        with self._watch.outside():
+            return self._workload.packed(self._dataset, int(self._partitions[index]), self._subpartitions)
+
+
+def _mix(x: np.uint64) -> np.uint64:
+    return _scramble(np.array([x], np.uint64))[0]
+
+
+def _scramble(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """A well known mixer of 64 bits (splitmix64): neighbours give unlike numbers."""
+    with np.errstate(over="ignore"):
+        x = (x + np.uint64(0x9E3779B97F4A7C15)).astype(np.uint64)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _uniform(x: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Numbers in [0, 1)."""
+    return (_scramble(x) >> np.uint64(11)).astype(np.float64) / (1 << 53)
