@@ -1,0 +1,299 @@
+"""The data plane of the simulation: carries out every command of the scheduler, and refuses what must never be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from firesteel.journal.journal import Instrument
+from firesteel.scheduler import Scheduler
+from firesteel.scheduler import commands as c
+from firesteel.scheduler import events as e
+from firesteel.scheduler.events import Ints
+from firesteel.simulation import reading
+from firesteel.simulation.clock import VirtualClock
+from firesteel.simulation.cluster import Cluster, ClusterSpec
+from firesteel.simulation.faults import Dice, Faults
+from firesteel.simulation.regions import gangs_of
+from firesteel.simulation.runs import Deployment, Runs, RunState, SlotQueue
+from firesteel.simulation.storage import Storage, StorageSpec
+from firesteel.simulation.stopwatch import Stopwatch
+from firesteel.simulation.violation import check
+from firesteel.simulation.workload import Workload
+
+CANCEL_SECONDS = 0.05
+"""From a cancel to the word that the execution is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a simulated job meets. The same world and job give the same story."""
+
+    cluster: ClusterSpec = ClusterSpec()
+    storage: StorageSpec = StorageSpec()
+    faults: Faults = Faults()
+    workload: Workload = field(default_factory=lambda: Workload(0))
+    seed: int = 0
+    heartbeat: float = 0.1
+    """Seconds of virtual time in which what happens is told together; 0: each moment for itself."""
+    one_by_one: bool = False
+    """Each finished execution is an event of its own."""
+
+
+class Plane:
+    """State of the simulated cluster while one job runs on it; what happens there is told by ``job.SimulatedJob``."""
+
+    def __init__(
+        self, scheduler: Scheduler, world: World, instrument: Instrument, watch: Stopwatch, tell: Callable[[e.Event], None]
+    ) -> None:
+        self.scheduler = scheduler
+        self.graph = scheduler.job_graph
+        self.world = world
+        self.clock = VirtualClock(world.heartbeat)
+        self.cluster = Cluster(world.cluster)
+        self.storage = Storage(world.storage, self.graph)
+        self.dice = Dice(world.seed)
+        self.runs = Runs(len(self.graph.vertices))
+        self.queue = SlotQueue()
+        self.status = c.JobStatus.CREATED
+        self.ended: c.JobStatusChanged | None = None
+        self.deploys = 0
+        self.decisions: dict[str, int] = {}
+        self._watch = watch
+        self._tell = tell
+        self._instrument = instrument
+        self._timers: dict[str, float] = {}
+        self._gang_of: Ints = np.empty(0, np.int64)
+        self._num_gangs = 0
+        self._merged = 0
+        self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
+            c.Record: self._record,
+            c.Deploy: self._deploy,
+            c.DeployRegions: self._deploy_regions,
+            c.Cancel: self._cancel,
+            c.ReleasePartitions: self._release,
+            c.DiscardExecution: self._discard,
+            c.VerifyPartitions: self._verify,
+            c.StoreSizes: self.storage.store_sizes,
+            c.LoadSizes: self._load_sizes,
+            c.DropSizes: lambda command: self.storage.drop_sizes(command.dataset),
+            c.MergePartitions: self._merge,
+            c.ReleaseMerged: lambda command: self.storage.delete_merged(command.dataset, command.merged),
+            c.StoreBlob: lambda command: self.storage.store_blob(command.digest, command.data),
+            c.DropBlobs: lambda command: self.storage.drop_blobs(command.digests),
+            c.SetTimer: self._set_timer,
+            c.CommitSinks: self._commit,
+            c.JobStatusChanged: self._status_changed,
+        }
+        # A command that nobody carries out would be a job that hangs.
+        known = {kind for kind in c.Command.__subclasses__() if kind.__module__ == c.__name__}
+        check(known == set(self._handlers), f"the simulation does not know {known ^ set(self._handlers)}")
+
+    def carry_out(self, commands: list[c.Command]) -> None:
+        for command in commands:
+            check(self.ended is None, "a command came after the end of the job")
+            self._handlers[type(command)](command)
+
+    # --- executions --------------------------------------------------------------------------------------------
+
+    def _deploy(self, command: c.Deploy) -> None:
+        self.queue.put(self._add(command))
+
+    def _deploy_regions(self, command: c.DeployRegions) -> None:
+        rows = [self._add(part) for part in command.parts]
+        gangs = [gang + self._num_gangs for gang in gangs_of(command)]
+        together, numbers = np.concatenate(rows), np.concatenate(gangs)
+        order = np.argsort(numbers, kind="stable")  # within a gang in topological order
+        largest = int(np.bincount(numbers - self._num_gangs).max())
+        most = self.world.cluster.total_slots
+        check(largest <= most, f"a region of {largest} executions needs as many slots at once, and there are {most}")
+        self._num_gangs = int(numbers.max()) + 1
+        self._gang_of = _grown(self._gang_of, self.runs.size)
+        self._gang_of[together] = numbers
+        self.queue.put_gangs(together[order], numbers[order])
+
+    def _add(self, command: c.Deploy) -> Ints:
+        vertex = self.graph.vertices[command.vertex]
+        check(set(command.subpartitions) == set(vertex.outputs), f"vertex {vertex.id} is not told all it writes")
+        reading.check_told_of_stored(command, self.storage)
+        self.deploys += 1
+        read = command.input_bytes if command.input_bytes is not None else self._share_of_inputs(command)
+        deployment = Deployment(
+            command,
+            self.runs.size,
+            len(command.subtasks),
+            reading.requests_of(command),
+            read,
+            [-1] * len(command.gates),
+        )
+        return self.runs.deploy(deployment, alone=not vertex.supports_concurrent_attempts)
+
+    def _share_of_inputs(self, command: c.Deploy) -> Ints:
+        """About what each reads, where the scheduler does not know yet."""
+        total = 0
+        for gate in command.gates:
+            partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
+            total += int(self.world.workload.totals(gate.dataset, partitions, gate.num_subpartitions).sum())
+        return np.full(len(command.subtasks), total // max(1, len(command.subtasks)), np.int64)
+
+    def _cancel(self, command: c.Cancel) -> None:
+        rows = self.runs.find(command.vertex, command.subtasks, command.attempts)
+        self.runs.cancelled[rows] = True
+        waiting = rows[self.runs.state[rows] == RunState.QUEUED]
+        if len(waiting):
+            self.queue.drop(waiting, self.runs.size)
+            self.runs.end(waiting, RunState.UNTOLD)
+            self.clock.after(CANCEL_SECONDS, lambda: self.tell_cancelled(waiting))
+        running = rows[(self.runs.state[rows] == RunState.RUNNING) & (self.runs.slot[rows] >= 0)]
+        if len(running):
+            raced = self.dice.which(self.world.faults.race, len(running))
+            slots = self.runs.slot[running[~raced]]
+            self.cluster.ends[slots] = np.minimum(self.cluster.ends[slots], self.clock.now + CANCEL_SECONDS)
+
+    def tell_cancelled(self, rows: Ints) -> None:
+        """The rows are of one vertex, and are gone."""
+        if len(rows):
+            self.runs.state[rows] = RunState.TOLD
+            self._tell(e.ExecutionsCancelled(at=self.clock.now, **self.names(rows)))
+
+    def names(self, rows: Ints) -> dict[str, Any]:
+        """Fields of an event about these executions of one vertex."""
+        return {
+            "vertex": int(self.runs.vertex[rows[0]]),
+            "subtasks": self.runs.subtask[rows].astype(np.int64),
+            "attempts": self.runs.attempt[rows].astype(np.int64),
+        }
+
+    def gang_of(self, rows: Ints) -> Ints:
+        """Which of these rows must run together: equal numbers; -1: on its own."""
+        return _grown(self._gang_of, self.runs.size)[rows]
+
+    # --- storage -----------------------------------------------------------------------------------------------
+
+    def _release(self, command: c.ReleasePartitions) -> None:
+        check(not self.graph.datasets[command.dataset].persistent, f"data set {command.dataset} is to stay")
+        producer = self.graph.datasets[command.dataset].producer
+        rows = self.runs.find(producer, command.partitions, command.attempts)
+        written = command.tokens - 1
+        same = (self.runs.subtask[written] == command.partitions) & (self.runs.vertex[written] == producer)
+        check(bool(same.all()) and len(rows) == len(written), "a token is released under another partition's name")
+        self.storage.delete(command.dataset, command.tokens)
+
+    def _discard(self, command: c.DiscardExecution) -> None:
+        self.runs.find(command.vertex, np.array([command.subtask]), np.array([command.attempt]))
+        self.storage.discard(command.vertex, command.token)
+
+    def _verify(self, command: c.VerifyPartitions) -> None:
+        self.storage.requests.lists += 1 + len(command.tokens) // 1000
+        self.clock.after(self.world.storage.latency, lambda: self._verified(command))
+
+    def _verified(self, command: c.VerifyPartitions) -> None:
+        gone = ~self.storage.has(command.dataset, command.tokens)
+        if gone.any():
+            names = command.partitions[gone], command.attempts[gone], command.tokens[gone]
+            columns = dict(zip(("partitions", "attempts", "tokens"), names, strict=True))
+            self._tell(e.PartitionsLost(at=self.clock.now, dataset=command.dataset, **columns))
+
+    def _load_sizes(self, command: c.LoadSizes) -> None:
+        rows = self.storage.load_sizes(command)
+        unreadable = self.dice.which(self.world.faults.lose_sizes, len(rows))
+        for place in np.flatnonzero(unreadable).tolist():
+            rows[place] = None
+
+        def loaded() -> None:
+            columns = {"partitions": command.partitions, "attempts": command.attempts, "rows": rows}
+            self._tell(e.SizesLoaded(at=self.clock.now, dataset=command.dataset, **columns))
+
+        self.clock.after(self.world.storage.latency, loaded)
+
+    def _merge(self, command: c.MergePartitions) -> None:
+        seconds = 2 * self.world.storage.latency * float(np.diff(command.bounds).max(initial=1))
+        self.clock.after(seconds, lambda: self._merge_done(command))
+
+    def _merge_done(self, command: c.MergePartitions) -> None:
+        """Groups whose partitions are all there, but for some that fail."""
+        gate, count = command.gate, len(command.bounds) - 1
+        partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
+        absent = np.concatenate(([0], np.cumsum(~self.storage.has(gate.dataset, gate.tokens))))
+        bounds = np.searchsorted(partitions, command.bounds)
+        fails = self.dice.which(self.world.faults.merge_fails, count)
+        groups = np.flatnonzero((absent[bounds[1:]] == absent[bounds[:-1]]) & ~fails)
+        self.storage.requests.reads += int((bounds[groups + 1] - bounds[groups]).sum())
+        tokens = (1 << 40) + self._merged + np.arange(len(groups), dtype=np.int64)
+        self._merged += len(groups)
+        totals = self.world.workload.totals(gate.dataset, partitions, gate.num_subpartitions)
+        upto = np.concatenate(([0], np.cumsum(totals)))
+        for group, token in zip(groups.tolist(), tokens.tolist(), strict=True):
+            first, end = int(command.bounds[group]), int(command.bounds[group + 1])
+            node = self.dice.one_of(self.world.cluster.nodes)
+            self.storage.write_merged(token, gate.dataset, first, end, node)
+        self._tell(
+            e.PartitionsMerged(
+                at=self.clock.now,
+                dataset=gate.dataset,
+                merge=command.merge,
+                groups=groups,
+                tokens=tokens,
+                stored_bytes=upto[bounds[groups + 1]] - upto[bounds[groups]],
+                reason="" if len(groups) == count else "made up",
+            )
+        )
+
+    # --- the job -----------------------------------------------------------------------------------------------
+
+    def _record(self, command: c.Record) -> None:
+        what = getattr(command.record, "what", None)
+        if what is not None:
+            self.decisions[what] = self.decisions.get(what, 0) + 1
+        with self._watch.measure("journal"):
+            self._instrument.record(command.record)
+
+    def _set_timer(self, command: c.SetTimer) -> None:
+        check(command.at >= self.clock.now, f"timer '{command.timer}' is set to a time that has passed")
+        self._timers[command.timer] = command.at
+        self.clock.at(command.at, lambda: self._fire(command))
+
+    def _fire(self, command: c.SetTimer) -> None:
+        if self._timers.get(command.timer) == command.at:
+            del self._timers[command.timer]
+            self._tell(e.TimerFired(at=self.clock.now, timer=command.timer))
+
+    def _commit(self, command: c.CommitSinks) -> None:
+        for vertex, winners in command.winners.items():
+            attempts = np.array([attempt for attempt, _ in winners], np.int64)
+            rows = self.runs.find(vertex, np.arange(len(winners)), attempts)
+            told = bool((self.runs.state[rows] == RunState.TOLD).all())
+            check(told, f"vertex {vertex} is to be published before all of it has finished")
+            named = all(len(commits) == 1 for _, commits in winners)
+            check(named, f"vertex {vertex} is to be published without its commit messages")
+        self.clock.after(self.world.storage.latency, self._committed)
+
+    def _committed(self) -> None:
+        if self.dice.happens(self.world.faults.sinks_fail):
+            cause = e.FailureCause(e.FailureKind.STORAGE, "the sinks cannot be published")
+            self._tell(e.SinksFailed(at=self.clock.now, cause=cause))
+        else:
+            self._tell(e.SinksCommitted(at=self.clock.now))
+
+    def _status_changed(self, command: c.JobStatusChanged) -> None:
+        self.status = command.status
+        if not command.status.is_terminal:
+            return
+        self.ended = command
+        if command.status is c.JobStatus.FINISHED:
+            for gate in command.persistent:
+                deleted = self.storage.was_deleted(gate.dataset, gate.tokens) | (gate.tokens < 0)
+                check(not deleted.any(), f"data set {gate.dataset} was to stay, and is deleted")
+        if command.status is c.JobStatus.FAILED:
+            check(command.cause is not None, "the job failed and does not say why")
+
+
+def _grown(column: Ints, size: int) -> Ints:
+    if size <= len(column):
+        return column
+    grown = np.full(max(size, len(column) * 5 // 4), -1, np.int64)
+    grown[: len(column)] = column
+    return grown

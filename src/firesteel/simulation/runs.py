@@ -1,0 +1,251 @@
+"""The executions a simulated cluster was given, as columns; and those of them that wait for a slot."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.commands import Deploy
+from firesteel.scheduler.events import Floats, Ints
+from firesteel.simulation.violation import check
+
+NO_RUN = -1
+
+
+class RunState(IntEnum):
+    QUEUED = 0
+    RUNNING = 1
+    TOLD = 2
+    """The scheduler has heard how it ended."""
+    UNTOLD = 3
+    """It has ended, and the news of it is on its way."""
+
+
+@dataclass(slots=True, eq=False)
+class Deployment:
+    """One Deploy: its executions are the rows from ``first`` on, in the order of ``command.subtasks``.
+
+    ``reads`` and ``input_bytes``: storage requests and plain bytes of each. ``seen``: the storage's state, by input, in
+    which all inputs were found.
+    """
+
+    command: Deploy
+    first: int
+    left: int
+    reads: Ints
+    input_bytes: Ints
+    seen: list[int]
+
+
+class Runs:
+    """A row per execution. Row ``r`` reports its result under the token ``r + 1``."""
+
+    _KINDS = (
+        ("vertex", np.int32),
+        ("subtask", np.int32),
+        ("attempt", np.int32),
+        ("deployment", np.int32),
+        ("prior", np.int64),
+        ("state", np.int8),
+        ("slot", np.int32),
+        ("node", np.int32),
+        ("cancelled", np.bool_),
+        ("fails", np.bool_),
+        ("delivered", np.bool_),
+        ("started", np.float64),
+        ("ended", np.float64),
+    )
+
+    def __init__(self, vertices: int) -> None:
+        self.size = 0
+        self.vertex = np.empty(0, np.int32)
+        self.subtask = np.empty(0, np.int32)
+        self.attempt = np.empty(0, np.int32)
+        self.deployment = np.empty(0, np.int32)
+        self.prior = np.empty(0, np.int64)
+        self.state = np.empty(0, np.int8)
+        self.slot = np.empty(0, np.int32)
+        self.node = np.empty(0, np.int32)
+        self.cancelled = np.empty(0, np.bool_)
+        self.fails = np.empty(0, np.bool_)
+        self.delivered = np.empty(0, np.bool_)
+        """The scheduler was told of its result."""
+        self.started = np.empty(0, np.float64)
+        self.ended = np.empty(0, np.float64)
+        self._newest: list[Ints] = [np.empty(0, np.int64) for _ in range(vertices)]
+        self.deployments: list[Deployment | None] = []
+        """None: all of its executions have ended."""
+
+    def deploy(self, deployment: Deployment, *, alone: bool) -> Ints:
+        """Rows for the executions of one Deploy. ``alone``: no two attempts of a subtask may run at the same time."""
+        command = deployment.command
+        newest = self._newest_of(command.vertex, command.parallelism)
+        prior = newest[command.subtasks]
+        known = prior[prior != NO_RUN]
+        later = command.attempts[prior != NO_RUN] > self.attempt[known]
+        check(bool(later.all()), f"an execution of vertex {command.vertex} was deployed twice")
+        if alone:
+            over = bool((self.state[known] == RunState.TOLD).all())
+            check(over, f"two attempts run where vertex {command.vertex} allows one")
+        rows = self._append(len(command.subtasks))
+        self.vertex[rows], self.subtask[rows], self.attempt[rows] = command.vertex, command.subtasks, command.attempts
+        self.prior[rows], self.deployment[rows] = prior, len(self.deployments)
+        newest[command.subtasks] = rows
+        self.deployments.append(deployment)
+        return rows
+
+    def again(self, row: int) -> int:
+        """A row for the result that a second run of the same execution reports: only its token is another one."""
+        twin = int(self._append(1)[0])
+        for name, _ in self._KINDS:
+            column = getattr(self, name)
+            column[twin] = column[row]
+        self.state[twin], self.cancelled[twin] = RunState.TOLD, True
+        return twin
+
+    def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
+        """Rows of these executions. They must have been deployed."""
+        rows = self._newest[vertex][subtasks]
+        while True:
+            later = (rows != NO_RUN) & (self.attempt[rows] > attempts)
+            if not later.any():
+                break
+            rows[later] = self.prior[rows[later]]
+        there = bool(((rows != NO_RUN) & (self.attempt[rows] == attempts)).all())
+        check(there, f"a command speaks of executions of vertex {vertex} that were never deployed")
+        return rows
+
+    def deployment_of(self, row: int) -> Deployment:
+        deployment = self.deployments[self.deployment[row]]
+        assert deployment is not None
+        return deployment
+
+    def by_deployment(self, rows: Ints) -> list[tuple[Deployment, Ints]]:
+        """The rows, in groups of one deployment each."""
+        numbers = self.deployment[rows]
+        if not len(rows) or numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+            return [(self.deployment_of(int(rows[0])), rows)] if len(rows) else []
+        order = np.argsort(numbers, kind="stable")
+        groups = np.split(rows[order], np.flatnonzero(np.diff(numbers[order])) + 1)
+        return [(self.deployment_of(int(group[0])), group) for group in groups]
+
+    def end(self, rows: Ints, state: RunState) -> None:
+        """These have ended, whatever came of it."""
+        self.state[rows] = state
+        for deployment, group in self.by_deployment(rows):
+            deployment.left -= len(group)
+
+    def forget(self, rows: Ints) -> None:
+        """Deployments none of whose executions run any more are let go."""
+        for number in np.unique(self.deployment[rows]).tolist():
+            deployment = self.deployments[number]
+            if deployment is not None and not deployment.left:
+                self.deployments[number] = None
+
+    def active(self) -> Ints:
+        """Rows that still need their inputs."""
+        state = self.state[: self.size]
+        running = (state == RunState.QUEUED) | (state == RunState.RUNNING)
+        return np.flatnonzero(running & ~self.cancelled[: self.size])
+
+    def _newest_of(self, vertex: int, parallelism: int) -> Ints:
+        if len(self._newest[vertex]) != parallelism:
+            check(not len(self._newest[vertex]), f"the parallelism of vertex {vertex} changed")
+            self._newest[vertex] = np.full(parallelism, NO_RUN, np.int64)
+        return self._newest[vertex]
+
+    def _append(self, count: int) -> Ints:
+        end = self.size + count
+        if end > len(self.vertex):
+            grown = max(end, len(self.vertex) * 5 // 4)
+            for name, kind in self._KINDS:
+                column = np.zeros(grown, kind)
+                column[: self.size] = getattr(self, name)[: self.size]
+                setattr(self, name, column)
+        rows = np.arange(self.size, end, dtype=np.int64)
+        self.slot[rows], self.node[rows] = -1, -1
+        self.size = end
+        return rows
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """Rows in order; ``gangs``: a number per row, rows of a gang (neighbours) start together. None: each on its own."""
+
+    rows: Ints
+    gangs: Ints | None
+
+    def next(self, most: int) -> Ints:
+        """Takes up to ``most`` rows, never a part of a gang."""
+        count = min(most, len(self.rows))
+        if self.gangs is not None and count < len(self.rows):
+            count = int(np.searchsorted(self.gangs, self.gangs[count]))
+            taken, self.gangs = self.rows[:count], self.gangs[count:]
+        else:
+            taken = self.rows[:count]
+        self.rows = self.rows[count:]
+        return taken
+
+    def drop(self, gone: NDArray[np.bool_]) -> None:
+        kept = ~gone[self.rows]
+        self.rows = self.rows[kept]
+        self.gangs = None if self.gangs is None else self.gangs[kept]
+
+
+class SlotQueue:
+    """First come, first served; a gang that does not fit lets nobody pass."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+
+    def __len__(self) -> int:
+        return sum(len(entry.rows) for entry in self._waiting)
+
+    def put(self, rows: Ints) -> None:
+        self._waiting.append(_Waiting(rows, None))
+
+    def put_gangs(self, rows: Ints, gangs: Ints) -> None:
+        """``gangs`` must be ascending."""
+        self._waiting.append(_Waiting(rows, gangs))
+
+    def take(self, slots: int) -> Ints:
+        """Those that run next."""
+        taken: list[Ints] = []
+        while self._waiting and slots:
+            entry = self._waiting[0]
+            rows = entry.next(slots)
+            taken.append(rows)
+            slots -= len(rows)
+            if len(entry.rows):
+                break
+            self._waiting.popleft()
+        return np.concatenate(taken) if taken else np.empty(0, np.int64)
+
+    def drop(self, rows: Ints, size: int) -> None:
+        """These do not want a slot any more. ``size``: rows of the table."""
+        gone = np.zeros(size, np.bool_)
+        gone[rows] = True
+        for entry in self._waiting:
+            entry.drop(gone)
+
+
+def ended_last(ends: Floats, gangs: Ints, depth: Ints) -> Floats:
+    """When members of gangs end who outlast all members that come before them in the topology. Parallel columns."""
+    order = np.lexsort((depth, gangs))
+    g, d, sorted_ends = gangs[order], depth[order], ends[order]
+    first = np.concatenate(([True], (g[1:] != g[:-1]) | (d[1:] != d[:-1])))
+    level = np.cumsum(first) - 1
+    tops = np.maximum.reduceat(sorted_ends, np.flatnonzero(first))
+    level_gang = g[first]
+    # A running maximum that starts anew with each gang: every gang is lifted above all of the one before.
+    lift = np.cumsum(np.concatenate(([0], level_gang[1:] != level_gang[:-1]))) * (float(np.ptp(tops)) + 1.0)
+    tops = np.maximum.accumulate(tops + lift) - lift
+    opens = np.concatenate(([True], level_gang[1:] != level_gang[:-1]))
+    before = np.where(opens, -np.inf, np.roll(tops, 1))
+    result = np.empty_like(sorted_ends)
+    result[order] = np.maximum(sorted_ends, before[level])
+    return result

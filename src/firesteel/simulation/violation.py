@@ -1,0 +1,12 @@
+"""What a scheduler must never do. The simulated cluster checks each command and stops at the first that breaks it."""
+
+from __future__ import annotations
+
+
+class ViolationError(AssertionError):
+    """The scheduler asked for something that must never be asked: a fault of Firesteel's."""
+
+
+def check(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise ViolationError(complaint)
