@@ -189,7 +189,7 @@ class SimulatedJob:
         plane.runs.ended[rows] = ended
         self._end(rows)
         for group in self._by_vertex(rows):
-            parts = group.reshape(-1, 1) if self.world.one_by_one else [group]
+            parts = group.reshape(-1, 1) if self.world.one_by_one else [np.sort(group)]
             for part in parts:
                 self._tell_of(part)
         plane.runs.forget(rows)

@@ -1,0 +1,181 @@
+"""Random jobs on random clusters on which everything that can go wrong does: for property tests, and for soaking."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import (
+    IntermediateDataSet,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+    SourceInfo,
+)
+from firesteel.options import Options
+from firesteel.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.records import JournalRecord
+from firesteel.simulation.cluster import ClusterSpec
+from firesteel.simulation.faults import Faults
+from firesteel.simulation.job import Outcome, SimulatedJob
+from firesteel.simulation.plane import World
+from firesteel.simulation.storage import StorageSpec
+from firesteel.simulation.violation import check
+from firesteel.simulation.workload import Workload
+
+MOST_TASKS = 40
+CALM = Faults()
+
+
+class JournalDigest:
+    """Takes every record as the journal would write it, and keeps a fingerprint: the same story, the same digest."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())
+        self.records = 0
+        self.bytes = 0
+
+    def record(self, record: JournalRecord) -> None:
+        line = self._encoder.encode(record)
+        self._hash.update(line)
+        self.records += 1
+        self.bytes += len(line)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ChaoticJob:
+    graph: JobGraph
+    options: Options
+    world: World
+    forgiving: bool
+    """Restarts are plenty: the job must finish, whatever happens."""
+
+    def scheduler(self) -> Scheduler:
+        """Raises UsageError where the random job asks for what cannot be."""
+        return create_scheduler(self.graph, self.options)
+
+
+def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob | None:
+    """The job of this seed; None if it asks for what cannot be. ``faults``: False for one that meets none."""
+    rng = random.Random(seed)
+    pipelined = rng.random() < 0.25
+    graph = random_graph(rng, pipelined=pipelined)
+    forgiving = rng.random() < 0.8
+    options = {
+        "jobmanager.scheduler": "Default" if pipelined else rng.choice(["AdaptiveBatch", "Default"]),
+        "max-parallelism": rng.choice([1, 3, 8]),
+        "data-volume-per-task": rng.choice([50, 500, 5000]),
+        "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
+        "firesteel.subpartition-factor": rng.choice([1, 2, 4]),
+        "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
+        "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
+    }
+    try:
+        job = ChaoticJob(graph, Options(options), _world(rng, seed, faults), forgiving or not faults)
+        job.scheduler()
+    except UsageError:
+        return None
+    return job
+
+
+def run_chaotic(job: ChaoticJob, *, strict: bool = True) -> tuple[Outcome, str]:
+    """How the job ended, and the digest of its journal. Raises ViolationError when it ended otherwise than it must."""
+    journal = JournalDigest()
+    outcome = SimulatedJob(job.scheduler(), job.world, journal, strict=strict).run()
+    ends = (JobStatus.FINISHED,) if job.forgiving else (JobStatus.FINISHED, JobStatus.FAILED)
+    check(outcome.status in ends, f"the job is {outcome.status.value}")
+    return outcome, journal.digest
+
+
+def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
+    """Up to six vertices, any ship strategies, several edges, results read by several; at most 40 tasks if set so."""
+    graph = JobGraph("random", [], [])
+    outputs: dict[tuple[int, ShipStrategy], int] = {}
+    count = rng.randint(1, 6)
+    for number in range(count):
+        vertex = JobVertex(number, f"step {number}", f"uid-{number}")
+        vertex.has_sink = rng.random() < 0.2
+        vertex.supports_concurrent_attempts = rng.random() < 0.7
+        if rng.random() < 0.3:
+            vertex.parallelism = rng.randint(1, max(1, MOST_TASKS // count))
+        elif rng.random() < 0.2:
+            vertex.max_parallelism = rng.randint(1, 6)
+        graph.vertices.append(vertex)
+        if number == 0 or rng.random() < 0.15:
+            vertex.source = SourceInfo(np.array([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], np.int64))
+            continue
+        chosen = {(rng.randrange(number), rng.choice(list(ShipStrategy))) for _ in range(rng.randint(1, 3))}
+        for index, (producer, ship) in enumerate(sorted(chosen, key=lambda pair: (pair[0], pair[1].value))):
+            if (producer, ship) not in outputs:
+                outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)
+            edge = JobEdge(outputs[producer, ship], index, co_partitioned=ship is ShipStrategy.HASH)
+            vertex.inputs.append(edge)
+    for vertex in graph.vertices:
+        if not vertex.outputs and rng.random() < 0.3:
+            _add_dataset(graph, vertex.id, ShipStrategy.GLOBAL, False, persistent=True)
+    return graph
+
+
+def _add_dataset(
+    graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False
+) -> int:
+    number = len(graph.datasets)
+    kind = ResultPartitionType.PIPELINED if pipelined else ResultPartitionType.BLOCKING
+    keys = ("k",) if ship is ShipStrategy.HASH else ()
+    graph.datasets.append(IntermediateDataSet(number, producer, ship, keys, kind, persistent))
+    graph.vertices[producer].outputs.append(number)
+    return number
+
+
+def _world(rng: random.Random, seed: int, faults: bool) -> World:
+    return World(
+        cluster=ClusterSpec(
+            nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1)
+        )
+        if rng.random() < 0.5
+        else ClusterSpec(nodes=60, slots=rng.randint(1, 4), slow_nodes=rng.randint(0, 10)),
+        storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
+        faults=_faults(rng) if faults else CALM,
+        workload=Workload(seed, mean=rng.choice([0, 300, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20),
+        seed=seed,
+        heartbeat=rng.choice([0.0, 0.1, 0.5]),
+        one_by_one=rng.random() < 0.3,
+    )
+
+
+def _faults(rng: random.Random) -> Faults:
+    def sometimes(most: float) -> float:
+        return rng.choice([0.0, most * rng.random()])
+
+    return Faults(
+        fail_rate=sometimes(0.3),
+        max_failures=10,
+        node_death_every=rng.choice([0.0, 0.3, 3.0]),
+        node_back_after=rng.choice([0.1, 5.0]),
+        lose_every=rng.choice([0.0, 0.2, 2.0]),
+        innocent=sometimes(1.0),
+        duplicate=sometimes(0.3),
+        late=sometimes(0.3),
+        late_by=rng.choice([0.05, 1.0]),
+        other_token=sometimes(0.2),
+        race=sometimes(1.0),
+        lose_sizes=sometimes(0.5),
+        merge_fails=sometimes(0.5),
+        untold=sometimes(1.0),
+    )
