@@ -35,7 +35,8 @@ ALLOWED = {
         "spark",
         "results",
     },
-    "cli": {"cli", "journal", "options", "api"},
+    "simulation": {"simulation", "scheduler", "graph", "options", "journal"},
+    "cli": {"cli", "journal", "options", "api", "simulation"},
     "options": set(),
     "descriptors": set(),
     "errors": set(),
@@ -47,7 +48,7 @@ ALLOWED = {
 
 EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes", "descriptors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
-CONTROL_ROOMS = ("scheduler", "graph", "options", "journal")
+CONTROL_ROOMS = ("scheduler", "graph", "options", "journal", "simulation")
 
 
 def modules(room: str) -> list[Path]:

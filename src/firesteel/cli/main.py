@@ -102,6 +102,58 @@ def demo(
     run_demo(out or Path("out/demo"), master, given)
 
 
+@app.command()
+def simulate(
+    *,
+    vertices: Annotated[int, typer.Option("--vertices", metavar="N", help="Steps of the job, one after another.")] = 2,
+    parallelism: Annotated[
+        int,
+        typer.Option("--parallelism", metavar="N", help="Subtasks of each step; at most so many where it is decided."),
+    ] = 10_000,
+    edge: Annotated[
+        str, typer.Option("--edge", metavar="KIND", help="all-to-all, pointwise or forward.")
+    ] = "all-to-all",
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the cluster.")] = 1000,
+    slots: Annotated[int, typer.Option("--slots", metavar="N", help="Slots of each node.")] = 10,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option("--adaptive/--static", help="Decide parallelism from bytes (the default), or know it beforehand."),
+    ] = None,
+    pipelined: Annotated[
+        bool, typer.Option("--pipelined", help="Steps that read from each other run at the same time.")
+    ] = False,
+    slow_nodes: Annotated[
+        int, typer.Option("--slow-nodes", metavar="N", help="Nodes at a quarter of the others' speed.")
+    ] = 0,
+    fail_rate: Annotated[float, typer.Option("--fail-rate", metavar="F", help="Share of executions that fail.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed, the same story.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    journal: Annotated[Path | None, typer.Option("--journal", metavar="FILE", help="Write the journal here.")] = None,
+    option: OptionPairs = None,
+) -> None:
+    """Print what a job of some shape costs to schedule: the real scheduler on a made-up cluster, without Spark."""
+    given = given_options(option)
+    from firesteel.cli.simulate import simulate_text
+
+    show(
+        simulate_text(
+            vertices=vertices,
+            parallelism=parallelism,
+            edge=edge,
+            nodes=nodes,
+            slots=slots,
+            adaptive=adaptive,
+            pipelined=pipelined,
+            slow_nodes=slow_nodes,
+            fail_rate=fail_rate,
+            seed=seed,
+            as_json=as_json,
+            journal=journal,
+            options=given,
+        )
+    )
+
+
 def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any]:
     """The values of -O, checked. Raises UsageError."""
     from firesteel.options import PROGRESS, Options

@@ -98,8 +98,7 @@ class Journal:
         raise AssertionError("there is always a directory to try")
 
     def record(self, record: JournalRecord) -> None:
-        self._pending += _encoder.encode(record)
-        self._pending += b"\n"
+        self._pending += encode(record)
         awaited = isinstance(record, Decision | JobStatusRecord | JobPlanned)
         if awaited or len(self._pending) >= BUFFER_BYTES or time.monotonic() - self._written_at >= FLUSH_SECONDS:
             self.flush()
@@ -120,6 +119,11 @@ class Journal:
             finally:
                 self._file.close()
                 self._file = None
+
+
+def encode(record: JournalRecord) -> bytes:
+    """The record's line in a journal."""
+    return _encoder.encode(record) + b"\n"
 
 
 def read(path: str | os.PathLike[str]) -> list[AnyRecord]:

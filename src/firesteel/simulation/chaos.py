@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from firesteel.errors import UsageError
@@ -22,8 +20,8 @@ from firesteel.graph.job_graph import (
 from firesteel.options import Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
-from firesteel.scheduler.records import JournalRecord
 from firesteel.simulation.cluster import ClusterSpec
+from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob
 from firesteel.simulation.plane import World
@@ -33,29 +31,6 @@ from firesteel.simulation.workload import Workload
 
 MOST_TASKS = 40
 CALM = Faults()
-
-
-class JournalDigest:
-    """Takes every record as the journal would write it, and keeps a fingerprint: the same story, the same digest."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-        self._encoder = msgspec.json.Encoder(enc_hook=lambda value: value.tolist())
-        self.records = 0
-        self.bytes = 0
-
-    def record(self, record: JournalRecord) -> None:
-        line = self._encoder.encode(record)
-        self._hash.update(line)
-        self.records += 1
-        self.bytes += len(line)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +107,7 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
     return graph
 
 
-def _add_dataset(
-    graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False
-) -> int:
+def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:
     number = len(graph.datasets)
     kind = ResultPartitionType.PIPELINED if pipelined else ResultPartitionType.BLOCKING
     keys = ("k",) if ship is ShipStrategy.HASH else ()
@@ -145,9 +118,7 @@ def _add_dataset(
 
 def _world(rng: random.Random, seed: int, faults: bool) -> World:
     return World(
-        cluster=ClusterSpec(
-            nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1)
-        )
+        cluster=ClusterSpec(nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1))
         if rng.random() < 0.5
         else ClusterSpec(nodes=60, slots=rng.randint(1, 4), slow_nodes=rng.randint(0, 10)),
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),

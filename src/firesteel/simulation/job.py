@@ -15,8 +15,8 @@ from firesteel.scheduler.records import JournalRecord
 from firesteel.simulation import reading
 from firesteel.simulation.plane import Plane, World
 from firesteel.simulation.runs import RunState, ended_last
-from firesteel.simulation.storage import Requests
 from firesteel.simulation.stopwatch import Stopwatch
+from firesteel.simulation.storage import Requests
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import PackedSizes
 from firesteel.sizes import is_measured
@@ -157,10 +157,15 @@ class SimulatedJob:
         order = np.argsort(self.plane.runs.deployment[rows], kind="stable")
         place = 0
         for deployment, group in self.plane.runs.by_deployment(rows):
-            requests, read = deployment.reads[group - deployment.first], deployment.input_bytes[group - deployment.first]
+            requests, read = (
+                deployment.reads[group - deployment.first],
+                deployment.input_bytes[group - deployment.first],
+            )
             waits = spec.latency * np.ceil((requests + 1) / spec.parallel_requests)
             self.plane.storage.requests.reads += int(requests.sum())
-            seconds[order[place : place + len(group)]] = waits + read * (1 / spec.bandwidth + 1 / COMPUTE_BYTES_PER_SECOND)
+            seconds[order[place : place + len(group)]] = waits + read * (
+                1 / spec.bandwidth + 1 / COMPUTE_BYTES_PER_SECOND
+            )
             place += len(group)
         return seconds * self.plane.dice.between(0.9, 1.1, len(rows))
 
@@ -171,7 +176,7 @@ class SimulatedJob:
         if not len(members):
             return ends
         numbers = np.unique(gangs[members], return_inverse=True)[1]
-        latest = ended_last(ends[members], numbers, self.plane.runs.vertex[rows[members]])
+        latest = ended_last(ends[members], numbers, self.plane.runs.vertex[rows[members]].astype(np.int64))
         failed_at = np.full(numbers.max() + 1, np.inf)
         fails = self.plane.runs.fails[rows[members]]
         np.minimum.at(failed_at, numbers[fails], ends[members][fails])
@@ -343,7 +348,10 @@ class SimulatedJob:
                 kept = ~storage.was_deleted(gate.dataset, gate.tokens)
                 if not kept.all():
                     misses, _ = reading.first_missing(gate, ranges, kept, group - deployment.first)
-                    check(not misses.any(), f"data set {gate.dataset} is deleted while {deployment.command.vertex} reads it")
+                    check(
+                        not misses.any(),
+                        f"data set {gate.dataset} is deleted while {deployment.command.vertex} reads it",
+                    )
                 if gate.merged is not None:
                     there = all(token in storage.merged for token in gate.merged.tokens.tolist())
                     check(there, f"merged objects of data set {gate.dataset} are deleted while somebody reads them")
@@ -371,6 +379,23 @@ class SimulatedJob:
             self._tell_of_node(node, added=True)
 
         plane.clock.after(faults.node_back_after, back)
+
+    def fail_one(self, row: int) -> None:
+        """One running execution misses the first object it reads; one that reads none fails by itself."""
+        plane, rows = self.plane, np.array([row])
+        plane.cluster.vacate(plane.runs.slot[rows].astype(np.int64))
+        deployment = plane.runs.deployment_of(row)
+        self._end(rows)
+        for gate, ranges in reading.inputs_of(deployment.command):
+            rects = ranges.of(row - deployment.first)
+            if len(rects):
+                first = int(rects[0, 0])
+                place = first if gate.partitions is None else int(np.searchsorted(gate.partitions, first))
+                plane.storage.lose(gate.dataset, gate.tokens[place : place + 1])
+                self._misses = [reading.named(gate, place)]
+                self._tell_missing(rows, np.zeros(1, np.int64))
+                return
+        self._tell_failed(rows, e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function"))
 
     def lose(self, dataset: int, count: int = 1) -> None:
         """Some objects of a data set vanish."""

@@ -19,8 +19,8 @@ from firesteel.simulation.cluster import Cluster, ClusterSpec
 from firesteel.simulation.faults import Dice, Faults
 from firesteel.simulation.regions import gangs_of
 from firesteel.simulation.runs import Deployment, Runs, RunState, SlotQueue
-from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.stopwatch import Stopwatch
+from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
 
@@ -32,9 +32,9 @@ CANCEL_SECONDS = 0.05
 class World:
     """All that a simulated job meets. The same world and job give the same story."""
 
-    cluster: ClusterSpec = ClusterSpec()
-    storage: StorageSpec = StorageSpec()
-    faults: Faults = Faults()
+    cluster: ClusterSpec = field(default_factory=ClusterSpec)
+    storage: StorageSpec = field(default_factory=StorageSpec)
+    faults: Faults = field(default_factory=Faults)
     workload: Workload = field(default_factory=lambda: Workload(0))
     seed: int = 0
     heartbeat: float = 0.1
@@ -47,7 +47,12 @@ class Plane:
     """State of the simulated cluster while one job runs on it; what happens there is told by ``job.SimulatedJob``."""
 
     def __init__(
-        self, scheduler: Scheduler, world: World, instrument: Instrument, watch: Stopwatch, tell: Callable[[e.Event], None]
+        self,
+        scheduler: Scheduler,
+        world: World,
+        instrument: Instrument,
+        watch: Stopwatch,
+        tell: Callable[[e.Event], None],
     ) -> None:
         self.scheduler = scheduler
         self.graph = scheduler.job_graph
@@ -61,6 +66,7 @@ class Plane:
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
         self.deploys = 0
+        self.descriptor_bytes = 0
         self.decisions: dict[str, int] = {}
         self._watch = watch
         self._tell = tell
@@ -120,6 +126,7 @@ class Plane:
         check(set(command.subpartitions) == set(vertex.outputs), f"vertex {vertex.id} is not told all it writes")
         reading.check_told_of_stored(command, self.storage)
         self.deploys += 1
+        self.descriptor_bytes += descriptor_bytes(command)
         read = command.input_bytes if command.input_bytes is not None else self._share_of_inputs(command)
         deployment = Deployment(
             command,
@@ -204,8 +211,15 @@ class Plane:
             rows[place] = None
 
         def loaded() -> None:
-            columns = {"partitions": command.partitions, "attempts": command.attempts, "rows": rows}
-            self._tell(e.SizesLoaded(at=self.clock.now, dataset=command.dataset, **columns))
+            self._tell(
+                e.SizesLoaded(
+                    at=self.clock.now,
+                    dataset=command.dataset,
+                    partitions=command.partitions,
+                    attempts=command.attempts,
+                    rows=rows,
+                )
+            )
 
         self.clock.after(self.world.storage.latency, loaded)
 
@@ -252,7 +266,9 @@ class Plane:
             self._instrument.record(command.record)
 
     def _set_timer(self, command: c.SetTimer) -> None:
-        check(command.at >= self.clock.now, f"timer '{command.timer}' is set to a time that has passed")
+        # The scheduler's time is that of the latest event, which may have come late.
+        late = command.at < self.scheduler.recorder.at
+        check(not late, f"timer '{command.timer}' is set to a time that has passed")
         self._timers[command.timer] = command.at
         self.clock.at(command.at, lambda: self._fire(command))
 
@@ -290,6 +306,12 @@ class Plane:
                 check(not deleted.any(), f"data set {gate.dataset} was to stay, and is deleted")
         if command.status is c.JobStatus.FAILED:
             check(command.cause is not None, "the job failed and does not say why")
+
+
+def descriptor_bytes(command: c.Deploy) -> int:
+    """What a deployment ships: the gates once, and what is each execution's own."""
+    gates = sum(gate.attempts.nbytes + gate.tokens.nbytes for gate in command.gates)
+    return gates + sum(ranges.offsets.nbytes + ranges.rects.nbytes for ranges in command.ranges)
 
 
 def _grown(column: Ints, size: int) -> Ints:

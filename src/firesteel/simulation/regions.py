@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from firesteel.scheduler.commands import Deploy, DeployRegions, GateDescriptor, InputRanges
 from firesteel.scheduler.events import Ints
 from firesteel.simulation.violation import check
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """A pipelined gate; producers and consumers are numbered from ``producer_start`` and ``start``."""
+
+    producer_start: int
+    producer: Deploy
+    start: int
+    gate: GateDescriptor
+    ranges: InputRanges
 
 
 def gangs_of(command: DeployRegions) -> list[Ints]:
@@ -15,15 +28,15 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
     starts = np.cumsum([0] + [len(part.subtasks) for part in command.parts])
     labels = np.arange(starts[-1])
     links = [
-        (starts[producers[gate.dataset]], command.parts[producers[gate.dataset]], starts[number], gate, ranges)
+        _Link(starts[producers[gate.dataset]], command.parts[producers[gate.dataset]], starts[number], gate, ranges)
         for number, part in enumerate(command.parts)
         for gate, ranges in zip(part.gates, part.ranges, strict=True)
         if gate.pipelined and _has_producer(gate, producers)
     ]
     while True:
         before = labels.copy()
-        for producer_start, producer, start, gate, ranges in links:
-            _join(labels, producer_start, producer, start, gate, ranges)
+        for link in links:
+            _join(labels, link)
         if (labels == before).all():
             break
     numbers = np.unique(labels, return_inverse=True)[1]
@@ -35,26 +48,29 @@ def _has_producer(gate: GateDescriptor, producers: dict[int, int]) -> bool:
     return True
 
 
-def _join(labels: Ints, producer_start: int, producer: Deploy, start: int, gate: GateDescriptor, ranges: InputRanges) -> None:
+def _join(labels: Ints, link: _Link) -> None:
     """Consumers and the producers they read from get the smallest label among them."""
-    places = np.searchsorted(producer.subtasks, ranges.rects[:, :2].astype(np.int64))
-    full = places[:, 1] - places[:, 0] == ranges.rects[:, 1] - ranges.rects[:, 0]
+    gate, rects = link.gate, link.ranges.rects
+    places = np.searchsorted(link.producer.subtasks, rects[:, :2].astype(np.int64))
+    full = places[:, 1] - places[:, 0] == rects[:, 1] - rects[:, 0]
     check(bool(full.all()), f"a pipelined gate of data set {gate.dataset} is deployed without some of its producers")
-    owner = start + np.repeat(np.arange(ranges.parallelism), np.diff(ranges.offsets))
-    mine = labels[producer_start : producer_start + len(producer.subtasks)]
+    owner = link.start + np.repeat(np.arange(link.ranges.parallelism), np.diff(link.ranges.offsets))
+    mine = labels[link.producer_start : link.producer_start + len(link.producer.subtasks)]
     busy = np.flatnonzero(places[:, 1] > places[:, 0])
     if not len(busy):
         return
     first, end, owner = places[busy, 0], places[busy, 1], owner[busy]
-    whole = (first == 0).all() and (end == len(mine)).all()
-    if whole:
+    if (first == 0).all() and (end == len(mine)).all():
         least = min(int(mine.min()), int(labels[owner].min()))
         mine[:] = least
         labels[owner] = least
         return
     np.minimum.at(labels, owner, _least_in(mine, first, end))
-    flat = np.repeat(end - np.cumsum(end - first), end - first) + np.arange(int((end - first).sum()))
-    np.minimum.at(mine, flat, np.repeat(labels[owner], end - first))
+    np.minimum.at(
+        mine,
+        np.repeat(end - np.cumsum(end - first), end - first) + np.arange(int((end - first).sum())),
+        np.repeat(labels[owner], end - first),
+    )
 
 
 def _least_in(values: Ints, first: Ints, end: Ints) -> Ints:

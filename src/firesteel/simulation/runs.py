@@ -127,7 +127,7 @@ class Runs:
     def by_deployment(self, rows: Ints) -> list[tuple[Deployment, Ints]]:
         """The rows, in groups of one deployment each."""
         numbers = self.deployment[rows]
-        if not len(rows) or numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+        if not len(rows) or (numbers[0] == numbers[-1] and (numbers == numbers[0]).all()):
             return [(self.deployment_of(int(rows[0])), rows)] if len(rows) else []
         order = np.argsort(numbers, kind="stable")
         groups = np.split(rows[order], np.flatnonzero(np.diff(numbers[order])) + 1)

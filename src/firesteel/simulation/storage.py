@@ -39,7 +39,10 @@ class Requests:
 
     @property
     def total(self) -> int:
-        return sum(asdict(self).values())
+        return sum(self.by_kind().values())
+
+    def by_kind(self) -> dict[str, int]:
+        return asdict(self)
 
 
 @dataclass(slots=True)

@@ -120,7 +120,9 @@ class Workload:
 class PackedSizes(Sequence[bytes]):
     """The packed rows of these partitions, each made when it is asked for: what a report carries, but for its weight."""
 
-    def __init__(self, workload: Workload, dataset: int, partitions: Ints, subpartitions: int, watch: Stopwatch) -> None:
+    def __init__(
+        self, workload: Workload, dataset: int, partitions: Ints, subpartitions: int, watch: Stopwatch
+    ) -> None:
         self._workload = workload
         self._dataset = dataset
         self._partitions = partitions

@@ -1,0 +1,193 @@
+"""What a job of some shape costs to schedule: real time by phase, memory, bytes and requests; on a simulated cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from firesteel.errors import UsageError
+from firesteel.journal.journal import Instrument
+from firesteel.options import Options
+from firesteel.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler.commands import JobStatus
+from firesteel.simulation.cluster import ClusterSpec
+from firesteel.simulation.digest import JournalDigest
+from firesteel.simulation.faults import Faults
+from firesteel.simulation.held import held_bytes
+from firesteel.simulation.job import SimulatedJob
+from firesteel.simulation.plane import World
+from firesteel.simulation.runs import RunState
+from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
+from firesteel.simulation.storage import StorageSpec
+from firesteel.simulation.workload import ChainShape, Workload
+
+PHASES = (
+    "build",
+    "regions",
+    "start",
+    "deploy",
+    "launch",
+    "finish of producers",
+    "decide",
+    "initialise",
+    "finish of consumers",
+    "failover of one task",
+    "release",
+    "journal",
+    "other",
+)
+"""In the order of a job's life. "launch": executions told to be running; "other": nodes, timers, failures of the dice."""
+MANY_RESTARTS = 1 << 30
+MOST_LOOKS = 8
+"""Times at which memory is looked at; a look walks over all that the scheduler holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    ms: float
+    """Real time of the scheduler, milliseconds."""
+    events: int
+    """How often it happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """``memory_mib``: the most that the scheduler held. ``descriptor_bytes``: of all gate descriptors and execution
+    descriptors that were deployed. ``makespan_s``: virtual seconds of the whole job."""
+
+    phases: dict[str, Phase]
+    memory_mib: float
+    descriptor_bytes: int
+    storage_requests: int
+    makespan_s: float
+    status: str
+    tasks: int
+    events: int
+    decisions: dict[str, int]
+    requests: dict[str, int]
+
+    @property
+    def scheduler_ms(self) -> float:
+        return sum(phase.ms for phase in self.phases.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What is to be simulated."""
+
+    shape: ChainShape = field(default_factory=ChainShape)
+    cluster: ClusterSpec = field(default_factory=ClusterSpec)
+    fail_rate: float = 0.0
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Over the shape's own."""
+    one_by_one: bool = False
+
+    def all_options(self) -> Options:
+        """Raises UsageError for an option that is none."""
+        # Made-up failures are to be seen, not to end the job.
+        base = Options({"restart-strategy.fixed-delay.attempts": MANY_RESTARTS})
+        return base.with_values(self.shape.options()).with_values(self.options)
+
+    def world(self, fail_rate: float) -> World:
+        return World(
+            cluster=self.cluster,
+            storage=StorageSpec(),
+            faults=Faults(fail_rate=fail_rate),
+            workload=Workload(self.seed, self.shape.partition_bytes),
+            seed=self.seed,
+            one_by_one=self.one_by_one,
+        )
+
+
+def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
+    """Run the job once for its phases, and once more up to the failure of one task.
+
+    Raises UsageError for what no scheduler can run, or the cluster has too few slots for.
+    """
+    _check_slots(simulated)
+    watch = Stopwatch()
+    story = JournalDigest() if journal is None else journal
+    job = _started(simulated, simulated.fail_rate, watch, story)
+    most, looks, sizes = _memory(job.scheduler), 1, job.plane.deploys
+    while job.plane.ended is None:
+        job.step()
+        if job.plane.deploys != sizes and looks < MOST_LOOKS:
+            most, looks, sizes = max(most, _memory(job.scheduler)), looks + 1, job.plane.deploys
+    most = max(most, _memory(job.scheduler))
+    phases = {name: Phase(watch.seconds.get(name, 0.0) * 1000, watch.counts.get(name, 0)) for name in PHASES}
+    phases["other"] = _sum(phases["other"], watch, {"failover"})
+    unknown = set(watch.seconds) - set(PHASES) - {OUTSIDE, "failover"}
+    assert not unknown, f"phases that are not reported: {unknown}"
+    failed = _failover(simulated)
+    if failed is not None:
+        phases["failover of one task"] = failed
+    outcome = job.outcome()
+    requests = outcome.requests
+    if outcome.status is JobStatus.FAILED:
+        raise UsageError(f"The simulated job failed: {job.plane.ended.cause.message if job.plane.ended.cause else ''}.")
+    return Costs(
+        phases=phases,
+        memory_mib=most / (1 << 20),
+        descriptor_bytes=job.plane.descriptor_bytes,
+        storage_requests=requests.total,
+        makespan_s=outcome.makespan,
+        status=outcome.status.value,
+        tasks=sum(vertex.parallelism for vertex in job.scheduler.graph.vertices),
+        events=outcome.events,
+        decisions=outcome.decisions,
+        requests=requests.by_kind(),
+    )
+
+
+def _started(simulated: Simulated, fail_rate: float, watch: Stopwatch, journal: Instrument | None) -> SimulatedJob:
+    graph, options = simulated.shape.job_graph(), simulated.all_options()
+    with watch.measure("build"):
+        scheduler = create_scheduler(graph, options, simulated.cluster.total_slots)
+    attach(watch, scheduler)
+    job = SimulatedJob(scheduler, simulated.world(fail_rate), journal, watch)
+    job.start()
+    return job
+
+
+def _failover(simulated: Simulated) -> Phase | None:
+    """What one failure costs while the last step runs: an input is lost, or, without a stored input, a function raises."""
+    watch = Stopwatch()
+    job = _started(simulated, 0.0, watch, None)
+    last = simulated.shape.vertices - 1
+    while job.plane.ended is None:
+        runs = job.plane.runs
+        running = (runs.state[: runs.size] == RunState.RUNNING) & (runs.vertex[: runs.size] == last)
+        if running.any():
+            started = time.perf_counter()
+            job.fail_one(int(np.argmax(running)))
+            return Phase((time.perf_counter() - started) * 1000, 1)
+        job.step()
+    return None
+
+
+def _memory(scheduler: Scheduler) -> int:
+    """The scheduler's own: the job graph is its user's."""
+    return held_bytes(scheduler, without=(scheduler.job_graph, scheduler.options))
+
+
+def _sum(phase: Phase, watch: Stopwatch, others: set[str]) -> Phase:
+    seconds = sum(watch.seconds.get(name, 0.0) for name in others)
+    return Phase(phase.ms + seconds * 1000, phase.events + sum(watch.counts.get(name, 0) for name in others))
+
+
+def _check_slots(simulated: Simulated) -> None:
+    shape, slots = simulated.shape, simulated.cluster.total_slots
+    if not shape.pipelined:
+        return
+    together = shape.vertices * (shape.parallelism if shape.edge.value == "all-to-all" else 1)
+    if together > slots:
+        raise UsageError(
+            f"A pipelined region of this job has {together:,} tasks, which must run at the same time, and the cluster "
+            f"has {slots:,} slots.",
+            hint="Give it more --nodes or --slots.",
+        )
