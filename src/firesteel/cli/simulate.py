@@ -102,7 +102,8 @@ def _for_people(simulated: Simulated, costs: Costs) -> str:
         _table(costs).rstrip("\n"),
         "",
         f"memory held by the scheduler  {costs.memory_mib:.1f} MiB",
-        f"descriptors deployed          {format_bytes(costs.descriptor_bytes)}",
+        f"descriptors deployed          {format_bytes(costs.descriptor_bytes)}, at most "
+        f"{format_bytes(costs.deployment_bytes)} for one execution",
         f"storage requests              {format_count(costs.storage_requests)} "
         f"({', '.join(f'{format_count(n)} {name}' for name, n in costs.requests.items() if n)})",
         f"decisions                     {', '.join(f'{n} {name}' for name, n in costs.decisions.items())}",

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from firesteel.descriptors import encode_executions
 from firesteel.journal.journal import Instrument
 from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
@@ -24,6 +26,8 @@ from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
 
+RECT_BYTES = 16
+"""Of one rectangle in an execution's descriptor."""
 CANCEL_SECONDS = 0.05
 """From a cancel to the word that the execution is gone."""
 
@@ -67,6 +71,9 @@ class Plane:
         self.ended: c.JobStatusChanged | None = None
         self.deploys = 0
         self.descriptor_bytes = 0
+        self.deployment_bytes = 0
+        """Of one execution, the largest: what is its own, and its gates or the names of their blobs."""
+        self._shipped: set[bytes] = set()
         self.decisions: dict[str, int] = {}
         self._watch = watch
         self._tell = tell
@@ -126,7 +133,8 @@ class Plane:
         check(set(command.subpartitions) == set(vertex.outputs), f"vertex {vertex.id} is not told all it writes")
         reading.check_told_of_stored(command, self.storage)
         self.deploys += 1
-        self.descriptor_bytes += descriptor_bytes(command)
+        with self._watch.measure("encode"):
+            self._count_bytes(command)
         read = command.input_bytes if command.input_bytes is not None else self._share_of_inputs(command)
         deployment = Deployment(
             command,
@@ -137,6 +145,20 @@ class Plane:
             [-1] * len(command.gates),
         )
         return self.runs.deploy(deployment, alone=not vertex.supports_concurrent_attempts)
+
+    def _count_bytes(self, command: c.Deploy) -> None:
+        """What the deployment ships: each gate once, however often it is named, and what is each execution's own."""
+        for gate in command.gates:
+            if gate.encoded.digest not in self._shipped:
+                self._shipped.add(gate.encoded.digest)
+                self.descriptor_bytes += len(gate.encoded.data)
+        rects = [ranges.rects[ranges.offsets[0] : ranges.offsets[1]] for ranges in command.ranges]
+        first = len(encode_executions(command.subtasks[:1], command.attempts[:1], _first_of(command, rects))[0])
+        others = RECT_BYTES * sum(len(ranges.rects) for ranges in command.ranges)
+        own = len(command.subtasks) * (first - RECT_BYTES * sum(map(len, rects))) + others
+        self.descriptor_bytes += own
+        inline = sum(len(g.encoded.digest if g.offloaded else g.encoded.data) for g in command.gates)
+        self.deployment_bytes = max(self.deployment_bytes, inline + own // len(command.subtasks))
 
     def _share_of_inputs(self, command: c.Deploy) -> Ints:
         """About what each reads, where the scheduler does not know yet."""
@@ -308,10 +330,8 @@ class Plane:
             check(command.cause is not None, "the job failed and does not say why")
 
 
-def descriptor_bytes(command: c.Deploy) -> int:
-    """What a deployment ships: the gates once, and what is each execution's own."""
-    gates = sum(gate.attempts.nbytes + gate.tokens.nbytes for gate in command.gates)
-    return gates + sum(ranges.offsets.nbytes + ranges.rects.nbytes for ranges in command.ranges)
+def _first_of(command: c.Deploy, rects: list[NDArray[np.int32]]) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+    return [(ranges.offsets[:2], own) for ranges, own in zip(command.ranges, rects, strict=True)]
 
 
 def _grown(column: Ints, size: int) -> Ints:

@@ -37,10 +37,11 @@ PHASES = (
     "finish of consumers",
     "failover of one task",
     "release",
+    "encode",
     "journal",
     "other",
 )
-"""In the order of a job's life. "launch": executions told to be running; "other": nodes, timers, failures of the dice."""
+"""In the order of a job's life. "launch": executions told to be running; "encode": descriptors made to bytes; "other": nodes, timers, failures of the dice."""
 MANY_RESTARTS = 1 << 30
 MOST_LOOKS = 8
 """Times at which memory is looked at; a look walks over all that the scheduler holds."""
@@ -57,11 +58,12 @@ class Phase:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """``memory_mib``: the most that the scheduler held. ``descriptor_bytes``: of all gate descriptors and execution
-    descriptors that were deployed. ``makespan_s``: virtual seconds of the whole job."""
+    descriptors that were deployed; ``deployment_bytes``: the largest deployment of one execution. ``makespan_s``: virtual seconds of the whole job."""
 
     phases: dict[str, Phase]
     memory_mib: float
     descriptor_bytes: int
+    deployment_bytes: int
     storage_requests: int
     makespan_s: float
     status: str
@@ -134,6 +136,7 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
         phases=phases,
         memory_mib=most / (1 << 20),
         descriptor_bytes=job.plane.descriptor_bytes,
+        deployment_bytes=job.plane.deployment_bytes,
         storage_requests=requests.total,
         makespan_s=outcome.makespan,
         status=outcome.status.value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 from firesteel.scheduler.scheduler import Scheduler
@@ -18,8 +19,9 @@ INNER: tuple[tuple[str, str, str], ...] = (
     ("planner", "decided", "decide"),
     ("planner", "plan", "decide"),
     ("graph", "initialize_job_vertex", "initialise"),
+    ("graph.regions", "grow", "regions"),
     ("deployments", "deploy", "deploy"),
-    ("release", "vertex_finished", "release"),
+    ("release", "executions_finished", "release"),
 )
 """(part of the scheduler, its method, phase): where the inner phases of an event are measured."""
 
@@ -91,7 +93,7 @@ class Stopwatch:
 def attach(watch: Stopwatch, scheduler: Scheduler) -> None:
     """Measure the inner phases of a scheduler that has not started. What it builds on its start is part of "build"."""
     for part, method, phase in INNER:
-        watch.wrap(getattr(scheduler, part), method, _phase_of(watch, phase))
+        watch.wrap(attrgetter(part)(scheduler), method, _phase_of(watch, phase))
 
 
 def _phase_of(watch: Stopwatch, phase: str) -> Callable[[], str]:
