@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.errors import UsageError
 from firesteel.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -18,7 +17,7 @@ from firesteel.graph.job_graph import (
     SourceInfo,
 )
 from firesteel.options import Options
-from firesteel.scheduler import Scheduler, create_scheduler
+from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
@@ -41,13 +40,9 @@ class ChaoticJob:
     forgiving: bool
     """Restarts are plenty: the job must finish, whatever happens."""
 
-    def scheduler(self) -> Scheduler:
-        """Raises UsageError where the random job asks for what cannot be."""
-        return create_scheduler(self.graph, self.options)
 
-
-def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob | None:
-    """The job of this seed; None if it asks for what cannot be. ``faults``: False for one that meets none."""
+def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
+    """The job of this seed. ``faults``: False for one that meets none."""
     rng = random.Random(seed)
     pipelined = rng.random() < 0.25
     graph = random_graph(rng, pipelined=pipelined)
@@ -61,18 +56,18 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob | None:
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
     }
-    try:
-        job = ChaoticJob(graph, Options(options), _world(rng, seed, faults), forgiving or not faults)
-        job.scheduler()
-    except UsageError:
-        return None
-    return job
+    return ChaoticJob(graph, Options(options), _world(rng, seed, faults), forgiving or not faults)
 
 
-def run_chaotic(job: ChaoticJob, *, strict: bool = True) -> tuple[Outcome, str]:
-    """How the job ended, and the digest of its journal. Raises ViolationError when it ended otherwise than it must."""
+def run_chaotic(job: ChaoticJob, *, validate_every: int = 1) -> tuple[Outcome, str]:
+    """How the job ended, and the digest of its journal.
+
+    Raises ViolationError when the scheduler did what it must not, or the job ended otherwise than it must; UsageError
+    where the job asks for what cannot be.
+    """
     journal = JournalDigest()
-    outcome = SimulatedJob(job.scheduler(), job.world, journal, strict=strict).run()
+    scheduler = create_scheduler(job.graph, job.options)
+    outcome = SimulatedJob(scheduler, job.world, journal, validate_every=validate_every).run()
     ends = (JobStatus.FINISHED,) if job.forgiving else (JobStatus.FINISHED, JobStatus.FAILED)
     check(outcome.status in ends, f"the job is {outcome.status.value}")
     return outcome, journal.digest

@@ -15,11 +15,10 @@ from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Ints
-from firesteel.simulation import reading
+from firesteel.simulation import reading, regions
 from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import Cluster, ClusterSpec
 from firesteel.simulation.faults import Dice, Faults
-from firesteel.simulation.regions import gangs_of
 from firesteel.simulation.runs import Deployment, Runs, RunState, SlotQueue
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.storage import Storage, StorageSpec
@@ -116,8 +115,8 @@ class Plane:
         self.queue.put(self._add(command))
 
     def _deploy_regions(self, command: c.DeployRegions) -> None:
-        rows = [self._add(part) for part in command.parts]
-        gangs = [gang + self._num_gangs for gang in gangs_of(command)]
+        rows = [self._add(regions.seen_by(part, command)) for part in command.parts]
+        gangs = [gang + self._num_gangs for gang in regions.gangs_of(command)]
         together, numbers = np.concatenate(rows), np.concatenate(gangs)
         order = np.argsort(numbers, kind="stable")  # within a gang in topological order
         largest = int(np.bincount(numbers - self._num_gangs).max())
@@ -179,6 +178,7 @@ class Plane:
         running = rows[(self.runs.state[rows] == RunState.RUNNING) & (self.runs.slot[rows] >= 0)]
         if len(running):
             raced = self.dice.which(self.world.faults.race, len(running))
+            raced &= np.isfinite(self.cluster.ends[self.runs.slot[running]])
             slots = self.runs.slot[running[~raced]]
             self.cluster.ends[slots] = np.minimum(self.cluster.ends[slots], self.clock.now + CANCEL_SECONDS)
 

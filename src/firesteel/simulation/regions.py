@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,30 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
             break
     numbers = np.unique(labels, return_inverse=True)[1]
     return np.split(numbers, starts[1:-1])
+
+
+def seen_by(part: Deploy, command: DeployRegions) -> Deploy:
+    """The part, its gates on results that the same regions make marked as pipelined.
+
+    A blocking result between members of a region is one that closes a circle of their steps: its reader is deployed
+    before it is there, finds it when it is done, and cannot outlive those who make it.
+    """
+    made = {dataset: other.subtasks for other in command.parts for dataset in other.subpartitions}
+    gates = tuple(
+        replace(gate, pipelined=True) if _is_made_beside(gate, ranges, made) else gate
+        for gate, ranges in zip(part.gates, part.ranges, strict=True)
+    )
+    return replace(part, gates=gates)
+
+
+def _is_made_beside(gate: GateDescriptor, ranges: InputRanges, made: dict[int, Ints]) -> bool:
+    if gate.pipelined or gate.dataset not in made:
+        return gate.pipelined
+    absent = np.setdiff1d(np.flatnonzero(gate.tokens < 0), made[gate.dataset])
+    first, end = ranges.rects[:, 0], ranges.rects[:, 1]
+    read = np.searchsorted(absent, end) > np.searchsorted(absent, first)
+    check(not read.any(), f"a gate of data set {gate.dataset} names objects that neither are there nor will be")
+    return True
 
 
 def _has_producer(gate: GateDescriptor, producers: dict[int, int]) -> bool:

@@ -1,0 +1,42 @@
+"""``python -m benchmarks.soak [--jobs N] [--first SEED]``: thousands of random jobs on simulated clusters with failures.
+
+Each seed is a job; what goes wrong is printed with its seed, and the exit code is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import time
+
+from firesteel.errors import UsageError
+from firesteel.simulation.chaos import chaotic_job, run_chaotic
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.soak", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=0, metavar="SEED")
+    parser.add_argument("--validate-every", type=int, default=10, metavar="N", help="events between two validations")
+    arguments = parser.parse_args()
+    ended: collections.Counter[str] = collections.Counter()
+    events, started = 0, time.perf_counter()
+    for seed in range(arguments.first, arguments.first + arguments.jobs):
+        try:
+            outcome, _ = run_chaotic(chaotic_job(seed), validate_every=arguments.validate_every)
+        except UsageError:
+            ended["refused"] += 1
+        except Exception as error:  # whatever it is, the other seeds are to be heard as well
+            ended["broken"] += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+        else:
+            ended[outcome.status.value] += 1
+            events += outcome.events
+    told = ", ".join(f"{count} {how}" for how, count in sorted(ended.items()))
+    print(f"{arguments.jobs} jobs, {events} events in {time.perf_counter() - started:.0f} s: {told}")
+    return int(ended["broken"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Random jobs on simulated clusters where everything goes wrong. Each command is checked as it is carried out: nothing is
+read that is deleted or absent, nothing deleted twice, nothing left at the end. ``python -m benchmarks.soak`` runs more."""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import replace
+
+import pytest
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import ResultPartitionType
+from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.commands import JobStatus
+from firesteel.simulation.chaos import chaotic_job, run_chaotic
+from firesteel.simulation.digest import JournalDigest
+from firesteel.simulation.job import SimulatedJob
+from firesteel.simulation.violation import ViolationError
+
+
+def run(seed, **options):
+    """None where the job asks for what cannot be."""
+    faults = options.pop("faults", True)
+    try:
+        return run_chaotic(chaotic_job(seed, faults), **options)
+    except UsageError:
+        return None
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_every_job_ends_and_leaves_nothing_behind(block):
+    """A thousand jobs. They finish, whatever happens, unless their restarts are few."""
+    ended = [run(seed, validate_every=100) for seed in range(100 * block, 100 * block + 100)]
+    assert sum(found is not None for found in ended) > 70
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_every_event_leaves_the_scheduler_valid(block):
+    for seed in range(5000 + 20 * block, 5020 + 20 * block):
+        run(seed, validate_every=1)
+
+
+def test_the_same_seed_tells_the_same_story():
+    """Journals are compared byte by byte, by their digests."""
+    stories = {}
+    for seed in range(7000, 7060):
+        first = run(seed, validate_every=0)
+        assert first == run(seed, validate_every=0)
+        if first is not None:
+            stories[first[1]] = seed
+    assert len(stories) > 40, "different seeds tell different stories"
+
+
+def test_where_nothing_goes_wrong_nothing_is_restarted():
+    for seed in range(8000, 8060):
+        found = run(seed, faults=False, validate_every=10)
+        if found is not None:
+            assert found[0].status is JobStatus.FINISHED
+            assert "failover" not in found[0].decisions
+
+
+def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
+    """Guards the tests above against dice that have gone quiet."""
+    seen = collections.Counter()
+    for seed in range(120):
+        job = chaotic_job(seed)
+        seen["pipelined"] += any(d.type is ResultPartitionType.PIPELINED for d in job.graph.datasets)
+        seen["several edges"] += any(len(vertex.inputs) > 1 for vertex in job.graph.vertices)
+        try:
+            scheduler = create_scheduler(job.graph, job.options)
+        except UsageError:
+            continue
+        simulated = SimulatedJob(scheduler, job.world, JournalDigest())
+        handle = scheduler.handle
+
+        def counted(event, handle=handle):
+            commands = handle(event)
+            seen.update(type(thing).__name__ for thing in (event, *commands))
+            seen.update([event.cause.kind.name] if type(event).__name__ == "ExecutionsFailed" else [])
+            return commands
+
+        scheduler.handle = counted
+        seen[simulated.run().status.name] += 1
+    wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
+        ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecution VerifyPartitions
+        CommitSinks USER WORKER PARTITION FINISHED FAILED pipelined"""
+    assert not [kind for kind in wanted.split() if not seen[kind]]
+    assert seen["several edges"] > 20
+
+
+def test_a_release_that_comes_too_early_is_seen():
+    """The plane is no use if it lets faults pass: here the scheduler forgets its readers."""
+    with pytest.raises(ViolationError):
+        for seed in range(200):
+            job = replace(chaotic_job(seed, faults=False))
+            try:
+                scheduler = create_scheduler(job.graph, job.options)
+            except UsageError:
+                continue
+            simulated = SimulatedJob(scheduler, job.world, validate_every=0)
+            _release_with_the_producers(scheduler)
+            simulated.run()
+
+
+def _release_with_the_producers(scheduler):
+    from firesteel.scheduler.commands import ReleasePartitions
+    from firesteel.scheduler.events import ExecutionsFinished
+
+    handle = scheduler.handle
+
+    def hasty(event):
+        commands = handle(event)
+        if isinstance(event, ExecutionsFinished):
+            tokens = event.reports.tokens
+            early = [
+                ReleasePartitions(p.dataset, event.subtasks, event.attempts, tokens) for p in event.reports.partitions
+            ]
+            commands = early + commands
+        return commands
+
+    scheduler.handle = hasty
