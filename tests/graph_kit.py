@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.forward_group import forward_groups
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ShipStrategy
-from firesteel.operators.program import Gate, KeyedHead, ResultOutput, TaskContext
-from firesteel.operators.task import run_task
+from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ResultPartitionType, ShipStrategy
+from firesteel.operators.program import Gate, KeyedHead, PipelinedGate, ResultOutput, TaskContext
+from firesteel.operators.task import Part, TaskRun
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore
 
@@ -90,20 +90,37 @@ class LocalRun:
             self.parallelism.update(dict.fromkeys(group.vertices, chosen))
 
     def run(self) -> dict[int, pa.Table]:
-        for vertex in self.graph.vertices:
-            for subtask in range(self.parallelism[vertex.id]):
-                self.run_subtask(vertex, subtask)
+        for region in self.regions():
+            for subtask in range(self.parallelism[region[0].id]):
+                self.run_subtask(region, subtask)
         return {handle: self.table(dataset) for handle, dataset in self.job.collects.items()}
 
-    def run_subtask(self, vertex: JobVertex, subtask: int) -> None:
+    def regions(self) -> list[list[JobVertex]]:
+        """Vertices joined by pipelined edges. Each feeds one other, so the last one of a region is its end."""
+        end = list(range(len(self.graph.vertices)))
+        for dataset in self.graph.datasets:
+            if dataset.type is ResultPartitionType.PIPELINED:
+                (end[dataset.producer],) = self.graph.consumers(dataset.id)
+        found: dict[int, list[JobVertex]] = {}
+        for vertex in reversed(self.graph.vertices):
+            end[vertex.id] = end[end[vertex.id]]
+            found.setdefault(end[vertex.id], []).insert(0, vertex)
+        return [found[last] for last in sorted(found)]
+
+    def run_subtask(self, region: list[JobVertex], subtask: int) -> None:
+        TaskRun([self.part(vertex, subtask) for vertex in region], self.store, "none").run()
+
+    def part(self, vertex: JobVertex, subtask: int) -> Part:
         n = self.parallelism[vertex.id]
         gates = [self.gate(edge.dataset, subtask, n) for edge in vertex.inputs]
         splits = self.job.splits.get(vertex.id, [])[subtask::n]
         subpartitions = {d: SUBPARTITIONS[self.graph.datasets[d].ship] for d in vertex.outputs}
         ctx = TaskContext("job", vertex.id, vertex.name, subtask, 0, n, 1, self.memory, self.scratch)
-        run_task(vertex.program, ctx, gates, splits, self.store, subpartitions, "none")
+        return Part(vertex.program, ctx, gates, splits, subpartitions)
 
-    def gate(self, dataset: int, subtask: int, n: int) -> Gate:
+    def gate(self, dataset: int, subtask: int, n: int) -> Gate | PipelinedGate:
+        if self.graph.datasets[dataset].type is ResultPartitionType.PIPELINED:
+            return PipelinedGate(dataset)
         ship = self.graph.datasets[dataset].ship
         producers, size = self.parallelism[self.graph.datasets[dataset].producer], SUBPARTITIONS[ship]
         if ship is ShipStrategy.FORWARD:

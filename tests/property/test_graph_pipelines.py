@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.api.actions import collected
 from firesteel.graph.compiler import compile_job
+from firesteel.graph.job_graph import ResultPartitionType
 from firesteel.graph.stream_graph import CollectStep, StreamNode
-from graph_kit import check_shape, run_local
+from graph_kit import LocalRun, check_shape, run_local
 
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
 FILES = tempfile.TemporaryDirectory()
@@ -203,6 +204,58 @@ def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline
             else Counter()
         )
         assert found == Counter(rows), i
+
+
+@st.composite
+def pointwise_pipelines(draw):
+    """Of steps that need no exchange, each dressed so that it does, or does not, share a vertex with its neighbours."""
+    env = ExecutionEnvironment()
+    pool: list[tuple[DataStream, Rows]] = []
+    for _ in range(draw(st.integers(1, 2))):
+        rows = draw(st.lists(values, max_size=12))
+        pool.append((source(env, rows, draw(st.booleans())), rows))
+    for _ in range(draw(st.integers(1, 7))):
+        stream, rows = draw(st.sampled_from(pool[-3:]))
+        step = draw(st.sampled_from(["filter", "map", "map", "union"]))
+        if step == "filter":
+            stream, rows = stream.filter(col("v") > 0), [r for r in rows if r[2] is not None and r[2] > 0]
+        elif step == "map":
+            stream = stream.map_in_arrow(plus_one, SCHEMA)
+            rows = [(k, g, None if v is None else v + 1) for k, g, v in rows]
+        else:
+            other, others = draw(st.sampled_from(pool))
+            stream, rows = stream.union(other), rows + others
+        how = draw(st.sampled_from(["forward", "chain", "alone", "alone", ""]))
+        if how == "forward":
+            stream = stream.forward()
+        elif how and step != "union":
+            stream = stream.start_new_chain() if how == "chain" else stream.disable_chaining()
+        pool.append((stream, rows))
+    return env, [pool[i] for i in {*draw(st.lists(st.sampled_from(range(len(pool))), max_size=2)), len(pool) - 1}]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pointwise_pipelines(), st.integers(1, 3))
+def test_a_pipelined_job_gives_the_rows_that_a_blocking_one_gives(pipeline, parallelism):
+    env, ends = pipeline
+    nodes = [
+        StreamNode("collect", CollectStep(i), stream.schema, (stream._edge(),)) for i, (stream, _) in enumerate(ends)
+    ]
+    pipelined = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
+    job = compile_job(nodes, env.options.with_values(pipelined), "random")
+    check_shape(job)
+    consumed = [d for d in job.job_graph.datasets if job.job_graph.consumers(d.id)]
+    assert all((d.type is ResultPartitionType.BLOCKING) == (d.id in job.stored) for d in consumed)
+    with tempfile.TemporaryDirectory() as directory:
+        run = LocalRun(job, Path(directory), lambda vertex: parallelism, 32 << 20)
+        tables = run.run()
+        written = {int(name[1:].partition("-")[0]) for name in run.store.list()}
+    assert written == {d.id for d in job.job_graph.datasets if d.type is ResultPartitionType.BLOCKING}
+    for i, (_, rows) in enumerate(ends):
+        found = [
+            row for batch in tables[i].to_batches() for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+        ]
+        assert Counter(found) == Counter(rows), i
 
 
 def test_a_null_among_a_dictionarys_values_is_null_to_every_step(tmp_path):

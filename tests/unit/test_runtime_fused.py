@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
+import pyarrow.compute as pc
 import pytest
 
 from driver_loop import END, Loop, Py4JJavaError, deploy, failed, finished, ints
+from firesteel.descriptors import encode_executions
+from firesteel.operators.functions import MapInArrow
+from firesteel.operators.program import GateHead, ResultOutput, SourceHead, VertexProgram
+from firesteel.results.store import ResultStore, object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DeployRegions, SetTimer
-from firesteel.spark.batch import Batch, BatchEnded, fused
+from firesteel.spark.batch import Batch, BatchEnded, descriptors_of, fused
+from firesteel.spark.messages import decode
+from firesteel.spark.serialise import dumps
+from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.watch import Watcher
+from runtime_support import NUMBERS, Numbers
 
 A, B = 0, 1
 """Vertices; messages of A carry the batch's number 0, those of B 1."""
@@ -205,3 +215,71 @@ class TestCancelling:
         loop.run()
         assert sorted(gone) == [(A, 3, 4), (B, 3, 4)]
         assert min(e.at for e in loop.scheduler.of(ev.ExecutionsCancelled)) >= 0.1
+
+
+# --- in a task --------------------------------------------------------------------------------------------------
+
+
+def double(batches):
+    for batch in batches:
+        yield batch.set_column(1, "v", pc.multiply(batch["v"], 2))
+
+
+def failing(batches):
+    yield from batches
+    raise ValueError("at the end")
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    """Runs subtask 0 of numbers -> ``fn`` in one task; what it says, and the store. Batch 40, so ``fn`` speaks as 41."""
+    attempt = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
+    monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: attempt)
+    store = ResultStore(str(tmp_path / "store"))
+    store.create()
+    (tmp_path / "scratch").mkdir()
+    job = JobInformation("fused", store, "none", 1 << 24, scratch=str(tmp_path / "scratch"))
+
+    def run(fn, *, alone=False):
+        read = VertexProgram(SourceHead(Numbers(100)), (), (ResultOutput(0, NUMBERS),))
+        work = VertexProgram(GateHead((0,)), (MapInArrow("fn", fn, NUMBERS),), (ResultOutput(1, NUMBERS),), (NUMBERS,))
+        gate = part(B, 0, reads=[0]).gates[0].encoded
+        parts = (
+            VertexPart(Blob.of(VertexInformation(A, "numbers", 1, {0: 1}, dumps(read))), ()),
+            VertexPart(
+                Blob.of(VertexInformation(B, "work", 1, {1: 1}, dumps(work), alone)), ((gate.digest, gate.data),)
+            ),
+        )
+        channel = MagicMock()
+        function = BatchFunction(40, Blob.of(job), parts, (), channel)
+        subtask = encode_executions(ints(0), ints(0), [], [(0,)]) + descriptors_of(part(B, 0, reads=[0], attempt=3), ())
+        messages = list(function(iter(subtask)))
+        channel.add.assert_called_once_with(messages)
+        return [decode(message) for message in messages]
+
+    return run, store, attempt
+
+
+def test_a_task_says_one_thing_for_each_execution(task):
+    run, store, _ = task
+    first, second = run(double)
+    assert [(m.where.batch, m.where.attempt, m.where.token) for m in (first, second)] == [(40, 0, 9), (41, 3, 9)]
+    assert (first.partitions, first.rows_in, first.rows_out) == ((), 100, 100)
+    assert (second.partitions[0][0], second.rows_in, second.rows_out) == (1, 100, 100)
+    assert store.list() == [object_name(1, 0, 3, 9)]
+
+
+def test_only_the_culprit_of_a_task_speaks(task):
+    run, store, _ = task
+    (message,) = run(failing)
+    assert (message.where.batch, message.kind) == (41, "USER")
+    assert "step 'fn' raised ValueError: at the end" in message.message and "failing" in message.trace
+    assert store.list() == []
+
+
+def test_a_region_with_one_vertex_that_must_run_alone_is_not_run_again_by_spark_itself(task):
+    run, store, attempt = task
+    attempt.attemptNumber = lambda: 1
+    (message,) = run(double, alone=True)
+    assert (message.where.batch, message.kind) == (41, "WORKER") and store.list() == []
+    assert len(run(double)) == 2, "others may"
