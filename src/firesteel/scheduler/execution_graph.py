@@ -108,7 +108,7 @@ class ExecutionJobVertex:
         self.num_finished = 0
         self.held: Mask = np.empty(0, np.bool_)
         """Subtasks that wait for the delay of a restart."""
-        self.innocent: Ints = np.empty(0, np.int64)
+        self.innocent: NDArray[np.int16] = np.empty(0, np.int16)
         """How often in a row each subtask was sent again without being charged."""
         self.unlike: Mask = np.empty(0, np.bool_)
         """Subtasks whose rows may differ from those of their earlier attempts, not only in their order."""
@@ -236,7 +236,7 @@ class DefaultExecutionGraph:
         vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
         vertex.winner = np.full(n, NO_ROW, np.int64)
         vertex.held = np.zeros(n, np.bool_)
-        vertex.innocent = np.zeros(n, np.int64)
+        vertex.innocent = np.zeros(n, np.int16)
         vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
         for dataset in vertex.job.outputs:

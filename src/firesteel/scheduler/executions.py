@@ -38,8 +38,8 @@ class ExecutionTable:
         self.cause = np.empty(0, np.int32)
         self.prior = np.empty(0, np.int64)
         self.opens = np.empty(0, np.bool_)
-        self.stamps = np.empty((len(ExecutionState), 0), np.float64)
-        """``stamps[state, row]``: seconds on the job's clock at which the row entered the state; nan: never."""
+        self.stamps: list[NDArray[np.float64]] = [_never(0)] * len(ExecutionState)
+        """``stamps[state][row]``: seconds on the job's clock at which the row entered the state; nan: never."""
         self.counts = np.zeros(len(ExecutionState), np.int64)
         """Rows per state."""
         self._nodes: list[str] = [""]
@@ -58,8 +58,7 @@ class ExecutionTable:
         self.vertex[rows], self.index[rows], self.attempt[rows] = vertex, indexes, attempts
         self.state[rows], self.node[rows], self.token[rows] = ExecutionState.CREATED, 0, NO_TOKEN
         self.cause[rows], self.prior[rows], self.opens[rows] = 0, prior, opens
-        self.stamps[:, rows] = np.nan
-        self.stamps[ExecutionState.CREATED, rows] = at
+        self.stamp(ExecutionState.CREATED, rows, at)
         self.counts[ExecutionState.CREATED] += n
         self.size = first + n
         return np.arange(first, self.size, dtype=np.int64)
@@ -77,7 +76,7 @@ class ExecutionTable:
         self.counts -= np.bincount(source, minlength=len(ExecutionState))
         self.counts[target] += len(rows)
         self.state[rows] = target
-        self.stamps[target, rows] = at
+        self.stamp(target, rows, at)
 
     def _transition_one(self, row: int, target: ExecutionState, at: float | NDArray[np.float64]) -> None:
         source = int(self.state[row])
@@ -86,7 +85,14 @@ class ExecutionTable:
         self.counts[source] -= 1
         self.counts[target] += 1
         self.state[row] = target
-        self.stamps[target, row] = at.item() if isinstance(at, np.ndarray) else at
+        self.stamp(target, row, at.item() if isinstance(at, np.ndarray) else at)
+
+    def stamp(self, state: int, rows: Rows | slice | int, at: float | NDArray[np.float64]) -> None:
+        """They entered the state at this time. A state that nobody was in yet takes no memory."""
+        column = self.stamps[state]
+        if not column.strides[0]:
+            column = self.stamps[state] = np.full(len(self.vertex), np.nan)
+        column[rows] = at
 
     def set_nodes(self, rows: Rows, nodes: Names) -> None:
         """``nodes`` runs parallel to ``rows``; where a node is not known, what was known of it stays."""
@@ -157,9 +163,7 @@ class ExecutionTable:
             new = np.empty(grown, old.dtype)
             new[:capacity] = old
             setattr(self, name, new)
-        stamps = np.empty((len(ExecutionState), grown))
-        stamps[:, :capacity] = self.stamps
-        self.stamps = stamps
+        self.stamps = [_grown(column, grown) for column in self.stamps]
 
     def _refuse(self, row: int, target: ExecutionState) -> None:
         vertex, index = int(self.vertex[row]), int(self.index[row])
@@ -207,7 +211,7 @@ class Execution:
 
     def entered(self, state: ExecutionState) -> float | None:
         """Seconds on the job's clock at which it entered ``state``; None: it never did."""
-        stamp = float(self.table.stamps[state, self.row])
+        stamp = float(self.table.stamps[state][self.row])
         return None if np.isnan(stamp) else stamp
 
 
@@ -227,3 +231,14 @@ class ExecutionVertex:
         """The one nearest to FINISHED by the seed's state priority, the earliest created on a tie."""
         rows = self.table.current_rows(self.newest)
         return Execution(self.table, min(rows, key=lambda row: RANK[self.table.state[row]]))
+
+
+def _never(size: int) -> NDArray[np.float64]:
+    """A column of nan that takes no memory, and cannot be written."""
+    return np.broadcast_to(np.nan, size)
+
+
+def _grown(stamps: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    if not stamps.strides[0]:
+        return _never(size)
+    return np.concatenate((stamps, np.full(size - len(stamps), np.nan)))

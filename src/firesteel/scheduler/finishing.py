@@ -79,16 +79,16 @@ class SingleFinish:
         table, reports, now = self._table, event.reports, self._recorder.at
         if reports.nodes is not None:
             table.set_nodes(vertex.newest[event.subtasks], reports.nodes)
-        stamps, source = table.stamps, table.state.item(row)
+        source = table.state.item(row)
         deployed, running = reports.deployed_at.item(), reports.running_at.item()
         finished = reports.finished_at.item()
         if deployed > 0 or source == _SCHEDULED:
-            stamps[_DEPLOYING, row] = deployed if deployed > 0 else now
+            table.stamp(_DEPLOYING, row, deployed if deployed > 0 else now)
         if running > 0 or source != _RUNNING:
-            stamps[_RUNNING, row] = running if running > 0 else now
+            table.stamp(_RUNNING, row, running if running > 0 else now)
         if finished <= 0:
             finished = now
-        stamps[_FINISHED, row] = finished
+        table.stamp(_FINISHED, row, finished)
         table.token[row] = reports.tokens.item()
         table.state[row] = _FINISHED
         table.counts[source] -= 1
@@ -110,8 +110,8 @@ class SingleFinish:
                 hosts=[node] if node else [],
                 nodes=[0] if node else [],
                 times=[] if abs(finished - recorder.at) <= SAME_SECONDS else [_rounded(finished)],
-                deployed=[_rounded(table.stamps.item(_DEPLOYING, row))],
-                running=[_rounded(table.stamps.item(_RUNNING, row))],
+                deployed=[_rounded(table.stamps[_DEPLOYING].item(row))],
+                running=[_rounded(table.stamps[_RUNNING].item(row))],
                 tokens=event.reports.tokens.tolist(),
             )
         )

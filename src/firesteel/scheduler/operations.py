@@ -51,12 +51,12 @@ class ExecutionOperations:
             names = [table.node_named(node) for node in nodes.tolist()]
             known = [name for name in names if name]
             columns = {"hosts": known, "nodes": (places - (len(names) - len(known))).tolist()}
-        stamps = table.stamps[:, rows]
-        if not np.allclose(stamps[target], self._recorder.at, rtol=0, atol=SAME_SECONDS):
-            columns["times"] = stamps[target].round(4).tolist()
+        entered = table.stamps[target][rows]
+        if (np.abs(entered - self._recorder.at) > SAME_SECONDS).any():
+            columns["times"] = entered.round(4).tolist()
         if target == ExecutionState.FINISHED:
-            columns["deployed"] = stamps[ExecutionState.DEPLOYING].round(4).tolist()
-            columns["running"] = stamps[ExecutionState.RUNNING].round(4).tolist()
+            columns["deployed"] = table.stamps[ExecutionState.DEPLOYING][rows].round(4).tolist()
+            columns["running"] = table.stamps[ExecutionState.RUNNING][rows].round(4).tolist()
             columns["tokens"] = table.token[rows].tolist()
         return columns
 

@@ -54,7 +54,7 @@ class Rereading:
             return none
         fresh = _times_read(ranges, ~stays, result.num_partitions) > 0
         latest = _latest(ranges, np.where(fresh, made_at, -np.inf))
-        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED, vertex.chosen]
+        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED][vertex.chosen]
         # What its own region made began to be made no later than it was read.
         inside = self._graph.regions.are_joined(result.dataset.producer, vertex.id)
         again = stays & ((latest > read_at) if inside else (latest >= read_at))
@@ -82,7 +82,7 @@ class Rereading:
             return np.full(result.num_partitions, -np.inf)
         chosen = producer.chosen
         again = table.attempt[chosen] > 0
-        made_at = np.where(again, table.stamps[ExecutionState.CREATED, chosen], -np.inf)
+        made_at = np.where(again, table.stamps[ExecutionState.CREATED][chosen], -np.inf)
         if producer.id in self._tasks:
             made_at[self._tasks[producer.id]] = np.inf
         if result.dataset.ship not in _BY_ORDER:

@@ -449,7 +449,7 @@ class Scheduler(ABC):
             table.transition(idle, S.RUNNING, at)
         for state, told in ((S.DEPLOYING, reports.deployed_at), (S.RUNNING, reports.running_at)):
             known = told > 0
-            table.stamps[state, rows[known]] = told[known]
+            table.stamp(state, rows[known], told[known])
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
         self.operations.move(vertex.id, rows, S.FINISHED, at=ended)
 

@@ -129,8 +129,9 @@ def _running(
 ) -> str:
     rows = vertex.newest[subtasks]
     stamps = graph.executions.stamps
+    launched = stamps[S.DEPLOYING][rows]
     # Waiting in Spark's queue is not running; where nobody told us of the launch, the queue is all we know.
-    begun = np.where(np.isnan(stamps[S.DEPLOYING, rows]), stamps[S.SCHEDULED, rows], stamps[S.DEPLOYING, rows])
+    begun = np.where(np.isnan(launched), stamps[S.SCHEDULED][rows], launched)
     oldest = int(subtasks[int(np.argmin(begun))])
     execution = vertex[oldest].current_execution
     since = max(0.0, now - float(begun.min()))
