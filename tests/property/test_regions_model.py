@@ -167,7 +167,7 @@ def check_released(scheduler, model, commands):
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.8]))
 def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
-    p = job(random_dag(rng, most=80, pipelined=pipelined), rng)
+    p = job(random_dag(rng, most=60, pipelined=pipelined), rng)
     watch(p)
     assert drive(p, rng, Chaos(race=0.0)).status == "FINISHED"
     assert not p.decisions("failover")

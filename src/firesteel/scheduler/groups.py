@@ -16,8 +16,8 @@ from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import Ints
 
 Mask = NDArray[np.bool_]
-_NONE, _FIRST = np.zeros(0, np.int64), np.zeros(1, np.int64)
-_FIRST.flags.writeable = False
+_NONE, _FIRST, _ONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64)
+_FIRST.flags.writeable = _ONE.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +141,8 @@ class EdgeGroups:
             self.touched += 1
             return _FIRST, np.array([len(subtasks)])
         self.touched += len(subtasks)
+        if len(subtasks) == 1:
+            return self._group_of[subtasks], _ONE
         return np.unique(self._group_of[subtasks], return_counts=True)
 
     def groups_of_partitions(self, partitions: Ints) -> Ints:
@@ -151,6 +153,10 @@ class EdgeGroups:
         if self._group_of is None:
             self.touched += 1
             return _FIRST, np.array([len(partitions)])
+        if len(partitions) == 1:
+            groups = self._groups[self._offsets[partitions.item()] : self._offsets[partitions.item() + 1]]
+            self.touched += len(groups)
+            return groups, _ONE
         memberships = self._groups[_expand_flat(self._offsets[partitions], self._offsets[partitions + 1])]
         self.touched += len(memberships)
         return np.unique(memberships, return_counts=True)

@@ -66,7 +66,8 @@ class Releasing:
         partitions = result.withdraw(partitions, stored=False)
         if not len(partitions):
             return
-        self._descriptors.drop(dataset)
+        if not result.num_available:  # until then somebody may still have to fetch where the others lie
+            self._descriptors.drop(dataset)
         attempts, tokens = result.attempts[partitions], result.tokens[partitions]
         self._recorder.emit(ReleasePartitions(dataset, partitions, attempts, tokens))
         columns = partitions.tolist(), attempts.tolist(), tokens.tolist()
