@@ -203,6 +203,39 @@ def test_co_partitioned_data_sets_have_equally_many_through_chains_of_joins():
     assert explained["result"] == 100 and explained["inputs"]["co_partitioned_with"] == [0, 1]
 
 
+def many(*, known=0, splits=20_000, **step):
+    """A source that may have very many subtasks, and a step that asks for 40,000 subpartitions."""
+    builder = GraphBuilder()
+    source = builder.source([1] * splits, **({"parallelism": known} if known else {}))
+    builder.step((source, HASH), **step)
+    fixed = {"v0": known} if known else {}
+    if "parallelism" in step:
+        fixed["v1"] = step["parallelism"]
+    made = counts(builder.graph, maximum=step.get("max_parallelism", 10_000), **fixed)
+    return made.explain(builder.graph.datasets[0], 5)
+
+
+def test_above_10_000_producers_there_are_few_subpartitions():
+    explained = many(known=10_001)
+    assert (explained["result"], explained["rule"]) == (4096, "many producers")
+    assert "bounded by 4096, as there may be over 10000 producers" in explained["reason"]
+    assert many(known=10_000)["result"] == 40_000
+    assert many(known=10_001, parallelism=5_000) == many(known=10_000, parallelism=5_000)
+    assert many(known=10_001, parallelism=5_000)["result"] == 5_000, "the consumer's parallelism is known"
+
+
+def test_how_many_producers_there_may_be():
+    assert many(max_parallelism=10_001)["rule"] == "many producers"
+    assert many(max_parallelism=10_001, splits=10_000)["result"] == 40_004, "no more than it has splits"
+    builder = GraphBuilder()
+    builder.step((builder.source([1] * 20_000), REBALANCE))
+    assert counts(builder.graph, maximum=20_000).count(builder.graph.datasets[0], 20_000) == 16
+    # One of two that are consumed together is enough.
+    builder = GraphBuilder()
+    builder.step((builder.source([1]), HASH), (builder.source([1] * 20_000), HASH))
+    assert counts(builder.graph, maximum=20_000).count(builder.graph.datasets[0], 1) == 4096
+
+
 def test_an_excessive_maximum_is_warned_about():
     builder = GraphBuilder()
     builder.step((builder.source(), HASH))

@@ -1,7 +1,8 @@
 """How many subpartitions a result has (FLIP-187, "Flexible subpartition mapping"), decided before its consumers are.
 
 The target is the consumer's parallelism where it is known, else its maximum times ``firesteel.subpartition-factor``,
-so that there is something to balance. Data sets that one vertex consumes together by key need equally many.
+so that there is something to balance. Data sets that one vertex consumes together by key need equally many. With very
+many producers the target is bounded, since each of them reports a size for every subpartition.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.humanize import plural
 from firesteel.options import CUT, SUBPARTITION_FACTOR, Options
+from firesteel.sizes import FEW_SUBPARTITIONS, MANY_PRODUCERS
 
 REBALANCE_CELLS = 4
 """How many times finer than the target a rebalanced result is split, over all its producers: each of them may hold most
@@ -52,6 +54,8 @@ class SubpartitionCounts:
         self._by_cells = options[CUT] == "by-bytes"
         """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each.
         That is how a pipelined result is cut in any case."""
+        self._maximum = maximum
+        self._known = known
         self._wishes = {
             d.id: [self._wish(graph.vertices[v], known, maximum) for v in graph.consumers(d.id)] for d in graph.datasets
         }
@@ -106,7 +110,27 @@ class SubpartitionCounts:
         return Wish(vertex.id, maximum(vertex) * self._factor, known=False)
 
     def _target(self, dataset: int) -> int:
-        return max((w.subpartitions for member in self._groups[dataset] for w in self._wishes[member]), default=1)
+        wishes = [w for member in self._groups[dataset] for w in self._wishes[member]]
+        wanted = max((w.subpartitions for w in wishes), default=1)
+        if not self._has_many_producers(dataset):
+            return wanted
+        return max([min(wanted, FEW_SUBPARTITIONS), *(w.subpartitions for w in wishes if w.known)])
+
+    def _has_many_producers(self, dataset: int) -> bool:
+        """Of keyed data sets: whether one of them, or of those that must agree with it, may have very many producers."""
+        members = [self._graph.datasets[member] for member in self._groups[dataset]]
+        if any(member.ship.pattern is DistributionPattern.POINTWISE for member in members):
+            return False  # these have few subpartitions for each producer anyway
+        if self._by_cells and any(member.ship is ShipStrategy.REBALANCE for member in members):
+            return False
+        return max(self._most_producers(self._graph.vertices[m.producer]) for m in members) > MANY_PRODUCERS
+
+    def _most_producers(self, vertex: JobVertex) -> int:
+        known = self._known(vertex)
+        if known is not None:
+            return known
+        most = self._maximum(vertex)
+        return most if vertex.source is None else min(most, max(1, len(vertex.source.split_bytes)))
 
     def _rule(self, dataset: IntermediateDataSet, producers: int, n: int) -> tuple[str, str]:
         if dataset.ship in (ShipStrategy.FORWARD, ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
@@ -122,6 +146,11 @@ class SubpartitionCounts:
         if n != target:
             rule = "pointwise" if dataset.ship.pattern is DistributionPattern.POINTWISE else "rebalance"
             return rule, f"{why}, shared out over {producers} producers"
+        if n < wish.subpartitions:
+            return (
+                "many producers",
+                f"{why}, bounded by {FEW_SUBPARTITIONS}, as there may be over {MANY_PRODUCERS} producers",
+            )
         return ("known parallelism" if wish.known else "maximum x factor"), why
 
 
