@@ -1,10 +1,10 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|large|scale ...] [--runs N]``: prints Markdown tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|scale ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, exchange, large, memory, scale, sweep, tasks
+from benchmarks import adaptive, digest, exchange, large, memory, scale, sweep, tasks
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -12,6 +12,7 @@ BENCHMARKS = {
     "tasks": tasks.main,
     "memory": memory.main,
     "sweep": sweep.main,
+    "digest": digest.main,
     "large": large.main,
     "scale": scale.main,
 }

@@ -12,7 +12,15 @@ from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
 from firesteel.sizes import pack
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Where, encode
+from firesteel.spark.messages import (
+    FailedMessage,
+    FinishedMessage,
+    Where,
+    decode_failed,
+    decode_many,
+    encode,
+    is_finished,
+)
 from firesteel.spark.task import Blob
 from runtime_support import two_steps
 
@@ -40,6 +48,22 @@ def failed(subtask, token, batch=0):
     now = time.time()
     where = Where(batch, subtask, 0, token, "node", now, now, now)
     return encode(FailedMessage(where, "USER", "bad", None, "frames"))
+
+
+def decode(record):
+    """One message alone, as its task made it."""
+    if not is_finished(record):
+        return decode_failed(record)
+    many = decode_many([record])
+    at = {name: many.header[name][0].item() for name in many.header.dtype.names}
+    execution = (at[name] for name in ("batch", "subtask", "attempt", "token"))
+    where = Where(*execution, many.nodes()[0], at["deployed_at"], at["running_at"], at["ended_at"])
+    partitions = tuple(
+        (p.dataset, int(p.bytes[0]), None if p.sizes is None else p.sizes[0], int(p.rows[0]), int(p.stored[0]))
+        for p in many.partitions()
+    )
+    (commits,) = many.commits() or [()]
+    return FinishedMessage(where, partitions, commits, at["rows_in"], at["bytes_in"], at["rows_out"])
 
 
 class Script:

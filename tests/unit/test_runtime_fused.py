@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pyarrow.compute as pc
 import pytest
 
-from driver_loop import END, Loop, Py4JJavaError, deploy, failed, finished, ints
+from driver_loop import END, Loop, Py4JJavaError, decode, deploy, failed, finished, ints
 from firesteel.descriptors import encode_executions
 from firesteel.operators.functions import MapInArrow
 from firesteel.operators.program import GateHead, ResultOutput, SourceHead, VertexProgram
@@ -17,7 +17,6 @@ from firesteel.results.store import ResultStore, object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.batch import Batch, BatchEnded, descriptors_of, fused
-from firesteel.spark.messages import decode
 from firesteel.spark.serialise import dumps
 from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.watch import Watcher

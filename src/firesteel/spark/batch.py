@@ -76,6 +76,11 @@ class Batch:
         return [deploy.vertex for deploy in self.deploys]
 
     @property
+    def numbers(self) -> range:
+        """What its messages carry, one for each vertex."""
+        return range(self.id, self.id + len(self.deploys))
+
+    @property
     def subtasks(self) -> Ints:
         return self.deploys[0].subtasks
 
@@ -85,6 +90,11 @@ class Batch:
             return False
         del self.open[execution]
         return True
+
+    def close_all(self, vertex: int, subtasks: Sequence[int], attempts: Sequence[int]) -> None:
+        """The same for many of one vertex."""
+        for subtask, attempt in zip(subtasks, attempts, strict=True):
+            self.close((vertex, subtask), attempt)
 
     def close_task(self, subtask: int) -> None:
         """One execution of the task has failed: the others ended with it, and will not report."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -49,7 +50,8 @@ from firesteel.spark.blob_server import BlobFailed, BlobServer
 from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, decode
+from firesteel.spark.inbox import Inbox
+from firesteel.spark.messages import FailedMessage, FinishedMessages, decode_failed, decode_many, is_finished
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
@@ -77,6 +79,9 @@ class Clock:
 
     def of_wall(self, seconds: float) -> float:
         return max(0.0, seconds - self._wall)
+
+    def of_walls(self, seconds: ev.Floats) -> ev.Floats:
+        return np.maximum(seconds - self._wall, 0.0)
 
 
 @dataclass(eq=False)
@@ -123,10 +128,8 @@ class JobDriver:
         self._lingering: dict[int, tuple[float, BatchEnded]] = {}
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
-        self._seen: set[tuple[int, int, int]] = set()
+        self._inbox = Inbox()
         self._commits: dict[tuple[int, int, int, int], tuple[bytes, ...]] = {}
-        self._finished: dict[int, list[FinishedMessage]] = {}
-        """By vertex, what is told to the scheduler together."""
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
@@ -202,22 +205,24 @@ class JobDriver:
             return items
 
     def _digest(self, items: Sequence[Any]) -> None:
-        for item in items:
-            if isinstance(item, bytes):
-                self._take_message(decode(item))
+        for are_messages, run in groupby(items, lambda item: isinstance(item, bytes)):
+            if are_messages:
+                self._take_messages(list(run))
             else:
-                self._flush()
-                if isinstance(item, BatchEnded):
-                    self._batch_ended(item)
-                elif isinstance(item, ev.ExecutionsDeploying):
-                    self._launched(item)
-                elif isinstance(item, BlobFailed):
-                    self._execute(Record(item.as_decision(self._now())))
-                else:
-                    self._feed(item)
-        self._flush()
+                for item in run:
+                    self._take(item)
         self._fire_timers()
         self._say_what_is_awaited(bool(items))
+
+    def _take(self, item: Any) -> None:
+        if isinstance(item, BatchEnded):
+            self._batch_ended(item)
+        elif isinstance(item, ev.ExecutionsDeploying):
+            self._launched(item)
+        elif isinstance(item, BlobFailed):
+            self._execute(Record(item.as_decision(self._now())))
+        else:
+            self._feed(item)
 
     def _say_what_is_awaited(self, news: bool) -> None:
         """A job must never hang without saying what it waits for."""
@@ -241,44 +246,52 @@ class JobDriver:
             nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
             self._feed(replace(event, subtasks=event.subtasks[keep], attempts=event.attempts[keep], nodes=nodes))
 
-    def _take_message(self, message: Message) -> None:
-        """Each message comes twice, through the channel and as a result; the second one is nothing new."""
+    def _take_messages(self, records: Sequence[bytes]) -> None:
+        """In bulk; of what came before, nothing. Failures keep their place among those that have finished."""
+        for finished, run in groupby(records, is_finished):
+            if finished:
+                self._take_finished(self._inbox.fresh(decode_many(list(run))))
+                continue
+            for message in map(decode_failed, run):
+                if self._inbox.is_fresh(message.where):
+                    self._take_failed(message)
+
+    def _take_finished(self, messages: FinishedMessages) -> None:
+        """Tells the scheduler, one event per vertex."""
+        batches, subtasks, attempts = (messages.column(name) for name in ("batch", "subtask", "attempt"))
+        numbers: dict[int, list[int]] = {}
+        for number in np.unique(batches).tolist():
+            own = batches == number
+            batch, vertex = self._addressed[number]
+            batch.close_all(vertex, subtasks[own].tolist(), attempts[own].tolist())
+            self._cancel_if_left(batch)
+            numbers.setdefault(vertex, []).append(number)
+        for vertex, own in numbers.items():
+            part = messages if len(numbers) == 1 else messages.select(np.flatnonzero(np.isin(batches, own)).tolist())
+            self._tell_finished(vertex, part)
+
+    def _tell_finished(self, vertex: int, messages: FinishedMessages) -> None:
+        subtasks, attempts = messages.column("subtask"), messages.column("attempt")
+        reports = reports_of(messages, self._in.clock.of_walls)
+        if len(reports.commits):
+            columns = subtasks.tolist(), attempts.tolist(), reports.tokens.tolist(), reports.commits
+            for subtask, attempt, token, commits in zip(*columns, strict=True):
+                self._commits[vertex, subtask, attempt, token] = commits
+        self._feed(
+            ev.ExecutionsFinished(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, reports=reports)
+        )
+
+    def _take_failed(self, message: FailedMessage) -> None:
         where = message.where
-        key = (where.batch, where.subtask, where.token)
-        if key in self._seen:
-            return
-        self._seen.add(key)
         batch, vertex = self._addressed[where.batch]
-        ours = batch.close((vertex, where.subtask), where.attempt)
-        if ours and isinstance(message, FailedMessage):
+        if batch.close((vertex, where.subtask), where.attempt):
             batch.close_task(where.subtask)
+        self._cancel_if_left(batch)
+        self._feed(self._failure(vertex, message))
+
+    def _cancel_if_left(self, batch: Batch) -> None:
         if batch.is_left and batch.id in self._active:
             self._cancel_batch(batch)
-        if isinstance(message, FinishedMessage):
-            self._collect(vertex, message)
-        else:
-            self._flush()
-            self._feed(self._failure(vertex, message))
-
-    def _collect(self, vertex: int, message: FinishedMessage) -> None:
-        where = message.where
-        if message.commits:
-            self._commits[vertex, where.subtask, where.attempt, where.token] = message.commits
-        self._finished.setdefault(vertex, []).append(message)
-
-    def _flush(self) -> None:
-        """Tells the scheduler of all that has finished since, one event per vertex."""
-        finished, self._finished = self._finished, {}
-        for vertex, messages in finished.items():
-            self._feed(
-                ev.ExecutionsFinished(
-                    at=self._now(),
-                    vertex=vertex,
-                    subtasks=_ints([message.where.subtask for message in messages]),
-                    attempts=_ints([message.where.attempt for message in messages]),
-                    reports=reports_of(messages, self._in.clock.of_wall),
-                )
-            )
 
     def _failure(self, vertex: int, message: FailedMessage) -> ev.ExecutionsFailed:
         where = message.where
@@ -303,11 +316,12 @@ class JobDriver:
 
     def _batch_ended(self, ended: BatchEnded) -> None:
         batch = ended.batch
-        for data in ended.results:
-            self._take_message(decode(data))
-        self._flush()
-        if self._lingers(ended) or self._active.pop(batch.id, None) is None:
-            return  # soon, or given up before
+        self._take_messages(ended.results)
+        if self._lingers(ended):
+            return
+        self._inbox.forget(batch.numbers)
+        if self._active.pop(batch.id, None) is None:
+            return  # it was given up before
         self._give_up_at.pop(batch.id, None)
         pools.give_back(batch.pool)
         if not batch.open:

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Callable
 
 from firesteel.scheduler.events import ExecutionReports, Floats, PartitionReports
-from firesteel.spark.messages import FinishedMessage
+from firesteel.spark.messages import FinishedMessages
 
 
-def reports_of(messages: Sequence[FinishedMessage], of_wall: Callable[[float], float]) -> ExecutionReports:
-    """Messages of executions of one vertex; ``of_wall`` places an executor's time of day on the job's clock."""
-    where = [message.where for message in messages]
-
-    def on_clock(times: Sequence[float]) -> Floats:
-        return np.array([of_wall(seconds) for seconds in times], np.float64)
-
+def reports_of(messages: FinishedMessages, of_wall: Callable[[Floats], Floats]) -> ExecutionReports:
+    """Messages of executions of one vertex; ``of_wall`` places executors' times of day on the job's clock."""
+    header = messages.header
     return ExecutionReports.of(
-        np.array([w.token for w in where], np.int64),
-        nodes=[w.node for w in where],
-        times=(
-            on_clock([w.deployed_at for w in where]),
-            on_clock([w.running_at for w in where]),
-            on_clock([w.ended_at for w in where]),
-        ),
-        partitions=[_partitions(messages, place) for place in range(len(messages[0].partitions))],
-        commits=[message.commits for message in messages] if messages[0].commits else (),
-        rows_in=np.array([message.rows_in for message in messages], np.int64),
-        bytes_in=np.array([message.bytes_in for message in messages], np.int64),
-        rows_out=np.array([message.rows_out for message in messages], np.int64),
-    )
-
-
-def _partitions(messages: Sequence[FinishedMessage], place: int) -> PartitionReports:
-    columns = list(zip(*(message.partitions[place] for message in messages), strict=True))
-    dataset, total, packed, rows, stored = columns
-    sizes = None if packed[0] is None else packed
-    return PartitionReports(
-        dataset[0], np.array(total, np.int64), np.array(rows, np.int64), np.array(stored, np.int64), sizes
+        messages.column("token"),
+        nodes=messages.nodes(),
+        times=(of_wall(header["deployed_at"]), of_wall(header["running_at"]), of_wall(header["ended_at"])),
+        partitions=[PartitionReports(p.dataset, p.bytes, p.rows, p.stored, p.sizes) for p in messages.partitions()],
+        commits=messages.commits(),
+        rows_in=messages.column("rows_in"),
+        bytes_in=messages.column("bytes_in"),
+        rows_out=messages.column("rows_out"),
     )

@@ -1,0 +1,94 @@
+"""What tasks tell the driver, as bytes: any number of messages come out as they went in."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driver_loop import decode
+from firesteel.spark.messages import (
+    FailedMessage,
+    FinishedMessage,
+    Where,
+    decode_failed,
+    decode_many,
+    encode,
+    is_finished,
+)
+from firesteel.spark.reports import reports_of
+
+COUNT = st.integers(0, 1 << 62)
+TIME = st.floats(0, 1e12)
+
+
+@st.composite
+def where(draw):
+    small = st.integers(0, (1 << 31) - 1)
+    node = draw(st.sampled_from(["", "host", "10.0.0.7", "größer", "n" * 300]))
+    return Where(draw(small), draw(small), draw(small), draw(COUNT), node, draw(TIME), draw(TIME), draw(TIME))
+
+
+@st.composite
+def vertex_messages(draw):
+    """Messages of executions of one vertex: the same data sets, as many commits each."""
+    datasets = draw(st.lists(st.integers(0, 1000), max_size=3, unique=True))
+    measured = draw(st.tuples(*[st.booleans() for _ in datasets]))
+    commits = draw(st.integers(0, 2))
+    messages = []
+    for _ in range(draw(st.integers(1, 6))):
+        partitions = tuple(
+            (dataset, draw(COUNT), draw(st.binary(max_size=40)) if known else None, draw(COUNT), draw(COUNT))
+            for dataset, known in zip(datasets, measured, strict=True)
+        )
+        own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
+        messages.append(FinishedMessage(draw(where()), partitions, own, draw(COUNT), draw(COUNT), draw(COUNT)))
+    return messages
+
+
+@given(vertex_messages(), vertex_messages())
+def test_messages_come_out_as_they_went_in(first, second):
+    """Two vertices' in one drain; each is then looked at by itself."""
+    records = list(map(encode, first + second))
+    assert all(map(is_finished, records))
+    both = decode_many(records)
+    assert both.commits() in ([], [message.commits for message in first + second])
+    for messages, places in ((first, range(len(first))), (second, range(len(first), len(records)))):
+        many = both.select(list(places))
+        at = [message.where for message in messages]
+        for name in ("batch", "subtask", "attempt", "token"):
+            assert many.column(name).tolist() == [getattr(w, name) for w in at]
+        reports = reports_of(many, lambda times: times / 2)
+        assert reports.tokens.tolist() == [w.token for w in at]
+        assert reports.finished_at.tolist() == [w.ended_at / 2 for w in at]
+        assert [reports.nodes[k] for k in range(len(at))] == [w.node for w in at]
+        for name in ("rows_in", "bytes_in", "rows_out"):
+            assert getattr(reports, name).tolist() == [getattr(message, name) for message in messages]
+        assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])
+        for place, columns in enumerate(reports.partitions):
+            told = [message.partitions[place] for message in messages]
+            rows = zip(
+                columns.bytes, columns.sizes or [None] * len(told), columns.rows, columns.stored_bytes, strict=True
+            )
+            assert [(columns.dataset, *row) for row in rows] == told
+
+
+def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
+    failed = FailedMessage(Where(1, 2, 3, 4, "n", 0.5, 0.6, 0.7), "USER", "bad", "hint", "frames", (1, 2, 3, 4))
+    data = encode(failed)
+    assert not is_finished(data)
+    assert decode_failed(data) == failed
+
+
+def test_a_message_is_small():
+    at = Where(0, 9_999, 0, 123_456, "10.0.0.7", 1e9, 1e9, 1e9)
+    message = FinishedMessage(at, ((0, 1 << 30, b"x" * 100, 10, 10),), (), 1, 2, 3)
+    assert len(encode(message)) <= 100 + 120 < len(pickle.dumps(message, protocol=5))
+    assert np.frombuffer(encode(message)[:1], np.uint8)[0] == 1
+
+
+@given(vertex_messages())
+def test_one_alone_comes_out_whole(messages):
+    assert [decode(encode(message)) for message in messages] == messages
