@@ -16,6 +16,7 @@ from firesteel.graph.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
+from firesteel.scheduler.columns import unwritten, writable
 from firesteel.scheduler.commands import Command, InputRanges
 from firesteel.scheduler.events import ExecutionReports, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
@@ -121,7 +122,7 @@ class ExecutionJobVertex:
         """Those of them that are stored."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
-        self.io: Ints = np.zeros((len(IO_COUNTERS), 0), np.int64)
+        self.io: Ints = unwritten(len(IO_COUNTERS), 0)
         """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
 
     @property
@@ -160,7 +161,12 @@ class ExecutionJobVertex:
 
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
         """What these (distinct) finished subtasks read and wrote."""
-        self.io[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
+        self.written_io()[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
+
+    def written_io(self) -> Ints:
+        """``io``, to be written."""
+        self.io = writable(self.io)
+        return self.io
 
     def __getitem__(self, subtask: int) -> ExecutionVertex:
         return ExecutionVertex(self._table, int(self.newest[subtask]))
@@ -238,7 +244,7 @@ class DefaultExecutionGraph:
         vertex.held = np.zeros(n, np.bool_)
         vertex.innocent = np.zeros(n, np.int16)
         vertex.unlike = np.zeros(n, np.bool_)
-        vertex.io = np.zeros((len(IO_COUNTERS), n), np.int64)
+        vertex.io = unwritten(len(IO_COUNTERS), n)
         for dataset in vertex.job.outputs:
             result = self.results[dataset] = self._result(dataset, n, plan.subpartitions[dataset])
             vertex.results.append(result)
@@ -275,7 +281,7 @@ class DefaultExecutionGraph:
         old = vertex.newest[subtasks]
         vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
         vertex.winner[subtasks] = NO_ROW
-        vertex.io[:, subtasks] = 0
+        vertex.written_io()[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
 

@@ -52,9 +52,10 @@ class SingleFinish:
         vertex.winner[subtask] = row
         vertex.num_finished += 1
         vertex.innocent[subtask] = 0
-        vertex.io[0, subtask] = reports.rows_in.item()
-        vertex.io[1, subtask] = reports.rows_out.item()
-        vertex.io[2, subtask] = reports.bytes_in.item()
+        io = vertex.written_io()
+        io[0, subtask] = reports.rows_in.item()
+        io[1, subtask] = reports.rows_out.item()
+        io[2, subtask] = reports.bytes_in.item()
         if len(reports.commits):
             vertex.commits[subtask] = reports.commits[0]
         token = reports.tokens.item()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
+from firesteel.scheduler.columns import unwritten, writable
 from firesteel.scheduler.commands import Command
 from firesteel.scheduler.events import Ints, PartitionReports, SizesLoaded
 from firesteel.scheduler.size_rows import BUFFER_BYTES, SizeRows
@@ -43,10 +44,10 @@ class BlockingResultInfo:
         self.is_broadcast = dataset.ship is ShipStrategy.BROADCAST
         self.num_partitions = num_partitions
         self.num_subpartitions = num_subpartitions
-        self.partition_bytes = np.zeros(num_partitions, np.int64)
-        self.partition_rows = np.zeros(num_partitions, np.int64)
-        self.partition_stored = np.zeros(num_partitions, np.int64)
-        self.subpartition_bytes = np.zeros(num_subpartitions, np.int64)
+        self.partition_bytes = unwritten(num_partitions)
+        self.partition_rows = unwritten(num_partitions)
+        self.partition_stored = unwritten(num_partitions)
+        self.subpartition_bytes = unwritten(num_subpartitions)
         self.recorded = np.zeros(num_partitions, np.bool_)
         self._unmeasured = np.zeros(num_partitions, np.bool_)
         """Recorded without sizes by subpartition."""
@@ -97,6 +98,7 @@ class BlockingResultInfo:
         Rows of sizes have one size per subpartition: the scheduler has checked that.
         """
         self.erase(partitions[self.recorded[partitions]])
+        self._begin()
         self.partition_bytes[partitions] = reports.bytes
         self.partition_rows[partitions] = reports.rows
         self.partition_stored[partitions] = reports.stored_bytes
@@ -106,6 +108,7 @@ class BlockingResultInfo:
         if reports.sizes is None:
             self._unmeasured[partitions] = True
         else:
+            self.subpartition_bytes = writable(self.subpartition_bytes)
             fold(reports.sizes, self.subpartition_bytes)
             self._rows.keep(partitions, attempts, reports.sizes)
 
@@ -115,6 +118,7 @@ class BlockingResultInfo:
         if keeps or self.recorded[partition]:
             self.record(np.array([partition]), np.array([attempt]), reports)
             return
+        self._begin()
         self.partition_bytes[partition] = reports.bytes.item()
         self.partition_rows[partition] = reports.rows.item()
         self.partition_stored[partition] = reports.stored_bytes.item()
@@ -136,7 +140,7 @@ class BlockingResultInfo:
                 self._take(rows, unreadable)
             else:
                 self._rows.forget_all()
-                self.subpartition_bytes[:] = 0
+                self.subpartition_bytes = unwritten(self.num_subpartitions)
             self._unmeasured[partitions] = False
         for column in (self.partition_bytes, self.partition_rows, self.partition_stored):
             column[partitions] = 0
@@ -179,8 +183,16 @@ class BlockingResultInfo:
         self.is_exact = self.is_exact and not answer.num_unreadable
         return answer.num_unreadable
 
+    def _begin(self) -> None:
+        if not self.partition_bytes.flags.writeable:
+            self.partition_bytes = writable(self.partition_bytes)
+            self.partition_rows = writable(self.partition_rows)
+            self.partition_stored = writable(self.partition_stored)
+
     def _take(self, rows: list[bytes], unreadable: list[int]) -> None:
         """Take shares from the sums; of executions whose row could not be read, the plain bytes they wrote are given."""
+        if not rows and not unreadable:
+            return
         unfold(rows, self.subpartition_bytes)
         for written in unreadable:
             self.subpartition_bytes -= self._shaped_like_sum(written)

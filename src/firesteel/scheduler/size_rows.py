@@ -41,9 +41,9 @@ class SizeRows:
         self._width = width
         self._emit = emit
         self._buffer_bytes = buffer_bytes
-        self._stored = np.full(num_partitions, _NOWHERE, np.int32)
-        """The attempt whose row was sent to the files; -1: none."""
-        self._attempts = np.full(num_partitions, _NOWHERE, np.int32)
+        self._stored = np.broadcast_to(np.array(_NOWHERE, np.int32), num_partitions)
+        """The attempt whose row was sent to the files; -1: none. No memory before there is a row, as the next one."""
+        self._attempts = self._stored
         """The attempt whose row is kept, here or there; -1: none, -2: it could not be read back."""
         self._here: dict[int, bytes] = {}
         """Rows in memory by partition; those that are not stored yet and those that were loaded for the cells."""
@@ -69,9 +69,15 @@ class SizeRows:
 
     def keep(self, partitions: Ints, attempts: Ints, rows: Sequence[bytes]) -> None:
         """Rows of (distinct) partitions that have none."""
+        if not self._attempts.flags.writeable:
+            self._stored, self._attempts = self._stored.copy(), self._stored.copy()
         self._attempts[partitions] = attempts
+        size = sum(map(len, rows))
+        if size > self._buffer_bytes:  # very many at once: they need not go through the buffer
+            self._send(partitions, attempts, rows)
+            return
         self._here.update(zip(partitions.tolist(), rows, strict=True))
-        self._unsaved += sum(map(len, rows))
+        self._unsaved += size
         if self._unsaved > self._buffer_bytes:
             self._store()
 
@@ -82,6 +88,8 @@ class SizeRows:
         """
         unreadable = written[self._attempts[partitions] == _UNREADABLE].tolist()
         kept = self._attempts[partitions] >= 0
+        if not self._attempts.flags.writeable:
+            return [], []
         self._attempts[partitions[~kept]] = _NOWHERE
         partitions, written = partitions[kept], written[kept]
         stored = self._stored[partitions] == self._attempts[partitions]
@@ -138,7 +146,8 @@ class SizeRows:
         self._owed.clear()
         self._wanted.clear()
         self._unsaved = 0
-        self._attempts[:] = _NOWHERE
+        if self._attempts.flags.writeable:
+            self._attempts[:] = _NOWHERE
 
     def drop(self) -> None:
         """Nobody will ask for a row again."""
@@ -152,11 +161,13 @@ class SizeRows:
         partitions = np.fromiter(self._here, np.int64, len(self._here))
         unsaved = partitions[self._stored[partitions] != self._attempts[partitions]]
         rows = [self._here.pop(partition) for partition in unsaved.tolist()]
-        attempts = self._attempts[unsaved]
-        self._stored[unsaved] = attempts
         self._unsaved = 0
+        self._send(unsaved, self._attempts[unsaved].astype(np.int64), rows)
+
+    def _send(self, partitions: Ints, attempts: Ints, rows: Sequence[bytes]) -> None:
+        self._stored[partitions] = attempts
         self._any_stored = True
-        self._emit(StoreSizes(self._dataset, unsaved, attempts.astype(np.int64), rows))
+        self._emit(StoreSizes(self._dataset, partitions, attempts, rows))
 
     def _load(self, partitions: Ints, written: Ints | None) -> None:
         """Ask for the rows of these; ``written``: they are owed, else the cells need them."""
