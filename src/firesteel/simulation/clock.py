@@ -9,13 +9,19 @@ from collections.abc import Callable
 Action = Callable[[], None]
 
 
+def seen_at(when: float, heartbeat: float) -> float:
+    """When something that happens at ``when`` is seen: with the next heartbeat. 0: at once."""
+    if not heartbeat or math.isinf(when):
+        return when
+    # A beat that rounding puts just before its moment would see nothing and come again for ever.
+    return max(when, math.ceil(when / heartbeat - 1e-9) * heartbeat)
+
+
 class VirtualClock:
     """Actions in the order of their time, and of their coming where times are equal: the same run, always."""
 
-    def __init__(self, heartbeat: float = 0.0) -> None:
-        """``heartbeat``: seconds between two looks at what the tasks do; 0: each is seen at its own moment."""
+    def __init__(self) -> None:
         self.now = 0.0
-        self._heartbeat = heartbeat
         self._actions: list[tuple[float, int, Action]] = []
         self._count = 0
 
@@ -31,14 +37,6 @@ class VirtualClock:
     def next_at(self) -> float:
         """When the next action is due; inf: none is."""
         return self._actions[0][0] if self._actions else math.inf
-
-    def seen_at(self, when: float) -> float:
-        """When something that happens at ``when`` is seen: with the next heartbeat."""
-        if not self._heartbeat or math.isinf(when):
-            return when
-        # A beat that rounding puts just before its moment would see nothing and come again for ever.
-        beats = math.ceil(when / self._heartbeat - 1e-9)
-        return max(when, beats * self._heartbeat)
 
     def advance(self, to: float) -> None:
         """Time does not go back."""

@@ -48,9 +48,9 @@ class Cluster:
     def num_alive_slots(self) -> int:
         return int(self.alive.sum()) * self.spec.slots
 
-    @property
-    def next_end(self) -> float:
-        return float(self.ends.min(initial=np.inf))
+    def next_to_end(self) -> int:
+        """The slot whose execution ends first."""
+        return int(np.argmin(self.ends))
 
     def free_slots(self) -> Ints:
         """Slots of living nodes that hold nothing, ascending."""
@@ -78,5 +78,7 @@ class Cluster:
     def revive(self, node: int) -> None:
         self.alive[node] = True
 
-    def nodes_of(self, slots: Ints) -> Names:
-        return Names(self.names, self.node_of[slots].astype(np.int32))
+    def names_of(self, nodes: NDArray[np.int32]) -> Names:
+        """Of the node numbers in a column. Only names that occur are told."""
+        known, codes = np.unique(nodes, return_inverse=True)
+        return Names(tuple(self.names[node] for node in known.tolist()), codes.astype(np.int32))

@@ -13,6 +13,7 @@ from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Floats, Ints
 from firesteel.scheduler.records import JournalRecord
 from firesteel.simulation import reading
+from firesteel.simulation.clock import seen_at
 from firesteel.simulation.plane import Plane, World
 from firesteel.simulation.runs import RunState, ended_last
 from firesteel.simulation.stopwatch import Stopwatch
@@ -23,6 +24,8 @@ from firesteel.sizes import is_measured
 
 LAUNCH_SECONDS = 0.02
 """From the slot to the program's first step."""
+BEAT_SHARE = 0.02
+"""Of the time that an execution takes: an error that nobody minds, and a thousand events the fewer."""
 COMPUTE_BYTES_PER_SECOND = 100e6
 BYTES_PER_ROW = 100
 STORED_SHARE = 0.4
@@ -98,8 +101,8 @@ class SimulatedJob:
 
     def step(self) -> None:
         """Go on to the next moment at which something happens."""
-        clock, cluster = self.plane.clock, self.plane.cluster
-        moment = min(clock.next_at, clock.seen_at(cluster.next_end))
+        clock = self.plane.clock
+        moment = min(clock.next_at, self._next_end_seen())
         if np.isinf(moment):
             raise ViolationError("\n".join(["The job does not end.", *self.scheduler.waiting_for()]))
         clock.advance(moment)
@@ -107,6 +110,16 @@ class SimulatedJob:
             action()
         self._tell_of_ends()
         self._start_waiting()
+
+    def _next_end_seen(self) -> float:
+        """When the next execution that ends is heard of: long ones are looked at more seldom."""
+        cluster, runs = self.plane.cluster, self.plane.runs
+        slot = cluster.next_to_end()
+        end = float(cluster.ends[slot])
+        if not self.world.heartbeat or np.isinf(end):
+            return end
+        took = end - float(runs.started[cluster.run[slot]])
+        return seen_at(end, max(self.world.heartbeat, BEAT_SHARE * took))
 
     def tell(self, event: e.Event) -> None:
         """Hand one event to the scheduler and carry out what it answers; sometimes the event comes once more."""
@@ -147,8 +160,9 @@ class SimulatedJob:
         plane.cluster.occupy(slots, rows, ends)
         for group in self._by_vertex(rows):
             if not plane.dice.happens(self.world.faults.untold):
-                names = np.array(plane.cluster.names, object)[runs.node[group]].tolist()
-                event = e.ExecutionsDeploying(at=now, running=True, nodes=names, **plane.names(group))
+                names = plane.cluster.names_of(runs.node[group])
+                nodes = np.array(names.names, object)[names.codes].tolist()
+                event = e.ExecutionsDeploying(at=now, running=True, nodes=nodes, **plane.names(group))
                 self.tell(event)
 
     def _seconds(self, rows: Ints) -> Floats:
@@ -275,7 +289,7 @@ class SimulatedJob:
             rows_in=read // BYTES_PER_ROW,
             bytes_in=read,
             rows_out=sum((p.rows for p in partitions), np.zeros(len(rows), np.int64)),
-            nodes=e.Names(plane.cluster.names, runs.node[rows]),
+            nodes=plane.cluster.names_of(runs.node[rows]),
             partitions=partitions,
             commits=[(b"commit",)] * len(rows) if vertex.has_sink else (),
         )

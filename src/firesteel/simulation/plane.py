@@ -41,7 +41,8 @@ class World:
     workload: Workload = field(default_factory=lambda: Workload(0))
     seed: int = 0
     heartbeat: float = 0.1
-    """Seconds of virtual time in which what happens is told together; 0: each moment for itself."""
+    """Seconds of virtual time in which what happens is told together; 0: each moment for itself. Where executions take
+    long it is :data:`job.BEAT_SHARE` of their time."""
     one_by_one: bool = False
     """Each finished execution is an event of its own."""
 
@@ -60,7 +61,7 @@ class Plane:
         self.scheduler = scheduler
         self.graph = scheduler.job_graph
         self.world = world
-        self.clock = VirtualClock(world.heartbeat)
+        self.clock = VirtualClock()
         self.cluster = Cluster(world.cluster)
         self.storage = Storage(world.storage, self.graph)
         self.dice = Dice(world.seed)
