@@ -6,34 +6,23 @@ Seconds are charged to the innermost phase that is open: a decision inside an ev
 from __future__ import annotations
 
 import gc
-import time
 import tracemalloc
-from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from firesteel.descriptors import encode_executions
-from firesteel.graph.job_graph import (
-    IntermediateDataSet,
-    JobEdge,
-    JobGraph,
-    JobVertex,
-    ResultPartitionType,
-    ShipStrategy,
-)
-from firesteel.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, SCHEDULER, Options
+from firesteel.options import Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import Command, Deploy
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
 from firesteel.scheduler.regions import SchedulingPipelinedRegions
-from firesteel.sizes import pack
+from firesteel.simulation.stopwatch import Stopwatch
+from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 EDGES = ("all-to-all", "pointwise", "pipelined")
-_DISTINCT_ROWS = 64
+_WORKLOAD = Workload(seed=7, mean=ChainShape().partition_bytes, variants=64)
 """Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
 
 
@@ -52,6 +41,12 @@ class Shape:
     bulk: bool = True
     """All subtasks of a vertex finish in one event; else each in its own."""
 
+    @property
+    def chain(self) -> ChainShape:
+        kind = EdgeKind.POINTWISE if self.edge == "pointwise" else EdgeKind.ALL_TO_ALL
+        pipelined = self.edge == "pipelined"
+        return ChainShape(parallelism=self.n, edge=kind, adaptive=self.dynamic, pipelined=pipelined)
+
 
 @dataclass(frozen=True)
 class Descriptors:
@@ -62,64 +57,6 @@ class Descriptors:
     group: int
 
 
-class Stopwatch:
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self._open: list[str] = []
-        self._since = 0.0
-
-    @contextmanager
-    def phase(self, name: str) -> Generator[None, None, None]:
-        self._charge()
-        self._open.append(name)
-        try:
-            yield
-        finally:
-            self._charge()
-            self._open.pop()
-
-    def wrap(self, owner: Any, method: str, name: str) -> None:
-        """Calls of ``owner.method`` are a phase from here on."""
-        call: Callable[..., Any] = getattr(owner, method)
-
-        def timed(*arguments: Any, **named: Any) -> Any:
-            with self.phase(name):
-                return call(*arguments, **named)
-
-        setattr(owner, method, timed)
-
-    def _charge(self) -> None:
-        now = time.perf_counter()
-        if self._open:
-            self.seconds[self._open[-1]] += now - self._since
-        self._since = now
-
-
-def job_graph(shape: Shape) -> JobGraph:
-    ship = ShipStrategy.RESCALE if shape.edge == "pointwise" else ShipStrategy.HASH
-    kind = ResultPartitionType.PIPELINED if shape.edge == "pipelined" else ResultPartitionType.BLOCKING
-    source = JobVertex(0, "source", "source", outputs=[0], parallelism=shape.n)
-    sink = JobVertex(1, "sink", "sink", inputs=[JobEdge(0, 0, co_partitioned=ship is ShipStrategy.HASH)])
-    if not shape.dynamic:
-        sink.parallelism = shape.n
-    keys = ("k",) if ship is ShipStrategy.HASH else ()
-    return JobGraph(f"{shape.edge} {shape.n}", [source, sink], [IntermediateDataSet(0, 0, ship, keys, kind)])
-
-
-def options(shape: Shape) -> Options:
-    """A volume that makes the dynamic consumer as wide as it may be; as many subpartitions as consumers."""
-    scheduler = "AdaptiveBatch" if shape.dynamic else "Default"
-    return Options(
-        {
-            SCHEDULER.key: scheduler,
-            MAX_PARALLELISM.key: shape.n,
-            DEFAULT_SOURCE_PARALLELISM.key: shape.n,
-            "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "1",
-            "firesteel.subpartition-factor": 1,
-        }
-    )
-
-
 class Drive:
     """A job under way. Each method takes it one phase further."""
 
@@ -127,36 +64,36 @@ class Drive:
         self.shape = shape
         self.watch = Stopwatch()
         self.now = 0.0
-        graph, chosen = job_graph(shape), options(shape)
-        with self.watch.phase("build"):
-            self.scheduler: Scheduler = create_scheduler(graph, chosen)
+        graph, options = shape.chain.job_graph(), Options(shape.chain.options())
+        with self.watch.measure("build"):
+            self.scheduler: Scheduler = create_scheduler(graph, options)
 
     def start(self) -> None:
         """What the job's start builds of the graph is building."""
         scheduler = self.scheduler
-        self.watch.wrap(scheduler, "_grow_graph", "build")
-        with self.watch.phase("start"):
+        self.watch.wrap(scheduler, "_grow_graph", lambda: "build")
+        with self.watch.measure("start"):
             scheduler.handle(JobStarted(at=0.0))
         del scheduler._grow_graph
-        self.watch.wrap(scheduler.planner, "plan", "decide")
-        self.watch.wrap(scheduler.planner, "initialize", "initialise")
-        self.watch.wrap(scheduler.deployments, "deploy", "deploy")
-        if self.shape.bulk:
-            self.watch.wrap(scheduler.release, "executions_finished", "release")
+        self.watch.wrap(scheduler.planner, "plan", lambda: "decide")
+        self.watch.wrap(scheduler.planner, "initialize", lambda: "initialise")
+        self.watch.wrap(scheduler.deployments, "deploy", lambda: "deploy")
+        if self.shape.bulk:  # else the watch would take longer than what it measures
+            self.watch.wrap(scheduler.release, "executions_finished", lambda: "release")
 
     def finish(self, vertex: int, subtasks: Ints, phase: str) -> list[Command]:
         """These subtasks finish, in one event or in one event each. Making up the events is not counted."""
         commands: list[Command] = []
         handle = self.scheduler.handle
         for events in self.events(vertex, subtasks):
-            with self.watch.phase(phase):
+            with self.watch.measure(phase):
                 for event in events:
                     commands = handle(event)
         return commands
 
     def encode(self, deploy: Deploy) -> Descriptors:
         """The bytes that travel for a deployment, as the driver makes them."""
-        with self.watch.phase("deploy"):
+        with self.watch.measure("deploy"):
             ranges = [(part.offsets, part.rects) for part in deploy.ranges]
             own = encode_executions(deploy.subtasks, deploy.attempts, ranges)
             groups = [gate.encoded for gate in deploy.gates]
@@ -178,35 +115,28 @@ class Drive:
 
     def _event(self, vertex: int, subtasks: Ints) -> ExecutionsFinished:
         n = len(subtasks)
-        partitions = tuple(self._reports(dataset, n) for dataset in self.scheduler.job_graph.vertices[vertex].outputs)
+        partitions = tuple(
+            self._reports(dataset, subtasks) for dataset in self.scheduler.job_graph.vertices[vertex].outputs
+        )
         reports = ExecutionReports.of(_tokens(subtasks, self.shape.n), partitions=partitions)
         return ExecutionsFinished(
             at=self.now, vertex=vertex, subtasks=subtasks, attempts=np.zeros(n, np.int64), reports=reports
         )
 
-    def _reports(self, dataset: int, n: int) -> PartitionReports:
+    def _reports(self, dataset: int, subtasks: Ints) -> PartitionReports:
+        n = len(subtasks)
         column = np.full(n, 1 << 20, np.int64)
         if not self.shape.sizes:
             return PartitionReports(dataset, column, column, column, None)
-        rows, written = _rows(self.scheduler.graph.result(dataset).num_subpartitions)
-        places = np.arange(n) % len(rows)
-        return PartitionReports(dataset, written[places], column, column, [rows[k] for k in places.tolist()])
+        subpartitions = self.scheduler.graph.result(dataset).num_subpartitions
+        written = _WORKLOAD.totals(dataset, subtasks, subpartitions)
+        rows = [_WORKLOAD.packed(dataset, subtask, subpartitions) for subtask in subtasks.tolist()]
+        return PartitionReports(dataset, written, column, column, rows)
 
 
 def _tokens(subtasks: Ints, n: int) -> Ints:
     """As Spark numbers its tasks, one in a hundred of which was run again."""
     return subtasks + 1 + np.where(subtasks % 100 == 42, n, 0)
-
-
-_cache: dict[int, tuple[list[bytes], Ints]] = {}
-
-
-def _rows(n: int) -> tuple[list[bytes], Ints]:
-    """Packed sizes of n subpartitions, some of them empty, and their sums."""
-    if n not in _cache:
-        sizes = np.random.default_rng(7).integers(-(1 << 18), 1 << 20, (_DISTINCT_ROWS, n)).clip(0)
-        _cache[n] = [pack(row) for row in sizes], sizes.sum(axis=1)
-    return _cache[n]
 
 
 @dataclass(frozen=True)
@@ -238,7 +168,7 @@ def run(shape: Shape) -> Run:
 def failover(drive: Drive) -> int:
     """Which tasks run again when one source fails while its consumers run. Nothing is restarted. Returns how many."""
     strategy = drive.scheduler.failures._failover
-    with drive.watch.phase("failover"):
+    with drive.watch.measure("failover"):
         restart = strategy.tasks_needing_restart({0: np.array([0])})
     return sum(len(tasks) for tasks in restart.tasks.values())
 
@@ -249,7 +179,7 @@ def regions(shape: Shape) -> float:
     drive.start()
     graph = drive.scheduler.graph
     parallelism = {vertex.id: vertex.parallelism for vertex in graph.vertices if vertex.is_initialized}
-    with drive.watch.phase("regions"):
+    with drive.watch.measure("regions"):
         SchedulingPipelinedRegions(graph.job_graph).grow(parallelism, graph._inner_edges)
     return drive.watch.seconds["regions"]
 

@@ -18,6 +18,7 @@ import numpy as np
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.numbers import distinct, union
 from firesteel.scheduler.rereading import Rereading
 from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 
@@ -60,7 +61,7 @@ class _Closure:
             if not found:
                 break
             for vertex, subtasks in found.items():
-                self._rereaders[vertex] = np.union1d(self._rereaders.get(vertex, subtasks), subtasks)
+                self._rereaders[vertex] = union((self._rereaders.get(vertex, subtasks), subtasks))
                 self._add(vertex, subtasks)
             self._walk()
         return Restart({v: np.flatnonzero(self._tasks[v]) for v in sorted(self._tasks)}, self._rereaders)
@@ -82,7 +83,7 @@ class _Closure:
         if block.is_trivial:
             self._mark(vertex, new)
             return
-        for member, own in block.members(np.unique(block.of(vertex, new))).items():
+        for member, own in block.members(distinct(block.of(vertex, new))).items():
             self._mark(member, own)
 
     def _mark(self, vertex: int, subtasks: Ints) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.events import Ints
+from firesteel.scheduler.numbers import distinct
 
 Mask = NDArray[np.bool_]
 _NONE, _FIRST, _ONE = np.zeros(0, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64)
@@ -193,7 +194,7 @@ class EdgeGroups:
 
     def _expanded(self, first: Ints, end: Ints) -> Ints:
         """Distinct numbers of the half-open intervals."""
-        found = np.arange(first[0], end[0]) if len(first) == 1 else np.unique(_expand_flat(first, end))
+        found = np.arange(first[0], end[0]) if len(first) == 1 else distinct(_expand_flat(first, end))
         self.touched += len(found)
         return found
 

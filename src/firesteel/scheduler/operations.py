@@ -46,11 +46,12 @@ class ExecutionOperations:
         if target not in (ExecutionState.DEPLOYING, ExecutionState.RUNNING, ExecutionState.FINISHED):
             return {}
         table, columns = self._table, dict[str, list[Any]]()
-        nodes, places = np.unique(table.node[rows], return_inverse=True)
+        nodes = table.node[rows]
         if nodes.any():
-            names = [table.node_named(node) for node in nodes.tolist()]
-            known = [name for name in names if name]
-            columns = {"hosts": known, "nodes": (places - (len(names) - len(known))).tolist()}
+            seen = np.bincount(nodes) > 0
+            seen[0] = False  # not known
+            hosts = [table.node_named(node) for node in np.flatnonzero(seen).tolist()]
+            columns = {"hosts": hosts, "nodes": (np.cumsum(seen) - 1)[nodes].tolist()}
         entered = table.stamps[target][rows]
         if (np.abs(entered - self._recorder.at) > SAME_SECONDS).any():
             columns["times"] = entered.round(4).tolist()

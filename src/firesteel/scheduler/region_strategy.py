@@ -10,10 +10,11 @@ from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.numbers import distinct, union
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.slots import DeploymentOption, ExecutionDeploymentOption, RegionDeploymentOption
-from firesteel.scheduler.strategy import Deploy, distinct
+from firesteel.scheduler.strategy import Deploy
 
 
 class PipelinedRegionSchedulingStrategy:
@@ -47,7 +48,7 @@ class PipelinedRegionSchedulingStrategy:
         for vertex, subtasks in tasks.items():
             block = self._graph.regions.block(vertex)
             regions = block.of(vertex, subtasks)
-            self._candidates.setdefault(block.number, []).append(regions if block.is_trivial else np.unique(regions))
+            self._candidates.setdefault(block.number, []).append(regions if block.is_trivial else distinct(regions))
 
     def schedule(self) -> None:
         """Deploy every candidate whose members can all run. One that cannot becomes a candidate again with its last input.
@@ -61,7 +62,7 @@ class PipelinedRegionSchedulingStrategy:
             if self._gathering.holds(block.vertices):
                 self._candidates[number] = candidates[number]
                 continue
-            regions = self._readiness.deployable_regions(block, distinct(candidates[number]))
+            regions = self._readiness.deployable_regions(block, union(candidates[number]))
             if len(regions):
                 self._gathering.deployed(block.vertices)
                 options += self._options(block, regions)
@@ -81,7 +82,7 @@ class PipelinedRegionSchedulingStrategy:
 
     def _options(self, block: RegionBlock, regions: Ints) -> list[DeploymentOption]:
         kinds = np.zeros(len(regions), np.int64) if block.kinds is None else block.kinds[regions]
-        return [self._option(block, regions[kinds == kind]) for kind in np.unique(kinds).tolist()]
+        return [self._option(block, regions[kinds == kind]) for kind in distinct(kinds).tolist()]
 
     def _option(self, block: RegionBlock, regions: Ints) -> DeploymentOption:
         """Of regions in which the same vertices take part."""

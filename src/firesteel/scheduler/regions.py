@@ -19,6 +19,7 @@ from firesteel.graph.pipelined_region import logical_pipelined_regions
 from firesteel.graph.tarjan import strongly_connected_components
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.numbers import distinct
 
 Bools = NDArray[np.bool_]
 
@@ -160,7 +161,7 @@ class SchedulingPipelinedRegions:
         found: dict[int, Ints] = {}
         for block in self.blocks.values():
             own = regions[(regions >= block.first) & (regions < block.first + block.count)]
-            found |= block.members(np.unique(own) - block.first)
+            found |= block.members(distinct(own) - block.first)
         return found
 
     def __len__(self) -> int:

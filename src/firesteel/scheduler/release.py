@@ -20,6 +20,7 @@ from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import NO_ROW
 from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.numbers import distinct, union
 from firesteel.scheduler.recorder import Recorder
 
 NONE: Ints = np.empty(0, np.int64)
@@ -129,7 +130,7 @@ class RegionPartitionGroupReleaseStrategy:
         for dataset, partitions in gone.items():
             some = [numbers for numbers in partitions if len(numbers)]
             if some:
-                self._releasing.release(dataset, some[0] if len(some) == 1 else np.unique(np.concatenate(some)))
+                self._releasing.release(dataset, union(some))
 
     def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
         for number in sorted({self._graph.regions.logical_of[vertex] for vertex in tasks}):
@@ -158,7 +159,7 @@ class RegionPartitionGroupReleaseStrategy:
             (vertex,) = block.vertices
             return {vertex: tasks[vertex][self._graph.vertices[vertex].winner[tasks[vertex]] != NO_ROW]}
         running = self._running[number]
-        regions = np.unique(np.concatenate([block.of(v, tasks[v]) for v in block.vertices if v in tasks]))
+        regions = distinct(np.concatenate([block.of(v, tasks[v]) for v in block.vertices if v in tasks]))
         over = regions[running[regions] == 0]
         running[regions] = block.sizes()[regions]
         return block.members(over)

@@ -47,6 +47,7 @@ from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
+from firesteel.scheduler.numbers import distinct, is_ascending, without
 from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
@@ -194,7 +195,7 @@ class Scheduler(ABC):
 
     def _ask_again(self, option: ExecutionDeploymentOption, granted: ExecutionDeploymentOption) -> None:
         if len(granted.subtasks) < len(option.subtasks):
-            self.strategy.restart_tasks({option.vertex: np.setdiff1d(option.subtasks, granted.subtasks)})
+            self.strategy.restart_tasks({option.vertex: without(option.subtasks, granted.subtasks)})
 
     @abstractmethod
     def _grow(self) -> list[int]:
@@ -385,7 +386,7 @@ class Scheduler(ABC):
 
     def _end_cancelled(self, vertex: ExecutionJobVertex, rows: Rows) -> Rows:
         """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
-        rows = np.unique(rows)
+        rows = distinct(rows)
         states = self.executions.state[rows]
         self._gone(vertex, rows[states == S.CANCELING])
         return rows[IS_DEPLOYED[states]]
@@ -471,7 +472,7 @@ class Scheduler(ABC):
 def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """True at the first occurrence of each number."""
     first = np.zeros(len(rows), np.bool_)
-    if (rows[1:] > rows[:-1]).all():
+    if is_ascending(rows):
         return ~first
     first[np.unique(rows, return_index=True)[1]] = True
     return first

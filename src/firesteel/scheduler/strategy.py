@@ -11,6 +11,7 @@ from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.groups import EdgeGroups, Mask
+from firesteel.scheduler.numbers import union
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.slots import DeploymentOption, ExecutionDeploymentOption
 
@@ -80,7 +81,7 @@ class VertexwiseSchedulingStrategy:
             if self._gathering.holds((vertex,)):
                 self._candidates[vertex] = candidates[vertex]
                 continue
-            subtasks = distinct(candidates[vertex])
+            subtasks = union(candidates[vertex])
             subtasks = subtasks[self._readiness.deployable(vertex, subtasks)]
             if len(subtasks):
                 self._gathering.deployed((vertex,))
@@ -98,8 +99,3 @@ class VertexwiseSchedulingStrategy:
         for subtasks in self._candidates.get(vertex, []):
             chosen[subtasks] = True
         return chosen
-
-
-def distinct(numbers: Sequence[Ints]) -> Ints:
-    """Ascending, each once; every single array is that already."""
-    return numbers[0] if len(numbers) == 1 else np.unique(np.concatenate(numbers))
