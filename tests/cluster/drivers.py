@@ -8,7 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from firesteel import ExecutionEnvironment
+import pyarrow as pa
+
+from firesteel import ExecutionEnvironment, Split
 from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.spark.cleaning import late
@@ -114,6 +116,46 @@ def case_tpch(folder: Path):
     feather.write_feather(example.q18(Gated(env, data, folder, "q18"), QUANTITY).to_arrow(), folder / "q18.arrow")
     late.run_all()
     return {"left": left_behind(folder), "files": sorted(p.name for p in folder.iterdir() if p.name.startswith(".q1"))}
+
+
+def case_pipelined(folder: Path):
+    """A source and two steps in the same tasks, which wait in the last step while an executor is killed."""
+    where = str(folder)
+
+    class Tens:
+        name, schema = "tens", pa.schema([("v", pa.int64())])
+
+        def list_splits(self, data_volume):
+            return [Split(k, 80, f"split {k}") for k in range(4)]
+
+        def read(self, split, ctx):
+            yield pa.record_batch([pa.array(range(split * 10, split * 10 + 10))], names=["v"])
+
+    def waiting(batches):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        for batch in batches:
+            (Path(where) / f"running-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+            while not (Path(where) / "go").exists():
+                time.sleep(0.01)
+            yield batch
+
+    given = {
+        "execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED",
+        "jobmanager.scheduler": "Default",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+        "firesteel.storage.directory": str(folder / "storage"),
+        "firesteel.journal.directory": str(folder / "journal"),
+        "firesteel.progress": "false",
+    }
+    env = ExecutionEnvironment(spark=session(), options=given)
+    tens = env.from_source(Tens()).set_parallelism(4).disable_chaining()
+    rows = tens.map_in_arrow(waiting, "v bigint").disable_chaining().to_arrow()
+    late.run_all()
+    return {"values": sorted(rows["v"].to_pylist()), "left": left_behind(folder)}
 
 
 class Gated(example.Tables):

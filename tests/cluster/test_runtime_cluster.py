@@ -51,6 +51,15 @@ def test_a_job_survives_a_killed_executor(cluster, tmp_path):
     assert answer["left"] == []
 
 
+def test_a_pipelined_job_survives_a_killed_executor(cluster, tmp_path):
+    driver = cluster.driver("pipelined", tmp_path)
+    until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
+    cluster.kill_executor("127.0.0.3")
+    until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
+    (tmp_path / "go").touch()
+    assert driver.answer() == {"values": list(range(40)), "left": []}
+
+
 def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(cluster, tmp_path):
     queries = ("q1", "q3", "q18")
     data = tpch(0.01)

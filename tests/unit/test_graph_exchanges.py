@@ -12,7 +12,7 @@ from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
 from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, StreamNode
-from firesteel.spark.planned import stored_exchanges
+from firesteel.spark.planned import exchange_decisions
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
 
@@ -99,7 +99,9 @@ class TestWhatIsStored:
 
     def test_each_leaves_a_record(self, rows):
         one = step(rows, "one")
-        (decision,) = stored_exchanges(compiled(step(one, "left"), step(one, "right")))
+        *streams, decision = exchange_decisions(compiled(step(one, "left"), step(one, "right")))
+        assert {d.result for d in streams} == {"pipelined"} and streams[0].name == "from_collection"
+        assert streams[0].reason == "Streams to 'one' in the same tasks: stores nothing."
         assert (decision.what, decision.name, decision.result) == ("exchange", "one", "blocking")
         assert decision.reason == (
             "What it makes is stored before it is read, not streamed: it has several readers: 'left', 'right'."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import JobGraph
+from firesteel.graph.job_graph import JobGraph, ResultPartitionType
 from firesteel.options import Options
 from firesteel.scheduler.records import Decision, JobPlanned
 
@@ -46,19 +46,40 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
     )
 
 
-def stored_exchanges(compiled: CompiledJob) -> list[Decision]:
-    """Which forward edges of a pipelined job are not pipelined."""
+def exchange_decisions(compiled: CompiledJob) -> list[Decision]:
+    """Of a pipelined job: which forward edges are pipelined, and why others are not."""
     graph = compiled.job_graph
     return [
-        Decision(
-            at=0.0,
-            what="exchange",
-            vertex=graph.datasets[dataset].producer,
-            name=graph.vertices[graph.datasets[dataset].producer].name,
-            inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
-            rule="execution.batch-shuffle-mode",
-            result="blocking",
-            reason=f"What it makes is stored before it is read, not streamed: {why}.",
-        )
-        for dataset, why in compiled.stored.items()
+        *(
+            _exchange(
+                graph,
+                dataset.id,
+                "pipelined",
+                f"Streams to {_readers(graph, dataset.id)} in the same tasks: stores nothing.",
+            )
+            for dataset in graph.datasets
+            if dataset.type is ResultPartitionType.PIPELINED
+        ),
+        *(
+            _exchange(graph, dataset, "blocking", f"What it makes is stored before it is read, not streamed: {why}.")
+            for dataset, why in compiled.stored.items()
+        ),
     ]
+
+
+def _exchange(graph: JobGraph, dataset: int, result: str, reason: str) -> Decision:
+    producer = graph.vertices[graph.datasets[dataset].producer]
+    return Decision(
+        at=0.0,
+        what="exchange",
+        vertex=producer.id,
+        name=producer.name,
+        inputs={"dataset": dataset, "readers": graph.consumers(dataset)},
+        rule="execution.batch-shuffle-mode",
+        result=result,
+        reason=reason,
+    )
+
+
+def _readers(graph: JobGraph, dataset: int) -> str:
+    return ", ".join(f"'{graph.vertices[vertex].name}'" for vertex in graph.consumers(dataset))

@@ -26,7 +26,7 @@ from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.outcome import JobOutcome
-from firesteel.spark.planned import planned, stored_exchanges
+from firesteel.spark.planned import exchange_decisions, planned
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.session import check_session, is_local, own_interrupts
@@ -247,7 +247,7 @@ class JobRun:
 
     def _drive(self) -> JobEnd:
         self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
-        for decision in stored_exchanges(self._compiled):
+        for decision in exchange_decisions(self._compiled):
             self._instruments.record(decision)
         driver = JobDriver(
             DriverInput(
@@ -283,7 +283,7 @@ class JobRun:
             job_name=self.job_name,
             status=status,
             duration=time.monotonic() - self._started,
-            decisions=[*stored_exchanges(self._compiled), *(end.decisions if end is not None else ())],
+            decisions=[*exchange_decisions(self._compiled), *(end.decisions if end is not None else ())],
             journal=self._instruments.journal_path(),
             store=self._storage.store,
             persistent=persistent,
