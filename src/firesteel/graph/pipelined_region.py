@@ -48,6 +48,19 @@ def logical_pipelined_regions(job_graph: JobGraph) -> list[LogicalPipelinedRegio
     return [LogicalPipelinedRegion(tuple(members[component])) for component in order]
 
 
+def fed_while_running(job_graph: JobGraph) -> set[int]:
+    """Vertices with an input from their own region: it cannot be cut by bytes, for it is not there beforehand."""
+    region_of = {
+        v: number for number, region in enumerate(logical_pipelined_regions(job_graph)) for v in region.vertices
+    }
+    return {
+        vertex.id
+        for vertex in job_graph.vertices
+        for edge in vertex.inputs
+        if region_of[job_graph.datasets[edge.dataset].producer] == region_of[vertex.id]
+    }
+
+
 def _topological(keys: dict[int, int], edges: set[tuple[int, int]]) -> list[int]:
     """Nodes in topological order; of several that may come next, the one with the smallest key."""
     after: dict[int, list[int]] = {node: [] for node in keys}

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from firesteel.graph.job_graph import DistributionPattern, JobVertex
-from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT
+from firesteel.graph.job_graph import DistributionPattern, JobGraph, JobVertex
+from firesteel.graph.pipelined_region import fed_while_running
+from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
 from firesteel.scheduler.execution_graph import VertexInitialization
 from firesteel.scheduler.parallelism.model import Bounds
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.planning import NO_SPLITS
 from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slots import ExecutionSlotAllocator
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
 
@@ -25,6 +27,12 @@ class DefaultScheduler(Scheduler):
     """
 
     strategy_class = PipelinedRegionSchedulingStrategy
+
+    def __init__(
+        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+    ) -> None:
+        super().__init__(job_graph, options, allocator, slots)
+        self._fed_while_running = fed_while_running(job_graph)
 
     def _grow(self) -> list[int]:
         new = [self._initialize(vertex.job) for vertex in self.graph.vertices if not vertex.is_initialized]
@@ -47,15 +55,10 @@ class DefaultScheduler(Scheduler):
     def _plan(self, job: JobVertex, bounds: Bounds) -> VertexInitialization:
         if not job.inputs or job.source is not None:
             return self.planner.source(job, bounds)
-        if any(self.graph.regions.are_joined(p, job.id) for p in self._producers(job)):
-            return self.planner.by_count(job, bounds)
         patterns = {self.job_graph.datasets[edge.dataset].ship.pattern for edge in job.inputs}
-        if patterns == {DistributionPattern.POINTWISE}:
+        if patterns == {DistributionPattern.POINTWISE} or job.id in self._fed_while_running:
             return self.planner.by_count(job, bounds)
         return self.planner.undecided_inputs(job, self._known_parallelism(job))
-
-    def _producers(self, job: JobVertex) -> list[int]:
-        return [self.job_graph.datasets[edge.dataset].producer for edge in job.inputs]
 
     def _bounds(self, job: JobVertex) -> Bounds:
         bounds = self.parallelisms.bounds(job)

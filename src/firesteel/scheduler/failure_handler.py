@@ -218,7 +218,7 @@ class ExecutionFailureHandler:
         self._discard(vertex, subtasks[vertex.winner[subtasks] != NO_ROW])
         running = vertex.deployed_rows(subtasks)
         self._operations.cancel(
-            vertex, running, f"an input is produced anew after a failure in vertex {failure.vertex.id}"
+            vertex, running, f"its region, or what it reads, runs again after a failure in vertex {failure.vertex.id}"
         )
         self._graph.reset(vertex, subtasks, self._recorder.at)
         rows = vertex.newest[subtasks]

@@ -225,6 +225,23 @@ class Scheduler(ABC):
             return
         if new:
             self.graph.notify_execution_graph_updated(new)
+            self._tell_of_regions(new)
+
+    def _tell_of_regions(self, new: list[int]) -> None:
+        blocks = {block.number: block for block in map(self.graph.regions.block, new) if len(block.vertices) > 1}
+        for _, block in sorted(blocks.items()):
+            tasks = int(block.sizes().sum())
+            rule = "an all-to-all edge inside" if block.count == 1 else "pointwise edges inside"
+            self.recorder.decision(
+                "pipelined regions",
+                vertex=block.vertices[0],
+                name=self.graph.vertices[block.vertices[0]].job.name,
+                inputs={"vertices": list(block.vertices), "subtasks": tasks},
+                rule=rule,
+                result=block.count,
+                reason=f"{plural(tasks, 'subtask')} of vertices {', '.join(map(str, block.vertices))} run in "
+                f"{plural(block.count, 'region')}, each all at once: {rule}",
+            )
 
     def _all_finished(self) -> None:
         sinks = [vertex for vertex in self.graph.vertices if vertex.job.has_sink]

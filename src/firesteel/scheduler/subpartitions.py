@@ -15,9 +15,9 @@ from firesteel.graph.job_graph import (
     IntermediateDataSet,
     JobGraph,
     JobVertex,
-    ResultPartitionType,
     ShipStrategy,
 )
+from firesteel.graph.pipelined_region import fed_while_running
 from firesteel.humanize import plural
 from firesteel.options import CUT, SUBPARTITION_FACTOR, Options
 from firesteel.sizes import FEW_SUBPARTITIONS, MANY_PRODUCERS
@@ -52,8 +52,7 @@ class SubpartitionCounts:
         self._graph = graph
         self._factor = options[SUBPARTITION_FACTOR]
         self._by_cells = options[CUT] == "by-bytes"
-        """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each.
-        That is how a pipelined result is cut in any case."""
+        self._by_count = fed_while_running(graph)
         self._maximum = maximum
         self._known = known
         self._wishes = {
@@ -69,8 +68,7 @@ class SubpartitionCounts:
         target = self._targets[dataset.id]
         if dataset.ship.pattern is DistributionPattern.POINTWISE:
             return -(-target // producers)
-        blocking = dataset.type is ResultPartitionType.BLOCKING
-        if dataset.ship is ShipStrategy.REBALANCE and self._by_cells and blocking:
+        if dataset.ship is ShipStrategy.REBALANCE and self._is_cut_by_cells(dataset):
             return min(target, REBALANCE_CELLS * -(-target // producers))
         return target
 
@@ -100,6 +98,10 @@ class SubpartitionCounts:
             f"Data set {dataset.id} has {n} subpartitions per producer, more than {EXCESSIVE}: each producer indexes and "
             "reports all of them. Lower max-parallelism (or the step's own) or firesteel.subpartition-factor."
         )
+
+    def _is_cut_by_cells(self, dataset: IntermediateDataSet) -> bool:
+        """By count, every subtask reads its subpartitions of all producers, so there must be enough of them in each."""
+        return self._by_cells and self._by_count.isdisjoint(self._graph.consumers(dataset.id))
 
     def _wish(
         self, vertex: JobVertex, known: Callable[[JobVertex], int | None], maximum: Callable[[JobVertex], int]
