@@ -10,6 +10,7 @@ sizes, or nearly all zero, has codes of width 0: none.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,6 +28,7 @@ FEW_SUBPARTITIONS = 4_096
 """Above so many producers a result has at most so many subpartitions, unless its consumer's parallelism is known."""
 
 _HEADER = np.dtype([("count", "<u4"), ("width", "u1"), ("shift", "u1"), ("exceptions", "<u2"), ("base", "<i8")])
+_ONE_HEADER = struct.Struct("<IBBHq")
 _EXCEPTION = np.dtype([("place", "<u4"), ("delta", "<i8")])
 _CODES = {0: np.dtype("u1"), 1: np.dtype("u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
 _IS_WIDTH = np.isin(np.arange(256), list(_CODES))
@@ -85,13 +87,16 @@ def unpack(row: bytes) -> Ints:
 
 def fold(rows: Sequence[bytes], into: Ints, sign: int = 1) -> None:
     """Add many packed rows, each of ``len(into)`` subpartitions, to a sum of plain bytes by subpartition."""
-    headers = _headers(rows)
     n = len(into)
     if n == 0 or not len(rows):
         return
+    if len(rows) == 1:
+        _fold_one(rows[0], into, sign)
+        return
+    headers = _headers(rows)
     into += sign * int(headers["base"].sum())
     kinds = headers["width"].astype(np.int64) << 8 | headers["shift"]
-    for kind in np.unique(kinds).tolist():
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
         width, shift = kind >> 8, kind & 255
         if width:
             alike = [rows[k] for k in np.flatnonzero(kinds == kind).tolist()]
@@ -112,6 +117,8 @@ def unfold(rows: Sequence[bytes], out_of: Ints) -> None:
 
 def counts_of(rows: Sequence[bytes]) -> Ints:
     """How many subpartitions each packed row speaks of; -1: these bytes are no packed row."""
+    if len(rows) == 1:
+        return np.array([_count_of(rows[0])], np.int64)
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     counts = np.full(len(rows), -1, np.int64)
     whole = np.flatnonzero(lengths >= _HEADER.itemsize)
@@ -121,6 +128,28 @@ def counts_of(rows: Sequence[bytes]) -> Ints:
     right = (told == lengths[whole]) & _IS_WIDTH[headers["width"]]
     counts[whole[right]] = said[right]
     return counts
+
+
+def _count_of(row: bytes) -> int:
+    if len(row) < _HEADER.itemsize:
+        return -1
+    count, width, _, exceptions, _ = _ONE_HEADER.unpack_from(row)
+    whole = len(row) == _HEADER.itemsize + count * width + exceptions * _EXCEPTION.itemsize
+    return count if whole and width in _CODES else -1
+
+
+def _fold_one(row: bytes, into: Ints, sign: int) -> None:
+    """Not gathering anything takes a quarter of the time."""
+    count, width, shift, exceptions, base = _ONE_HEADER.unpack_from(row)
+    into += sign * base
+    if width:
+        codes = np.frombuffer(row, _CODES[width], count, _HEADER.itemsize)
+        if shift or width == 8:
+            codes = codes.astype(np.int64) << shift
+        (np.add if sign > 0 else np.subtract)(into, codes, out=into)
+    if exceptions:
+        found = np.frombuffer(row, _EXCEPTION, exceptions, _HEADER.itemsize + count * width)
+        into[found["place"]] += sign * found["delta"]
 
 
 def _headers(rows: Sequence[bytes]) -> np.ndarray[tuple[int], np.dtype[np.void]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from firesteel import sizes
-from firesteel.sizes import MAX_PACKED_BYTES, counts_of, fold, pack, unpack
+from firesteel.sizes import MAX_PACKED_BYTES, counts_of, fold, pack, unfold, unpack
 
 N = 10_000
 RANDOM = np.random.default_rng(1)
@@ -78,3 +78,21 @@ def test_many_rows_do_not_overflow(monkeypatch):
     rows, into = [pack(np.array([0, 65_535]))] * 10 + [pack(np.array([1 << 62, 0]))], np.zeros(2, np.int64)
     fold(rows, into)
     assert into.tolist() == [1 << 62, 655_350]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_add_up_the_same_one_by_one_and_together(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 3000))
+    rows = [pack(rng.integers(0, 1 << int(rng.integers(1, 40)), n)) for _ in range(3)]
+    rows.append(pack(np.where(np.arange(n) == n // 2, 1 << 41, rng.integers(0, 9, n))))
+    together, single = np.zeros((2, n), np.int64)
+    fold(rows, together)
+    for row in rows:
+        fold([row], single)
+    assert np.array_equal(together, single)
+    unfold(rows[:1], single)
+    fold(rows[:1], together, sign=-1)
+    assert np.array_equal(together, single)
+    broken = [rows[0][:5], rows[0] + b"x", b"", rows[0][:4] + b"\x03" + rows[0][5:]]
+    assert [int(counts_of([row])[0]) for row in rows + broken] == counts_of(rows + broken).tolist()
