@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from firesteel.graph.job_graph import ShipStrategy, SourceInfo
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
+from firesteel.scheduler.parallelism import line as line_module
 from firesteel.scheduler.parallelism.line import Line
 
 modest = settings(max_examples=150, deadline=None)
@@ -239,3 +240,27 @@ def test_splits_go_out_once_in_order_and_even(split_bytes, n):
     ]
     if split_bytes:
         assert plan.input_bytes.max() == smallest_largest(split_bytes, min(n, len(split_bytes)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_looking_all_jumps_up_is_bisecting_for_each(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 60))
+    units = rng.integers(0, rng.choice([1, 3, 100]), size) * rng.integers(0, 2, size), rng.integers(1, 4, size)
+    n = int(rng.integers(1, size + 2))
+
+    def answers(dense):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(line_module, "_DENSE", dense)
+            line = Line(*units)
+            bound = int(rng.integers(line.largest_slices, line.total_slices + 2))
+            limit = max(line.largest, line.total // 3)
+            needed = [line.ranges_needed(limit, b, at_most) for b in (None, bound) for at_most in (1, n, size)]
+            fits = line.ranges_needed(line.total, bound, n) <= n
+            return needed, line.cut(n).tolist(), line.cut(n, bound).tolist() if fits else None
+
+    state = rng.bit_generator.state
+    one_by_one = answers(0)
+    rng.bit_generator.state = state
+    assert answers(1 << 20) == one_by_one

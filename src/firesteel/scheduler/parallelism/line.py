@@ -2,12 +2,13 @@
 
 A unit is what no range may split: a subpartition of keyed inputs, a (producer, subpartition) cell, a source's split.
 All sums are exact integers. Walks jump from range to range by bisection, so a cut costs
-O(ranges x log(units) x tries), not O(units) per try.
+O(ranges x log(units) x tries), not O(units) per try; where ranges have few units each, all jumps are looked up at once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +17,8 @@ from firesteel.errors import UsageError
 from firesteel.scheduler.parallelism.model import Longs
 
 _MOST = 1 << 62
+_DENSE = 16
+"""Units per range up to which looking up all jumps beats bisecting for each range."""
 
 
 def check_sizes(sizes: ArrayLike) -> None:
@@ -99,40 +102,70 @@ class Line:
 
     def _cover(self, limit: int, max_slices: int | None, at_most: int) -> list[int]:
         """Ends of the ranges of a greedy walk, which uses the fewest ranges; stops after ``at_most``."""
-        sums, slices, size = self._sums, self._slices, self.size
+        reach, size = self._reach(limit, max_slices, at_most), self.size
         ends: list[int] = []
         position = 0
         while position < size and len(ends) < at_most:
-            end = bisect_right(sums, sums[position] + limit, position + 1) - 1
-            if max_slices is not None:
-                end = min(end, bisect_right(slices, slices[position] + max_slices, position + 1) - 1)
-            ends.append(end)
-            position = end
+            position = reach(position)
+            ends.append(position)
         return ends
+
+    def _reach(self, limit: int, max_slices: int | None, ranges: int) -> Callable[[int], int]:
+        """Where the largest range that begins at a position ends.
+
+        With many ranges it is cheaper to look all positions up at once than each one in its turn.
+        """
+        sums, slices = self._sums, self._slices
+        if self.size <= _DENSE * ranges:
+            ends = np.searchsorted(self.prefix, self.prefix + min(limit, self.total), "right") - 1
+            if max_slices is not None and self.slice_prefix is not None:
+                bounded = self.slice_prefix + min(max_slices, self.total_slices)
+                ends = np.minimum(ends, np.searchsorted(self.slice_prefix, bounded, "right") - 1)
+            return ends.tolist().__getitem__
+
+        def end(position: int) -> int:
+            found = bisect_right(sums, sums[position] + limit, position + 1) - 1
+            if max_slices is None:
+                return found
+            return min(found, bisect_right(slices, slices[position] + max_slices, position + 1) - 1)
+
+        return end
+
+    def _reach_back(self, limit: int, max_slices: int | None, ranges: int) -> Callable[[int], int]:
+        """Where the largest range that ends at a position begins."""
+        sums, slices = self._sums, self._slices
+        if self.size <= _DENSE * ranges:
+            starts = np.searchsorted(self.prefix, self.prefix - min(limit, self.total), "left")
+            if max_slices is not None and self.slice_prefix is not None:
+                bounded = self.slice_prefix - min(max_slices, self.total_slices)
+                starts = np.maximum(starts, np.searchsorted(self.slice_prefix, bounded, "left"))
+            return starts.tolist().__getitem__
+
+        def start(position: int) -> int:
+            found = bisect_left(sums, sums[position] - limit, 0, position)
+            if max_slices is None:
+                return found
+            return max(found, bisect_left(slices, slices[position] - max_slices, 0, position))
+
+        return start
 
     def _earliest(self, n: int, limit: int, max_slices: int | None) -> list[int]:
         """Earliest position of each boundary from which the ranges after it still reach the end."""
         earliest = [0] * n + [self.size]
-        position = self.size
+        position, reach_back = self.size, self._reach_back(limit, max_slices, n)
         for k in range(n - 1, 0, -1):
-            start = bisect_left(self._sums, self._sums[position] - limit, 0, position)
-            if max_slices is not None:
-                start = max(start, bisect_left(self._slices, self._slices[position] - max_slices, 0, position))
-            earliest[k] = position = start
+            earliest[k] = position = reach_back(position)
             if not position:
                 break
         return earliest
 
     def _spread(self, n: int, limit: int, max_slices: int | None) -> Longs:
-        sums, size = self._sums, self.size
+        size, reach = self.size, self._reach(limit, max_slices, n)
         earliest = self._earliest(n, limit, max_slices)
         cuts = [0]
         at = 0
         for k in range(1, n):
-            last = bisect_right(sums, sums[at] + limit, at + 1) - 1
-            if max_slices is not None:
-                last = min(last, bisect_right(self._slices, self._slices[at] + max_slices, at + 1) - 1)
-            low, high = max(earliest[k], at + 1), min(last, size - (n - k))
+            low, high = max(earliest[k], at + 1), min(reach(at), size - (n - k))
             at = self._nearest(at, n - k + 1, low, high)
             cuts.append(at)
         cuts.append(size)
