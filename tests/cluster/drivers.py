@@ -98,6 +98,39 @@ def case_plain(folder: Path):
     return answers
 
 
+def case_blobs(folder: Path):
+    """Gates as blobs: each consumer says where it runs and which file holds the blob on its executor's disk."""
+    spark = session()
+    while len(executors(spark.sparkContext)) < 2:
+        time.sleep(0.05)
+    by_value(Numbers)
+    given = options(folder).with_values({"firesteel.deployment.offload-threshold": "1 b"})
+    outcome = submit(two_steps(splits=4, rows=20, fn=blob_files(), parallelism=7), spark, given).result()
+    rows = collected(outcome).to_pylist() if outcome.error is None else []
+    outcome.close()
+    late.run_all()
+    offloads = [d.result for d in outcome.decisions if d.what == "offload"]
+    return {"error": str(outcome.error), "rows": rows, "offloads": len(offloads), "left": left_behind(folder)}
+
+
+def blob_files():
+    """One row a subtask: k is the last number of the host's address, v the blob's inode. Ships by value."""
+
+    def look(batches):
+        import os
+        from pathlib import Path
+
+        import pyarrow as pa
+
+        list(batches)
+        local = os.environ["SPARK_LOCAL_DIRS"].split(",", maxsplit=1)[0]
+        (blob,) = Path(local).glob("firesteel-blobs/*/*")
+        host = int(os.environ["SPARK_LOCAL_IP"].rpartition(".")[2])
+        yield pa.RecordBatch.from_arrays([pa.array([host]), pa.array([blob.stat().st_ino])], names=["k", "v"])
+
+    return look
+
+
 def case_tpch(folder: Path):
     """Q1 into files, Q3 and Q18 to the driver; in each one, tasks that read lineitem wait while an executor is killed."""
     import pyarrow.feather as feather

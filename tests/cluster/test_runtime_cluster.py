@@ -60,6 +60,16 @@ def test_a_pipelined_job_survives_a_killed_executor(cluster, tmp_path):
     assert driver.answer() == {"values": list(range(40)), "left": []}
 
 
+def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
+    answer = cluster.driver("blobs", tmp_path).answer()
+    assert answer["error"] == "None"
+    assert answer["offloads"] == 1
+    files = {(row["k"], row["v"]) for row in answer["rows"]}
+    assert len(answer["rows"]) == 7
+    assert sorted(host for host, _ in files) == [2, 3], "one file on each of the two hosts"
+    assert answer["left"] == []
+
+
 def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(cluster, tmp_path):
     queries = ("q1", "q3", "q18")
     data = tpch(0.01)

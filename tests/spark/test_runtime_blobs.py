@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 from firesteel.options import OFFLOAD_THRESHOLD
 from firesteel.results.store import ResultStore
+from firesteel.scheduler.commands import JobStatus
 from firesteel.spark.cleaning import late
 from firesteel.spark.runtime import submit
 from runtime_support import NUMBERS, collected, left_behind, options, two_steps
@@ -76,6 +78,31 @@ def test_a_blob_that_is_gone_fails_the_job_with_a_sentence(spark, tmp_path, monk
     assert "tells tasks where to read, is missing" in str(outcome.error)
     late.run_all()
     assert left_behind(tmp_path) == []
+
+
+def test_a_cancelled_job_leaves_no_blob(spark, tmp_path):
+    where = str(tmp_path)
+
+    def wait(batches):
+        Path(where, "reading").touch()
+        while not Path(where, "go").exists():
+            time.sleep(0.01)
+        yield from batches
+
+    job = submit(two_steps(splits=3, fn=wait, parallelism=2), spark, given(tmp_path))
+    until((tmp_path / "reading").exists)
+    assert [name for name in left_behind(tmp_path) if "/blob-" in name], "it is there while the job runs"
+    job.cancel()
+    assert job.result().status is JobStatus.CANCELED
+    late.run_all()
+    assert left_behind(tmp_path) == []
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
 
 
 def test_a_worker_that_dies_while_it_fetches_holds_nobody_up(spark, tmp_path):
