@@ -258,8 +258,8 @@ OFFLOAD_THRESHOLD = _register(
     Option(
         "firesteel.deployment.offload-threshold",
         parse_size,
-        16 * MIB,
-        "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts descriptors times consumers (4,194,304); one takes about 4 bytes here.",
+        8 * MIB,
+        "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
         "size",
         check=_at_least(1, "1 byte"),
     )

@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_loop import decode
+from driver_loop import END, Loop, decode, deploy, failed, finished
+from firesteel.scheduler import events as e
+from firesteel.spark.inbox import Inbox
 from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
@@ -73,6 +75,39 @@ def test_messages_come_out_as_they_went_in(first, second):
                 columns.bytes, columns.sizes or [None] * len(told), columns.rows, columns.stored_bytes, strict=True
             )
             assert [(columns.dataset, *row) for row in rows] == told
+
+
+def record(batch, subtask, token):
+    return encode(FinishedMessage(Where(batch, subtask, 0, token, "n", 1.0, 2.0, 3.0), (), (), 0, 0, 0))
+
+
+def fresh(inbox, *keys):
+    many = inbox.fresh(decode_many([record(*key) for key in keys]))
+    return list(zip(*(many.column(name).tolist() for name in ("batch", "subtask", "token")), strict=True))
+
+
+def test_each_message_is_new_once_until_its_batch_is_over():
+    inbox = Inbox()
+    assert fresh(inbox, (0, 1, 7), (0, 1, 7), (3, 1, 7), (0, 1, 8)) == [(0, 1, 7), (3, 1, 7), (0, 1, 8)]
+    assert fresh(inbox, (0, 1, 7), (0, 2, 7), (3, 1, 7)) == [(0, 2, 7)]
+    assert not inbox.is_fresh(Where(0, 2, 0, 7, "n", 0, 0, 0))
+    assert inbox.is_fresh(Where(0, 2, 0, 9, "n", 0, 0, 0))
+    assert fresh(inbox, (0, 2, 9)) == []
+    inbox.forget(range(1))
+    assert fresh(inbox, (0, 2, 9), (3, 1, 7)) == [(0, 2, 9)]
+
+
+def test_a_drain_is_told_in_one_event_per_vertex_and_failures_keep_their_place():
+    def answer(event):
+        if isinstance(event, e.JobStarted):
+            return [deploy(0, 1, 2), deploy(0, vertex=0), deploy(3, 4)]
+        return [END] if isinstance(event, e.ExecutionsFinished) and 4 in event.subtasks else None
+
+    loop = Loop(answer)
+    loop.put(finished(0, 7), finished(0, 8, batch=1), finished(3, 9, batch=2), failed(1, 1), finished(4, 10, batch=2))
+    loop.run()
+    told = [(type(t).__name__[10:], t.vertex, t.subtasks.tolist()) for t in loop.scheduler.told[1:]]
+    assert told == [("Finished", 1, [0, 3]), ("Finished", 0, [0]), ("Failed", 1, [1]), ("Finished", 1, [4])]
 
 
 def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
