@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment
 from firesteel.connectors.parquet import ParquetSink
-from firesteel.errors import JobExecutionError
+from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.journal.journal import read
 from firesteel.scheduler.records import StateChange
 
@@ -112,12 +113,17 @@ def test_streams_of_a_union_and_what_several_read(pipelined, texts, tmp_path):
     more.map_in_arrow(lambda batches: batches, SCHEMA).disable_chaining().write_parquet(tmp_path / "union")
     for name in ("left", "right"):
         one.map_in_arrow(lambda batches: batches, SCHEMA).name(name).disable_chaining().write_parquet(tmp_path / name)
+    mixed = one.union(steps(pipelined, texts, words))
+    mixed.map_in_arrow(lambda batches: batches, SCHEMA).name("mixed").disable_chaining().write_parquet(
+        tmp_path / "mixed"
+    )
     result = pipelined.execute("shapes")
-    assert counted(tmp_path / "union") == Counter({word: 2 * n for word, n in expected().items()})
+    twice = Counter({word: 2 * n for word, n in expected().items()})
+    assert counted(tmp_path / "union") == counted(tmp_path / "mixed") == twice
     assert counted(tmp_path / "left") == counted(tmp_path / "right") == expected()
     stored = [d.reason for d in result.decisions if d.what == "exchange" and d.result == "blocking"]
     assert stored == [
-        "What it makes is stored before it is read, not streamed: it has several readers: 'left', 'right'."
+        "What it makes is stored before it is read, not streamed: it has several readers: 'left', 'right', 'mixed'."
     ]
     assert stored[0] in result.explain()
 
@@ -147,15 +153,13 @@ def test_a_killed_worker_restarts_the_region_and_the_answer_is_right(pipelined, 
     mark = tmp_path / "killed"
 
     def dying(batches):
-        for number, batch in enumerate(batches):
-            if number == 0 and len(batch):
-                try:
-                    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    pass
-                else:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            yield batch
+        for batch in batches:
+            try:
+                os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                yield batch
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     class Alone(ParquetSink):
         supports_concurrent_execution_attempts = not alone
@@ -170,6 +174,28 @@ def test_a_killed_worker_restarts_the_region_and_the_answer_is_right(pipelined, 
     assert again and all(again == [pair for pair in finished[v] if pair[1] > 0] for v in range(4)), "all of a region"
     charged = [d for d in result.decisions if d.what == "failover" and d.inputs["culpable"]]
     assert len(charged) == 1
+
+
+def test_a_cancelled_job_ends_and_leaves_nothing(pipelined, texts, tmp_path):
+    mark = tmp_path / "running"
+
+    def endless(batches):
+        for batch in batches:
+            mark.touch()
+            while True:
+                time.sleep(0.01)
+                yield batch
+
+    steps(pipelined, texts, words, endless).write_parquet(tmp_path / "out")
+    client = pipelined.execute_async("endless")
+    end = time.monotonic() + 60
+    while not mark.exists():
+        assert time.monotonic() < end, "it never ran"
+        time.sleep(0.01)
+    client.cancel()
+    with pytest.raises(JobCancelledError):
+        client.wait()
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_all_to_all_exchange_is_refused_by_the_command_line(tmp_path):
