@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from firesteel.scheduler.states import IS_TERMINAL, LEGAL, RANK, ExecutionState
 Rows = NDArray[np.int64]
 NO_ROW = -1
 NO_TOKEN = -1
+_NEVER = np.float64(np.nan)
+Number = TypeVar("Number", np.int32, np.float64)
 _LEGAL_PAIRS: list[list[bool]] = LEGAL.tolist()
 
 
@@ -35,10 +38,10 @@ class ExecutionTable:
         self.state = np.empty(0, np.int8)
         self.node = np.empty(0, np.int32)
         self.token = np.empty(0, np.int64)
-        self.cause = np.empty(0, np.int32)
+        self.cause: NDArray[np.int32] = _unwritten(0, np.int32(0))
         self.prior = np.empty(0, np.int64)
         self.opens = np.empty(0, np.bool_)
-        self.stamps: list[NDArray[np.float64]] = [_never(0)] * len(ExecutionState)
+        self.stamps: list[NDArray[np.float64]] = [_unwritten(0, _NEVER)] * len(ExecutionState)
         """``stamps[state][row]``: seconds on the job's clock at which the row entered the state; nan: never."""
         self.counts = np.zeros(len(ExecutionState), np.int64)
         """Rows per state."""
@@ -46,7 +49,7 @@ class ExecutionTable:
         self._node_ids: dict[str, int] = {"": 0}
         self._causes: list[str] = [""]
 
-    _COLUMNS = ("vertex", "index", "attempt", "state", "node", "token", "cause", "prior", "opens")
+    _COLUMNS = ("vertex", "index", "attempt", "state", "node", "token", "prior", "opens")
 
     def create(
         self, vertex: int, indexes: Ints, attempts: Ints, prior: Rows | int, *, at: float, opens: bool = True
@@ -57,7 +60,7 @@ class ExecutionTable:
         rows = slice(first, first + n)
         self.vertex[rows], self.index[rows], self.attempt[rows] = vertex, indexes, attempts
         self.state[rows], self.node[rows], self.token[rows] = ExecutionState.CREATED, 0, NO_TOKEN
-        self.cause[rows], self.prior[rows], self.opens[rows] = 0, prior, opens
+        self.prior[rows], self.opens[rows] = prior, opens
         self.stamp(ExecutionState.CREATED, rows, at)
         self.counts[ExecutionState.CREATED] += n
         self.size = first + n
@@ -91,7 +94,7 @@ class ExecutionTable:
         """They entered the state at this time. A state that nobody was in yet takes no memory."""
         column = self.stamps[state]
         if not column.strides[0]:
-            column = self.stamps[state] = np.full(len(self.vertex), np.nan)
+            column = self.stamps[state] = np.full(len(self.vertex), _NEVER)
         column[rows] = at
 
     def set_nodes(self, rows: Rows, nodes: Names) -> None:
@@ -102,6 +105,8 @@ class ExecutionTable:
 
     def set_cause(self, rows: Rows, cause: str) -> None:
         self._causes.append(cause)
+        if not self.cause.strides[0]:
+            self.cause = np.zeros(len(self.vertex), np.int32)
         self.cause[rows] = len(self._causes) - 1
 
     def node_name(self, row: int) -> str:
@@ -163,7 +168,8 @@ class ExecutionTable:
             new = np.empty(grown, old.dtype)
             new[:capacity] = old
             setattr(self, name, new)
-        self.stamps = [_grown(column, grown) for column in self.stamps]
+        self.cause = _grown(self.cause, grown, np.int32(0))
+        self.stamps = [_grown(column, grown, _NEVER) for column in self.stamps]
 
     def _refuse(self, row: int, target: ExecutionState) -> None:
         vertex, index = int(self.vertex[row]), int(self.index[row])
@@ -233,12 +239,13 @@ class ExecutionVertex:
         return Execution(self.table, min(rows, key=lambda row: RANK[self.table.state[row]]))
 
 
-def _never(size: int) -> NDArray[np.float64]:
-    """A column of nan that takes no memory, and cannot be written."""
-    return np.broadcast_to(np.nan, size)
+def _unwritten(size: int, value: Number) -> NDArray[Number]:
+    """A column of equal values that takes no memory, and cannot be written."""
+    return np.broadcast_to(value, size)
 
 
-def _grown(stamps: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    if not stamps.strides[0]:
-        return _never(size)
-    return np.concatenate((stamps, np.full(size - len(stamps), np.nan)))
+def _grown(column: NDArray[Number], size: int, value: Number) -> NDArray[Number]:
+    """New rows have this value."""
+    if not column.strides[0]:
+        return _unwritten(size, value)
+    return np.concatenate((column, np.full(size - len(column), value)))

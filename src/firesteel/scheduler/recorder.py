@@ -10,6 +10,7 @@ import numpy as np
 
 from firesteel.scheduler.commands import Command, DiscardExecution, Record
 from firesteel.scheduler.events import Event, Ints
+from firesteel.scheduler.numbers import is_ascending
 from firesteel.scheduler.records import Decision, JournalRecord, OutputGone, StateChange
 from firesteel.scheduler.states import ExecutionState
 
@@ -17,22 +18,37 @@ STORY_LENGTH = 20_000
 """Entries kept in memory; the journal keeps all. An entry may speak of many subtasks."""
 
 
+_FEW = 16
+"""Subtasks from which on it pays to keep a run of them as its ends."""
+
+
 class _Entry(msgspec.Struct):
     at: float
     event: int
     vertex: int | None
-    subtasks: Ints | None
-    attempts: Ints | None
+    subtasks: Ints | range | None
+    attempts: Ints | int | None
+    """One number: all have it."""
     text: str
 
     def line(self, subtask: int | None) -> str:
         who = ""
         if self.subtasks is not None and self.attempts is not None:
             if subtask is not None:
-                who = f"attempt {int(self.attempts[self.subtasks == subtask][0])} "
+                who = f"attempt {self._attempt(subtask)} "
             else:
                 who = f"{len(self.subtasks)} subtasks " if len(self.subtasks) > 1 else f"subtask {self.subtasks[0]} "
         return f"{self.at:.3f} s, event {self.event}: {who}{self.text}"
+
+    def speaks_of(self, subtask: int) -> bool:
+        if isinstance(self.subtasks, np.ndarray):
+            return bool(np.any(self.subtasks == subtask))
+        return self.subtasks is None or subtask in self.subtasks
+
+    def _attempt(self, subtask: int) -> int:
+        if isinstance(self.attempts, np.ndarray):
+            return int(self.attempts[np.asarray(self.subtasks) == subtask][0])
+        return self.attempts or 0
 
 
 class Recorder:
@@ -113,7 +129,8 @@ class Recorder:
         )
 
     def tell(self, vertex: int | None, text: str, subtasks: Ints | None = None, attempts: Ints | None = None) -> None:
-        self._story.append(_Entry(self.at, self.event, vertex, subtasks, attempts, text))
+        whose = (subtasks, attempts) if subtasks is None or len(subtasks) < _FEW else _folded(subtasks, attempts)
+        self._story.append(_Entry(self.at, self.event, vertex, *whose, text))
 
     def story(self, vertex: int, subtask: int | None = None) -> list[str]:
         """What happened to a vertex, or to one of its subtasks, and because of which event; oldest first."""
@@ -121,7 +138,17 @@ class Recorder:
         for entry in self._story:
             if entry.vertex not in (vertex, None):
                 continue
-            if subtask is not None and entry.subtasks is not None and not np.any(entry.subtasks == subtask):
+            if subtask is not None and not entry.speaks_of(subtask):
                 continue
             lines.append(entry.line(subtask))
         return lines
+
+
+def _folded(subtasks: Ints, attempts: Ints | None) -> tuple[Ints | range, Ints | int | None]:
+    """A run of subtasks as its ends, equal attempts as one number: a story should not outweigh the job."""
+    first, last = int(subtasks[0]), int(subtasks[-1])
+    whole = last - first == len(subtasks) - 1 and is_ascending(subtasks)
+    numbers = range(first, last + 1) if whole else subtasks
+    if attempts is None or (attempts != attempts[0]).any():
+        return numbers, attempts
+    return numbers, int(attempts[0])
