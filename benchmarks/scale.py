@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import plot
-from benchmarks.scale_phases import EDGES, Shape, held_bytes, regions, run
+from benchmarks.scale_phases import EDGES, Shape, held_bytes, one_by_one, regions, run
 
 N = 10_000
 SIZES = (1_000, 4_000, 16_000, 64_000, 250_000, 1_000_000)
@@ -151,8 +151,7 @@ def slope(points: plot.Points) -> float:
 def _phases(shape: Shape, runs: int) -> Phases:
     found = dict(_together([run(shape).seconds for _ in range(runs)], min))
     found["regions"] = min(regions(shape) for _ in range(runs))
-    single = _together([run(replace(shape, bulk=False)).seconds for _ in range(runs)], min)
-    found["each"] = single["finish"]
+    found["each"] = min(one_by_one(shape) for _ in range(runs))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -163,6 +163,15 @@ def run(shape: Shape) -> Run:
     drive.finish(1, np.arange(drive.scheduler.graph.vertices[1].parallelism), "finish consumers")
     assert drive.scheduler.status.value == "FINISHED", drive.scheduler.status
     return Run(dict(drive.watch.seconds), descriptors)
+
+
+def one_by_one(shape: Shape) -> float:
+    """Seconds for all sources but the last to finish, in one event each."""
+    gc.collect()
+    drive = Drive(replace(shape, bulk=False))
+    drive.start()
+    drive.finish(0, np.arange(shape.n - 1), "finish")
+    return drive.watch.seconds["finish"]
 
 
 def failover(drive: Drive) -> int:
