@@ -10,7 +10,6 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ResultPartitionType
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.chaos import chaotic_job, run_chaotic
 from firesteel.simulation.digest import JournalDigest
@@ -69,7 +68,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         seen["pipelined"] += any(d.type is ResultPartitionType.PIPELINED for d in job.graph.datasets)
         seen["several edges"] += any(len(vertex.inputs) > 1 for vertex in job.graph.vertices)
         try:
-            scheduler = create_scheduler(job.graph, job.options)
+            scheduler = job.scheduler()
         except UsageError:
             continue
         simulated = SimulatedJob(scheduler, job.world, JournalDigest())
@@ -85,7 +84,8 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         seen[simulated.run().status.name] += 1
     wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
         ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecution VerifyPartitions
-        CommitSinks USER WORKER PARTITION FINISHED FAILED pipelined"""
+        CommitSinks SinksFailed CancelRequested StoreSizes LoadSizes SizesLoaded DropSizes StoreBlob DropBlobs
+        USER WORKER PARTITION FINISHED FAILED CANCELED pipelined"""
     assert not [kind for kind in wanted.split() if not seen[kind]]
     assert seen["several edges"] > 20
 
@@ -96,7 +96,7 @@ def test_a_release_that_comes_too_early_is_seen():
         for seed in range(200):
             job = replace(chaotic_job(seed, faults=False))
             try:
-                scheduler = create_scheduler(job.graph, job.options)
+                scheduler = job.scheduler()
             except UsageError:
                 continue
             simulated = SimulatedJob(scheduler, job.world, validate_every=0)

@@ -17,7 +17,7 @@ from firesteel.graph.job_graph import (
     SourceInfo,
 )
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
@@ -29,7 +29,6 @@ from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
 
 MOST_TASKS = 40
-CALM = Faults()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,15 @@ class ChaoticJob:
     options: Options
     world: World
     forgiving: bool
-    """Restarts are plenty: the job must finish, whatever happens."""
+    """Restarts are plenty and nobody cancels: the job must finish, whatever happens."""
+    size_buffer_bytes: int = 0
+    """Rows of sizes that are kept in memory before they are stored."""
+
+    def scheduler(self) -> Scheduler:
+        """Raises UsageError where the job asks for what cannot be."""
+        scheduler = create_scheduler(self.graph, self.options)
+        scheduler.graph.size_buffer_bytes = self.size_buffer_bytes
+        return scheduler
 
 
 def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
@@ -53,10 +60,14 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
         "data-volume-per-task": rng.choice([50, 500, 5000]),
         "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
         "firesteel.subpartition-factor": rng.choice([1, 2, 4]),
+        "firesteel.deployment.offload-threshold": rng.choice(["1 b", "16 mib"]),
+        "jobmanager.partition.release-during-job-execution": rng.random() < 0.9,
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
     }
-    return ChaoticJob(graph, Options(options), _world(rng, seed, faults), forgiving or not faults)
+    options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
+    world = _world(rng, seed, _faults(rng, forgiving) if faults else Faults())
+    return ChaoticJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
 
 
 def run_chaotic(job: ChaoticJob, *, validate_every: int = 1) -> tuple[Outcome, str]:
@@ -66,9 +77,10 @@ def run_chaotic(job: ChaoticJob, *, validate_every: int = 1) -> tuple[Outcome, s
     where the job asks for what cannot be.
     """
     journal = JournalDigest()
-    scheduler = create_scheduler(job.graph, job.options)
-    outcome = SimulatedJob(scheduler, job.world, journal, validate_every=validate_every).run()
-    ends = (JobStatus.FINISHED,) if job.forgiving else (JobStatus.FINISHED, JobStatus.FAILED)
+    outcome = SimulatedJob(job.scheduler(), job.world, journal, validate_every=validate_every).run()
+    ends = {JobStatus.FINISHED}
+    if not job.forgiving:
+        ends |= {JobStatus.FAILED, *((JobStatus.CANCELED,) if job.world.faults.cancel_after else ())}
     check(outcome.status in ends, f"the job is {outcome.status.value}")
     return outcome, journal.digest
 
@@ -111,13 +123,13 @@ def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: 
     return number
 
 
-def _world(rng: random.Random, seed: int, faults: bool) -> World:
+def _world(rng: random.Random, seed: int, faults: Faults) -> World:
     return World(
         cluster=ClusterSpec(nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1))
         if rng.random() < 0.5
         else ClusterSpec(nodes=60, slots=rng.randint(1, 4), slow_nodes=rng.randint(0, 10)),
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
-        faults=_faults(rng) if faults else CALM,
+        faults=faults,
         workload=Workload(seed, mean=rng.choice([0, 300, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20),
         seed=seed,
         heartbeat=rng.choice([0.0, 0.1, 0.5]),
@@ -125,7 +137,7 @@ def _world(rng: random.Random, seed: int, faults: bool) -> World:
     )
 
 
-def _faults(rng: random.Random) -> Faults:
+def _faults(rng: random.Random, forgiving: bool) -> Faults:
     def sometimes(most: float) -> float:
         return rng.choice([0.0, most * rng.random()])
 
@@ -144,4 +156,6 @@ def _faults(rng: random.Random) -> Faults:
         lose_sizes=sometimes(0.5),
         merge_fails=sometimes(0.5),
         untold=sometimes(1.0),
+        sinks_fail=0.0 if forgiving else 0.3,
+        cancel_after=0.0 if forgiving else rng.choice([0.0, 0.5, 3.0]),
     )

@@ -42,6 +42,8 @@ class Faults:
     untold: float = 0.0
     """Nobody is told that executions were launched."""
     sinks_fail: float = 0.0
+    cancel_after: float = 0.0
+    """The user cancels the job after so many virtual seconds."""
 
 
 class Dice:

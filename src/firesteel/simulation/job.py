@@ -97,6 +97,8 @@ class SimulatedJob:
             self.plane.clock.after(dice.until_next(faults.node_death_every), self._some_node_dies)
         if faults.lose_every:
             self.plane.clock.after(dice.until_next(faults.lose_every), self._some_object_vanishes)
+        if faults.cancel_after:
+            self.plane.clock.after(faults.cancel_after, lambda: self.tell(e.CancelRequested(at=self.plane.clock.now)))
         self._start_waiting()
 
     def step(self) -> None:
