@@ -29,6 +29,7 @@ from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
 
 MOST_TASKS = 40
+SHIPS = (*ShipStrategy, ShipStrategy.HASH, ShipStrategy.HASH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
         if number == 0 or rng.random() < 0.15:
             vertex.source = SourceInfo(np.array([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], np.int64))
             continue
-        chosen = {(rng.randrange(number), rng.choice(list(ShipStrategy))) for _ in range(rng.randint(1, 3))}
+        chosen = {(rng.randrange(number), rng.choice(SHIPS)) for _ in range(rng.randint(1, 3))}
         for index, (producer, ship) in enumerate(sorted(chosen, key=lambda pair: (pair[0], pair[1].value))):
             if (producer, ship) not in outputs:
                 outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)
@@ -156,6 +157,6 @@ def _faults(rng: random.Random, forgiving: bool) -> Faults:
         lose_sizes=sometimes(0.5),
         merge_fails=sometimes(0.5),
         untold=sometimes(1.0),
-        sinks_fail=0.0 if forgiving else 0.3,
+        sinks_fail=0.0 if forgiving else 0.6,
         cancel_after=0.0 if forgiving else rng.choice([0.0, 0.5, 3.0]),
     )

@@ -32,6 +32,7 @@ PHASES = (
     "deploy",
     "launch",
     "finish of producers",
+    "sizes",
     "decide",
     "initialise",
     "finish of consumers",
@@ -41,7 +42,8 @@ PHASES = (
     "journal",
     "other",
 )
-"""In the order of a job's life. "launch": executions told to be running; "encode": descriptors made to bytes; "other": nodes, timers, failures of the dice."""
+"""In the order of a job's life. "launch": executions told to be running; "sizes": those
+that producers report, taken in; "encode": descriptors made to bytes; "other": nodes, timers, failures of the dice."""
 MANY_RESTARTS = 1 << 30
 MOST_LOOKS = 8
 """Times at which memory is looked at; a look walks over all that the scheduler holds."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
+from firesteel.scheduler.execution_graph import ExecutionJobVertex, VertexInitialization
 from firesteel.scheduler.scheduler import Scheduler
 
 OUTSIDE = "outside"
@@ -92,6 +93,15 @@ class Stopwatch:
 
 def attach(watch: Stopwatch, scheduler: Scheduler) -> None:
     """Measure the inner phases of a scheduler that has not started. What it builds on its start is part of "build"."""
+    initialize = scheduler.graph.initialize_job_vertex
+
+    def initialized(plan: VertexInitialization, at: float) -> ExecutionJobVertex:
+        vertex = initialize(plan, at)
+        for result in vertex.results:  # they are there from here on
+            watch.wrap(result.info, "record", lambda: "sizes")
+        return vertex
+
+    scheduler.graph.initialize_job_vertex = initialized
     for part, method, phase in INNER:
         watch.wrap(attrgetter(part)(scheduler), method, _phase_of(watch, phase))
 

@@ -6,7 +6,7 @@ same. Partitions come in ``variants`` of each data set: with few of them a row t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -135,13 +135,19 @@ class PackedSizes(Sequence[bytes]):
     @overload
     def __getitem__(self, index: int) -> bytes: ...
     @overload
-    def __getitem__(self, index: slice) -> PackedSizes: ...
-    def __getitem__(self, index: int | slice) -> bytes | PackedSizes:
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
         if isinstance(index, slice):
-            rows = self._partitions[index]
-            return PackedSizes(self._workload, self._dataset, rows, self._subpartitions, self._watch)
+            return self._made(self._partitions[index])
+        return self._made(self._partitions[index : index + 1])[0]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._made(self._partitions))
+
+    def _made(self, partitions: Ints) -> list[bytes]:
+        """All at once: looking at the watch for each of very many rows would be dearer than they are."""
         with self._watch.outside():
-            return self._workload.packed(self._dataset, int(self._partitions[index]), self._subpartitions)
+            return [self._workload.packed(self._dataset, p, self._subpartitions) for p in partitions.tolist()]
 
 
 def _mix(x: np.uint64) -> np.uint64:
