@@ -675,7 +675,7 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         plane.fail(key, kind=e.FailureKind.STORAGE)
     elif happens(chaos.innocent):
         plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER, culpable=False)
-    elif happens(chaos.other_token):
+    elif not task.cancelled and happens(chaos.other_token):
         if plane.finish(key, keep=True) is not None and key in plane.tasks:
             plane.finish(key)
     else:
