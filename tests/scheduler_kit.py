@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from firesteel import descriptors
+from firesteel.errors import MERGED_ATTEMPT
 from firesteel.graph.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -93,6 +95,8 @@ class Task:
     """Objects it reads: (dataset, partition, attempt, token)."""
     views: dict[tuple[int, int, int], Hashable] = field(default_factory=dict)
     """What it gets of each partition, by (input, dataset, partition)."""
+    merged: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Merged objects it reads: (dataset, first partition, end, token)."""
     beside: dict[tuple[int, int], int] = field(default_factory=dict)
     """(vertex, subtask) to the attempt of those that feed it while they run."""
     launched: bool = False
@@ -106,6 +110,8 @@ class Plane:
     scheduler: Scheduler
     sizes: Callable[[int, int, int, int], np.ndarray] = lambda _v, _s, _d, n: np.full(n, 10, np.int64)
     check: bool = True
+    rows: int = 7
+    """What each producer says it wrote."""
     now: float = 0.0
     tasks: dict[Key, Task] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
@@ -126,6 +132,11 @@ class Plane:
     sent: list[e.Event] = field(default_factory=list)
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
+    merges: list[c.MergePartitions] = field(default_factory=list)
+    """Not answered yet."""
+    merged: dict[tuple[int, int, int, int], list[tuple[int, int]]] = field(default_factory=dict)
+    """Merged object that is stored -> (attempt, token) of each of its partitions."""
+    lost_merged: set[tuple[int, int, int, int]] = field(default_factory=set)
     verify: list[c.VerifyPartitions] = field(default_factory=list)
     stored_sizes: dict[tuple[int, int, int], bytes] = field(default_factory=dict)
     """(dataset, partition, attempt) -> the row in the scratch files."""
@@ -170,6 +181,10 @@ class Plane:
             bad = [o for o in self.tasks[key].inputs if o in self.lost]
             if bad:
                 return self.fail(key, kind=e.FailureKind.PARTITION, bad=bad[0])
+            missed = [o for o in self.tasks[key].merged if o in self.lost_merged]
+            if missed:
+                dataset, first, _, merged_token = missed[0]
+                return self.fail(key, kind=e.FailureKind.PARTITION, bad=(dataset, first, MERGED_ATTEMPT, merged_token))
         vertex = keys[0][0]
         reports = self.reports([self.tasks[key] for key in keys], token)
         tasks = {key: self.tasks[key] for key in keys}
@@ -224,6 +239,8 @@ class Plane:
                 self.answer_verify()
             while self.load:
                 self.answer_load()
+            while self.merges:
+                self.answer_merge()
             keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
             if keys:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
@@ -280,6 +297,11 @@ class Plane:
             case c.DropBlobs(digests):
                 for digest in digests:
                     del self.blobs[digest]
+            case c.MergePartitions():
+                self._begin_merge(command)
+            case c.ReleaseMerged(dataset, merged):
+                for name in _merged_names(dataset, merged):
+                    del self.merged[name]  # released twice, or never written
             case c.DiscardExecution():
                 self._discard(command)
             case c.SetTimer(timer, at):
@@ -357,6 +379,7 @@ class Plane:
             if self.check:
                 task.inputs, task.beside = self._inputs(deploy, position, together)
                 task.views = self._views(vertex, position, task)
+                task.merged = self._merged_inputs(deploy, position)
 
     def _views(self, vertex: JobVertex, position: int, task: Task) -> dict[tuple[int, int, int], Hashable]:
         """Equal views: the same rows. A share by order is another one in each attempt; else only the rows count."""
@@ -426,6 +449,50 @@ class Plane:
                 inputs.append((gate.dataset, p, *named))
         return inputs, beside
 
+    def _merged_inputs(self, deploy: c.Deploy, position: int) -> list[tuple[int, int, int, int]]:
+        """The merged objects that an execution reads: all are stored, and made of what the gate names."""
+        found = []
+        for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
+            if gate.merged is None:
+                continue
+            names = _merged_names(gate.dataset, gate.merged)
+            assert all(a[2] <= b[1] for a, b in pairwise(names)), "merged objects overlap, or are not in order"
+            for name in names:
+                named = [(int(gate.attempts[p]), int(gate.tokens[p])) for p in range(name[1], name[2])]
+                assert self.merged[name] == named, "told to read a merged object of other partitions"
+                if any(p0 <= name[1] and name[2] <= p1 for p0, p1, _, _ in ranges.of(position).tolist()):
+                    found.append(name)
+        return found
+
+    def _begin_merge(self, command: c.MergePartitions) -> None:
+        bounds, gate = command.bounds.tolist(), command.gate
+        assert bounds == sorted(set(bounds)) and gate.partitions is None
+        assert (gate.attempts >= 0).all() and bounds[0] == 0 and bounds[-1] == len(gate.attempts)
+        assert all(merge.merge != command.merge for merge in self.merges)
+        self.merges.append(command)
+
+    def answer_merge(self, number: int = 0, failed: Sequence[int] = ()) -> e.PartitionsMerged:
+        """``failed``: groups that could not be merged."""
+        merge = self.merges.pop(number)
+        bounds, gate = merge.bounds.tolist(), merge.gate
+        groups = [g for g in range(len(bounds) - 1) if g not in failed]
+        tokens = list(range(self._tokens + 1, self._tokens + 1 + len(groups)))
+        self._tokens += len(groups)
+        for g, token in zip(groups, tokens, strict=True):
+            made_of = [(int(gate.attempts[p]), int(gate.tokens[p])) for p in range(bounds[g], bounds[g + 1])]
+            self.merged[gate.dataset, bounds[g], bounds[g + 1], token] = made_of
+        event = e.PartitionsMerged(
+            at=self.tick(),
+            dataset=gate.dataset,
+            merge=merge.merge,
+            groups=ints(*groups),
+            tokens=ints(*tokens),
+            stored_bytes=np.full(len(groups), 100),
+            reason="disk full" if failed else "",
+        )
+        self.send(event)
+        return event
+
     def _release(self, command: c.ReleasePartitions) -> None:
         graph = self.scheduler.job_graph
         assert not graph.datasets[command.dataset].persistent and not self._is_pipelined(command.dataset)
@@ -477,6 +544,8 @@ class Plane:
             if self.check:
                 self._check_views()
             assert not self.stored_sizes, "rows of sizes were left in the scratch files"
+            if not self.merges:
+                assert not self.merged, f"merged objects were left: {list(self.merged)}"
             left = self.written - self.released
             for dataset, p, a, t in left:
                 assert self.scheduler.job_graph.datasets[dataset].persistent, f"object {(dataset, p, a, t)} was left"
@@ -505,7 +574,7 @@ class Plane:
             ints(*([token] * len(tasks) if token else tokens)),
             nodes=[f"node-{subtask % 3}" for subtask in subtasks],
             partitions=[
-                e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], 7, 5)
+                e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], self.rows, 5)
                 for d, n in deploy.subpartitions.items()
                 if not self._is_pipelined(d)
             ],
@@ -553,6 +622,11 @@ class Plane:
             self.send(e.SinksCommitted(at=self.tick()))
 
 
+def _merged_names(dataset: int, merged: c.MergedObjects) -> list[tuple[int, int, int, int]]:
+    columns = merged.first.tolist(), merged.end.tolist(), merged.tokens.tolist()
+    return [(dataset, *name) for name in zip(*columns, strict=True)]
+
+
 def _place(gate: c.GateDescriptor, partition: int) -> int:
     """Where a gate speaks of a partition."""
     return partition if gate.partitions is None else gate.partitions.tolist().index(partition)
@@ -597,6 +671,7 @@ class Chaos:
     worker: float = 0.0
     storage: float = 0.0
     lose: float = 0.0
+    lose_merged: float = 0.0
     double: float = 0.0
     other_token: float = 0.0
     fatal: float = 0.0
@@ -641,6 +716,13 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
     if plane.load and (happens(0.3) or not (plane.tasks or plane.timers)):
         plane.answer_load(chaos.unreadable, rng)
         return
+    if plane.merges and happens(0.2 if plane.tasks else 0.7):
+        number = rng.randrange(len(plane.merges))
+        groups = len(plane.merges[number].bounds) - 1
+        plane.answer_merge(number, [g for g in range(groups) if happens(0.2)])
+        return
+    if happens(chaos.lose_merged):
+        plane.lost_merged |= set(rng.sample(sorted(plane.merged), 1)) if plane.merged else set()
     if happens(chaos.lose):
         alive = sorted(plane.written - plane.released - plane.lost)
         alive = [o for o in alive if plane.scheduler.graph.consumers[o[0]]]
@@ -656,6 +738,8 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         return
     if plane.timers and (not plane.tasks or happens(0.2)):
         plane.fire(rng.choice(sorted(plane.timers)))
+        return
+    if not plane.tasks and plane.merges:
         return
     if not plane.tasks:
         raise AssertionError("\n".join(["nothing runs, and the job has not ended", *plane.scheduler.waiting_for()]))

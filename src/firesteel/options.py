@@ -234,6 +234,35 @@ STORAGE_DIR = _register(
         "string",
     )
 )
+STORAGE_FILESYSTEM = _register(
+    Option[str | None](
+        "firesteel.storage.filesystem",
+        str,
+        None,
+        "A function, as 'module:function', that opens the storage of results between steps instead of pyarrow: it is given the path in firesteel.storage.directory and returns a pyarrow FileSystem (or one of fsspec). Executors must be able to import it.",
+        "string",
+    )
+)
+MERGE_THRESHOLD = _register(
+    Option(
+        "firesteel.merge.threshold",
+        parse_size,
+        256 * KIB,
+        "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves time. 0: never.",
+        "size",
+        check=_at_least(0),
+    )
+)
+MERGE_REQUEST_TIME = _register(
+    Option[float | None](
+        "firesteel.merge.request-time",
+        parse_seconds,
+        None,
+        "What asking the storage for one slice takes, when it is decided whether merging saves time. Unset: measured when the job starts.",
+        "duration",
+        check=_at_least(0),
+    )
+)
 MEMORY_PER_TASK = _register(
     Option[int | None](
         "firesteel.memory.per-task",

@@ -5,6 +5,7 @@ import random
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
@@ -13,6 +14,7 @@ from firesteel.errors import UsageError
 from firesteel.graph.job_graph import DistributionPattern, ShipStrategy
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
+from firesteel.scheduler import merging
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.groups import EdgeGroups
 from firesteel.scheduler.records import StateChange
@@ -24,6 +26,7 @@ CHAOS = Chaos(
     worker=0.02,
     storage=0.02,
     lose=0.05,
+    lose_merged=0.05,
     double=0.1,
     other_token=0.05,
     foreign_cancel=0.02,
@@ -47,6 +50,13 @@ encoder = msgspec.json.Encoder()
 DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def merging_always_pays():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "WORTH", -1.0)
+        yield
+
+
 def valid_job(rng, **options):
     """None if the random job asks for what cannot be."""
     chosen = {
@@ -56,6 +66,8 @@ def valid_job(rng, **options):
         "jobmanager__scheduler": rng.choice(["AdaptiveBatch", "Default"]),
         "restart_strategy__fixed_delay__delay": rng.choice(["0 s", "1 s"]),
         "offload_threshold": rng.choice([1, 1 << 40]),
+        "firesteel__merge__request_time": rng.choice(["0 s", "1 h", "1 h"]),
+        "firesteel__merge__threshold": rng.choice([2, 1 << 30]),
     }
     try:
         made = plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})

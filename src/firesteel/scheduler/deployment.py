@@ -77,7 +77,7 @@ class DeploymentDescriptorFactory:
         )
 
     def gate(self, result: IntermediateResult) -> GateDescriptor:
-        """Where each partition lies; -1 for one that is not available."""
+        """Where each partition lies, -1 for one that is not available, and the merged objects."""
         cached = self._gates.get(result.dataset.id)
         if cached is not None and cached[0] == result.version:
             return cached[1]
@@ -85,7 +85,14 @@ class DeploymentDescriptorFactory:
         attempts[~result.available] = tokens[~result.available] = -1
         for array in (attempts, tokens):
             array.flags.writeable = False
-        gate = GateDescriptor(result.dataset.id, result.num_subpartitions, attempts, tokens, result.info.is_broadcast)
+        gate = GateDescriptor(
+            result.dataset.id,
+            result.num_subpartitions,
+            attempts,
+            tokens,
+            result.info.is_broadcast,
+            merged=result.merged,
+        )
         self._gates[result.dataset.id] = (result.version, gate)
         return gate
 

@@ -17,7 +17,7 @@ from firesteel.graph.job_graph import (
     ResultPartitionType,
 )
 from firesteel.scheduler.columns import unwritten, writable
-from firesteel.scheduler.commands import Command, InputRanges
+from firesteel.scheduler.commands import Command, InputRanges, MergedObjects
 from firesteel.scheduler.events import ExecutionReports, Ints
 from firesteel.scheduler.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.groups import EdgeGroups, Mask
@@ -49,8 +49,12 @@ class IntermediateResult:
         self.stored: Mask = np.zeros(num_partitions, np.bool_)
         self.num_available = 0
         self.consumers: list[EdgeGroups] = []
+        self.merged: MergedObjects | None = None
+        """Objects to read in the place of several partitions' own ones; ``merging`` sees to it that they fit them."""
+        self.on_withdrawn: Callable[[Ints], None] | None = None
+        """Told of partitions that cannot be read any more."""
         self.version = 0
-        """Changes with every change of what is available: caches compare it."""
+        """Changes with every change of what is available, or merged: caches compare it."""
 
     @property
     def is_pipelined(self) -> bool:
@@ -91,6 +95,8 @@ class IntermediateResult:
             self.version += 1
             for edge in self.consumers:
                 edge.became_unavailable(gone)
+            if self.on_withdrawn is not None:
+                self.on_withdrawn(gone)
         return gone
 
 

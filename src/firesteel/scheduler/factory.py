@@ -10,8 +10,11 @@ from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.scheduler import Scheduler
 
 
-def create_scheduler(job_graph: JobGraph, options: Options, slots: int = 1) -> Scheduler:
-    """``slots``: tasks that can run at once on the cluster, as far as known.
+def create_scheduler(
+    job_graph: JobGraph, options: Options, slots: int = 1, request_seconds: float | None = None
+) -> Scheduler:
+    """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: what asking the storage
+    for one slice takes; None: as the option says, else not known yet (``scheduler.merging.request_seconds``).
 
     Raises UsageError for a scheduler that is for streams, a pipelined exchange that it cannot have, or parallelisms that
     conflict."""
@@ -29,5 +32,8 @@ def create_scheduler(job_graph: JobGraph, options: Options, slots: int = 1) -> S
             "finished results it reads: all its exchanges are blocking.",
             hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
         )
-    scheduler = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
-    return scheduler(job_graph, options, slots=slots)
+    kind = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
+    scheduler = kind(job_graph, options, slots=slots)
+    if request_seconds is not None:
+        scheduler.merging.request_seconds = request_seconds
+    return scheduler

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from firesteel.errors import MERGED_ATTEMPT
 from firesteel.humanize import plural
 from firesteel.scheduler.commands import JobStatus, SetTimer, VerifyPartitions
 from firesteel.scheduler.events import FailureCause, FailureKind, Ints, PartitionsLost
@@ -13,6 +14,7 @@ from firesteel.scheduler.execution_graph import ExecutionJobVertex, Intermediate
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failover import Restart, RestartPipelinedRegionFailoverStrategy
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.merging import Merging
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.operations import ExecutionOperations
 from firesteel.scheduler.recorder import Recorder
@@ -67,6 +69,7 @@ class ExecutionFailureHandler:
         recorder: Recorder,
         *,
         release: PartitionReleaseStrategy,
+        merging: Merging,
         metrics: Metrics,
     ) -> None:
         graph = self._graph = operations.graph
@@ -76,6 +79,7 @@ class ExecutionFailureHandler:
         self._scheduling = scheduling
         self._recorder = recorder
         self._release = release
+        self._merging = merging
         self._metrics = metrics
         self._failover = RestartPipelinedRegionFailoverStrategy(graph)
         self._pending: dict[str, dict[int, Ints]] = {}
@@ -91,6 +95,8 @@ class ExecutionFailureHandler:
         if not self._job.is_active:
             return
         tasks = {vertex.id: failure.subtasks}
+        if cause.attempt == MERGED_ATTEMPT:
+            self._merging.damaged(cause.dataset, cause.partition, cause.token)
         lost = self._lost_partition(failure)
         if lost is not None:
             partition = np.array([cause.partition])
@@ -155,7 +161,11 @@ class ExecutionFailureHandler:
             innocent = failure.vertex.innocent
             innocent[failure.subtasks] += 1
             if int(innocent[failure.subtasks].max()) <= MAX_INNOCENT_RESTARTS:
-                why = "it read a partition that was produced anew meanwhile" if stale_input else "it was not to blame"
+                why = "it was not to blame"
+                if failure.cause.attempt == MERGED_ATTEMPT:
+                    why = "the partitions that were merged are there still, each by itself"
+                elif stale_input:
+                    why = "it read a partition that was produced anew meanwhile"
                 return Verdict(0.0, f"not charged, {why}")
         if kind in (FailureKind.WORKER, FailureKind.STORAGE):
             if self._charge.covers(failure.rows):

@@ -14,6 +14,8 @@ from firesteel.scheduler.states import ExecutionState
 class Readiness:
     def __init__(self, graph: DefaultExecutionGraph) -> None:
         self._graph = graph
+        self.withheld: set[int] = set()
+        """Data sets that are there, but are not read just yet (``merging``)."""
 
     def deployable(self, vertex_id: int, subtasks: Ints) -> Mask:
         """Which of these subtasks nothing keeps from running, but a slot and the rest of their region."""
@@ -38,6 +40,8 @@ class Readiness:
 
     def readable(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
         """Which of these consumers can read all they need of this input, once their whole region runs."""
+        if edge.dataset in self.withheld:
+            return np.zeros(len(subtasks), np.bool_)
         if self._graph.result(edge.dataset).is_pipelined:
             return np.ones(len(subtasks), np.bool_)
         return self._readable_inside(edge, subtasks) if edge.inside else edge.ready(subtasks)

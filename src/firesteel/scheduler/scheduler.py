@@ -34,6 +34,7 @@ from firesteel.scheduler.events import (
     Names,
     PartitionReports,
     PartitionsLost,
+    PartitionsMerged,
     SinksCommitted,
     SinksFailed,
     SizesLoaded,
@@ -46,6 +47,7 @@ from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.merging import Merging
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.numbers import distinct, is_ascending, without
 from firesteel.scheduler.offloading import DescriptorOffloading
@@ -99,7 +101,16 @@ class Scheduler(ABC):
         self.strategy = self.strategy_class(self.graph, self.readiness, self.allocate_slots_and_deploy, self.gathering)
         offloading = DescriptorOffloading(options[OFFLOAD_THRESHOLD], self.recorder)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators, offloading)
-        self.job.before_end.append(self.deployments.drop_all)
+        self.merging = Merging(
+            self.graph,
+            options,
+            self.recorder,
+            readiness=self.readiness,
+            describe=self.deployments.gate,
+            resume=self.strategy.on_partitions_available,
+            slots=slots,
+        )
+        self.job.before_end += [self.merging.drop_all, self.deployments.drop_all]
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
@@ -109,6 +120,7 @@ class Scheduler(ABC):
             self.strategy,
             self.recorder,
             release=self.release,
+            merging=self.merging,
             metrics=self.metrics,
         )
         self.parallelisms = Parallelisms(job_graph, options, slots)
@@ -121,6 +133,7 @@ class Scheduler(ABC):
             ExecutionsCancelled: self._cancelled,
             PartitionsLost: self._partitions_lost,
             SizesLoaded: self._sizes_loaded,
+            PartitionsMerged: self.merging.merged,
             TimerFired: self._timer,
             ExecutorChanged: self._executor,
             SinksCommitted: self._sinks_committed,
@@ -162,6 +175,7 @@ class Scheduler(ABC):
             self.failures.pending_restarts,
             has_slots=bool(self.slots) if self._told_of_executors else None,
             committing=self._committing,
+            merging=self.merging.waiting_for(self.recorder.at),
         )
         return waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
 
@@ -212,6 +226,7 @@ class Scheduler(ABC):
         if self.job.is_active and not self._committing:
             self._grow_graph()
         if self.job.is_active and not self._committing:
+            self.merging.consider()
             self.strategy.schedule()
             if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
@@ -266,6 +281,7 @@ class Scheduler(ABC):
 
     def _finish(self) -> None:
         self.release.job_finished()
+        self.merging.drop_all()
         persistent = [result for result in self.graph.results if result is not None and result.dataset.persistent]
         self.job.finish(tuple(self.deployments.gate(result) for result in persistent))
 
@@ -348,6 +364,7 @@ class Scheduler(ABC):
 
     def _timer(self, event: TimerFired) -> None:
         self.gathering.timer_fired(event.timer)
+        self.merging.timer_fired(event.timer)
         self.failures.timer_fired(event.timer)
 
     def _executor(self, event: ExecutorChanged) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Waits:
     has_slots: bool | None
     """Whether Spark has executors; None: nobody told."""
     committing: bool
+    merging: list[str] = field(default_factory=list)
+    """Sentences on results that are being merged."""
 
 
 def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
@@ -37,7 +39,7 @@ def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, no
         return ["The job waits for its start."]
     if waits.committing:
         return ["The job waits for its sinks to be published."]
-    lines: list[str] = []
+    lines = list(waits.merging)
     if waits.pending_restarts and not job.is_ending:
         lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
