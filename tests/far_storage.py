@@ -1,7 +1,8 @@
 """A storage that is far away: a local directory behind a file system that counts requests and makes each one wait.
 
 Named by ``firesteel.storage.filesystem``, so that Spark's Python workers use it too. Processes count in one file that they
-share. Set by the environment: FAR_STORAGE_COUNTS (the file), FAR_STORAGE_LATENCY (seconds per request).
+share: the one in the environment's FAR_STORAGE_COUNTS, or one that lies in the storage's root. A request waits for
+FAR_STORAGE_LATENCY seconds, or for the milliseconds that a file in the root names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow.fs as pafs
 
 COUNTS, LATENCY = "FAR_STORAGE_COUNTS", "FAR_STORAGE_LATENCY"
 NAMES = ("opens", "reads", "bytes_read", "creates", "writes", "bytes_written", "deletes", "others")
+FILE, LATENCY_FILE = ".requests", ".latency"
 _FORMAT = struct.Struct(f"<{len(NAMES)}Q")
 
 
@@ -191,3 +193,12 @@ def open_far(path: str) -> pafs.FileSystem:
     """``firesteel.storage.filesystem`` = "far_storage:open_far"."""
     count = _Counter(os.environ.get(COUNTS), float(os.environ.get(LATENCY, "0")))
     return pafs.PyFileSystem(FarHandler(count))
+
+
+def open_counted(path: str) -> pafs.FileSystem:
+    """The same; what is set lies in the root, which is ``path`` or above it."""
+    root = next(p for p in (Path(path), *Path(path).parents) if p.is_dir() and not p.name.startswith("firesteel-job-"))
+    latency = root / LATENCY_FILE
+    return pafs.PyFileSystem(
+        FarHandler(_Counter(str(root / FILE), float(latency.read_text()) / 1000 if latency.exists() else 0.0))
+    )

@@ -36,7 +36,9 @@ from firesteel.scheduler.commands import (
     JobStatus,
     JobStatusChanged,
     LoadSizes,
+    MergePartitions,
     Record,
+    ReleaseMerged,
     ReleasePartitions,
     SetTimer,
     StoreBlob,
@@ -51,6 +53,7 @@ from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.inbox import Inbox
+from firesteel.spark.merge import Merger, names_of
 from firesteel.spark.messages import FailedMessage, FinishedMessages, decode_failed, decode_many, is_finished
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.reports import reports_of
@@ -121,6 +124,15 @@ class JobDriver:
         self._cleaner = Cleaner(given.store, given.job_id)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now)
+        self._merger = Merger(
+            given.context,
+            given.store,
+            given.job,
+            given.job_id,
+            schema_of=self._schema_of,
+            report=self._queue.put,
+            now=given.clock.now,
+        )
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
@@ -153,6 +165,8 @@ class JobDriver:
             StoreSizes: self._sizes.store,
             LoadSizes: self._sizes.load,
             DropSizes: self._sizes.drop,
+            MergePartitions: self._merger.start,
+            ReleaseMerged: lambda command: self._cleaner.delete(names_of(command)),
             SetTimer: self._set_timer,
             CommitSinks: self._publish,
             JobStatusChanged: self._status_changed,
@@ -178,7 +192,7 @@ class JobDriver:
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
                 self._digest(self._next_items())
-            return JobEnd(self._end, self._decisions, self._had_zombies)
+            return JobEnd(self._end, self._decisions, self._had_zombies or self._merger.is_running)
         finally:
             watcher.stop()
             self._stop_everything()
@@ -430,6 +444,12 @@ class JobDriver:
         columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
         self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
 
+    def _schema_of(self, dataset: int) -> Any:
+        """Of the rows that a vertex writes for a data set."""
+        graph = self._in.compiled.job_graph
+        outputs: Sequence[Any] = graph.vertices[graph.datasets[dataset].producer].program.outputs
+        return next(o.schema for o in outputs if isinstance(o, ResultOutput) and o.dataset == dataset)
+
     def _set_timer(self, command: SetTimer) -> None:
         self._timers[command.timer] = command.at
 
@@ -583,6 +603,7 @@ class JobDriver:
         for batch in self._active.values():
             batch.ended.wait(max(0.0, until - time.monotonic()))
             pools.give_back(batch.pool)
+        self._merger.stop(max(0.0, until - time.monotonic()))
         self._active.clear()
         self._channel.close()
         self._blobs.close()

@@ -31,21 +31,21 @@ _known: dict[tuple[Any, ...], int] = {}
 """What was asked, to the least memory of an executor, in bytes."""
 
 
-def preflight(context: Any, modules: tuple[str, ...], root: str) -> int:
+def preflight(context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None) -> int:
     """Checks all executors; returns the least memory among their machines (bytes), 0 if it was not looked at.
 
-    ``modules``: the user's modules that steps refer to by name. ``root``: the storage for results.
-    Raises UsageError with what is missing, and where.
+    ``modules``: the user's modules that steps refer to by name. ``root``: the storage for results;
+    ``filesystem``: the function that opens it. Raises UsageError with what is missing, and where.
     """
     if is_local(context) and runs_our_interpreter(context):
         return 0
-    asked = (context.applicationId, frozenset(executors(context)), modules, root)
+    asked = (context.applicationId, frozenset(executors(context)), modules, root, filesystem)
     if asked not in _known:
-        findings = _ask(context, modules, root)
+        findings = _ask(context, modules, root, filesystem)
         check(findings, root)
         now = executors(context)  # more may have registered meanwhile
         if len({f.executor for f in findings}) >= len(now):
-            asked = (context.applicationId, frozenset(now), modules, root)
+            asked = (context.applicationId, frozenset(now), modules, root, filesystem)
         _known[asked] = min((f.memory for f in findings if f.memory), default=0)
     return _known[asked]
 
@@ -123,8 +123,8 @@ def _is_users(module: str) -> bool:
     return False
 
 
-def _ask(context: Any, modules: tuple[str, ...], root: str) -> list[Findings]:
-    fs, path = open_root(root)
+def _ask(context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None) -> list[Findings]:
+    fs, path = open_root(root, filesystem)
     name = f"{_PROBE_FILE}{uuid.uuid4().hex[:12]}"
     try:
         fs.create_dir(path, recursive=True)
@@ -138,7 +138,7 @@ def _ask(context: Any, modules: tuple[str, ...], root: str) -> list[Findings]:
     context.addJobTag(tag)
     context.setJobDescription("firesteel: looks at every executor before the job")
     try:
-        return list(context.runJob(context.parallelize(range(n), n), Probe(modules, root, name)))
+        return list(context.runJob(context.parallelize(range(n), n), Probe(modules, root, name, filesystem)))
     except KeyboardInterrupt:
         context.cancelJobsWithTag(tag)
         raise

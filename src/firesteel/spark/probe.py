@@ -32,10 +32,11 @@ class Findings:
 class Probe:
     """Runs as a Spark task; ``name`` is the file that the driver has put into the storage."""
 
-    def __init__(self, modules: tuple[str, ...], root: str, name: str) -> None:
+    def __init__(self, modules: tuple[str, ...], root: str, name: str, filesystem: str | None = None) -> None:
         self.modules = modules
         self.root = root
         self.name = name
+        self.filesystem = filesystem
 
     def __call__(self, numbers: Iterator[int]) -> Iterator[Findings]:
         import time
@@ -48,7 +49,7 @@ class Probe:
     def look(self, number: int) -> Findings:
         versions = {name: _version(name) for name in ("pyarrow", "numpy")}
         missing = tuple(m for m in self.modules if not _importable(m))
-        problem = _storage_problem(self.root, self.name, number) if versions["pyarrow"] else None
+        problem = _storage_problem(self.root, self.name, number, self.filesystem) if versions["pyarrow"] else None
         executor = os.environ.get("SPARK_LOCAL_DIRS", "")
         memory = 0
         if versions["pyarrow"] and versions["numpy"]:
@@ -75,13 +76,18 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _storage_problem(root: str, name: str, number: int) -> str | None:
+def _storage_problem(root: str, name: str, number: int, filesystem: str | None) -> str | None:
     """Sees the driver's file, and can write and remove one of its own."""
     import pyarrow.fs as pafs
 
     fs: Any
     try:
-        fs, path = (pafs.LocalFileSystem(), root) if "://" not in root else pafs.FileSystem.from_uri(root)
+        if filesystem is not None:
+            from firesteel.results.filesystem import open_location
+
+            fs, path = open_location(root, filesystem)
+        else:
+            fs, path = (pafs.LocalFileSystem(), root) if "://" not in root else pafs.FileSystem.from_uri(root)
         path = path.rstrip("/")
         if fs.get_file_info(f"{path}/{name}").type == pafs.FileType.NotFound:
             return "does not see there what the driver has written"

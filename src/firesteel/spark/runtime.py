@@ -18,7 +18,7 @@ from typing import Any
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
-from firesteel.options import BLOB_CACHE_BYTES, CODEC, MEMORY_PER_TASK, Options
+from firesteel.options import BLOB_CACHE_BYTES, CODEC, MEMORY_PER_TASK, MERGE_REQUEST_TIME, STORAGE_FILESYSTEM, Options
 from firesteel.results.store import object_name
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
@@ -87,15 +87,18 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
-    root = storage_root(options, shared=not local)
+    root, filesystem = storage_root(options, shared=not local), options[STORAGE_FILESYSTEM]
     if not ours:
         ship(context)
-    modules: tuple[str, ...] = () if ours else tuple(sorted(set().union(*(modules_of(p) for p in programs.values()))))
-    memory = preflight(context, modules, root)
-    storage = JobStorage(root, job_id, context.applicationId)
+    opener = set() if filesystem is None else {filesystem.partition(":")[0]}
+    modules = () if ours else tuple(sorted(opener.union(*(modules_of(p) for p in programs.values()))))
+    storage = JobStorage(root, job_id, context.applicationId, filesystem)
+    memory = preflight(context, modules, root, filesystem)
     storage.sweep()
     try:
         storage.create()
+        if options[MERGE_REQUEST_TIME] is None:
+            scheduler.merging.request_seconds = storage.request_seconds()
     except BaseException:
         storage.remove()
         raise

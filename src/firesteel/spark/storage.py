@@ -20,14 +20,18 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.options import STORAGE_DIR, Options
+from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
+from firesteel.results.filesystem import open_location
 from firesteel.results.owner import is_dead, myself
-from firesteel.results.store import ResultStore, StorageError
+from firesteel.results.store import ResultStore, StorageError, storage_error
 
 PREFIX = "firesteel-job-"
 MARK = ".owner.json"
 SCRATCH = ".scratch"
 REMOVED = ".removed"
+MEASURED_REQUESTS = 3
+READER_SECONDS = 60e-6
+"""What a reader spends on one slice where the storage costs next to nothing."""
 _PYARROW_REFUSES = ("s3a", "s3n", "dbfs", "wasb", "wasbs", "abfss")
 _INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 
@@ -35,12 +39,13 @@ _INSTEAD = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasb": "abfs", "wasbs": 
 class JobStorage:
     """The storage of one job. ``root``: directory or URL; ``store``: the job's own directory in it."""
 
-    def __init__(self, root: str, job_id: str, application: str) -> None:
+    def __init__(self, root: str, job_id: str, application: str, filesystem: str | None = None) -> None:
         self.root = root
         self.job_id = job_id
-        self.store = ResultStore(f"{root.rstrip('/')}/{PREFIX}{job_id}")
+        self._filesystem = filesystem
+        self.store = ResultStore(f"{root.rstrip('/')}/{PREFIX}{job_id}", filesystem)
         self._application = application
-        self._fs, self._path = open_root(root)
+        self._fs, self._path = open_root(root, filesystem)
 
     def create(self) -> None:
         """Makes the mark, then the directories. Raises UsageError or StorageError."""
@@ -58,6 +63,29 @@ class JobStorage:
         self.store.create()
         if self.scratch is not None:
             Path(self.scratch).mkdir(exist_ok=True)
+
+    def request_seconds(self) -> float:
+        """What reading one slice of an object takes: opening it, one request, and what a reader does about it itself.
+
+        Raises StorageError.
+        """
+        name = "request-time"
+        out = self.store.open_output(name)
+        out.write(bytes(4096))
+        out.close()
+        times: list[float] = []
+        try:
+            for _ in range(MEASURED_REQUESTS):
+                begun = time.perf_counter()
+                source = self.store.open_input(name)
+                source.read_at(0, 4096)
+                source.close()
+                times.append(time.perf_counter() - begun)
+        except OSError as error:
+            raise storage_error(error, self.store.url, "cannot be read") from error
+        finally:
+            self.store.delete([name])
+        return min(times) + READER_SECONDS
 
     @property
     def scratch(self) -> str | None:
@@ -86,7 +114,7 @@ class JobStorage:
                     continue
                 job_id = name[len(PREFIX) : -len(MARK)]
                 if job_id != self.job_id and self._is_orphan(info.path):
-                    orphan = ResultStore(f"{self.root.rstrip('/')}/{PREFIX}{job_id}")
+                    orphan = ResultStore(f"{self.root.rstrip('/')}/{PREFIX}{job_id}", self._filesystem)
                     orphan.delete_all()
                     if orphan.is_local:
                         _remove_scratch(Path(f"{self._path}/{PREFIX}{job_id}{SCRATCH}"))
@@ -132,7 +160,7 @@ def storage_root(options: Options, *, shared: bool) -> str:
             )
         return str(private_directory())
     scheme = directory.partition("://")[0] if "://" in directory else directory.partition(":")[0]
-    if scheme in _PYARROW_REFUSES:
+    if scheme in _PYARROW_REFUSES and options[STORAGE_FILESYSTEM] is None:
         instead = f" Write '{_INSTEAD[scheme]}://...'." if scheme in _INSTEAD else ""
         raise UsageError(
             f"{STORAGE_DIR.key} = '{directory}': pyarrow cannot open {scheme} paths, and results between steps are read "
@@ -154,8 +182,10 @@ def private_directory() -> Path:
     return path
 
 
-def open_root(root: str) -> tuple[Any, str]:
-    """(file system, path in it) of a root. Raises UsageError if pyarrow cannot open it."""
+def open_root(root: str, filesystem: str | None = None) -> tuple[Any, str]:
+    """(file system, path in it) of a root. Raises UsageError if it cannot be opened."""
+    if filesystem is not None:
+        return open_location(root, filesystem)
     if "://" not in root:
         return pafs.LocalFileSystem(), str(Path(root).absolute())
     try:

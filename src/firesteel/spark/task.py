@@ -184,7 +184,7 @@ class _Task:
         from firesteel.operators.task import TaskRun
 
         job: JobInformation = self._function.job.load()
-        _extend_module_path(job.module_paths)
+        extend_module_path(job.module_paths)
         _evict(job, self._function.dropped)
         scratch = scratch_of(job)
         try:
@@ -458,7 +458,7 @@ def _program(vertex: VertexInformation) -> VertexProgram:
     return program
 
 
-def _extend_module_path(paths: tuple[str, ...]) -> None:
+def extend_module_path(paths: tuple[str, ...]) -> None:
     if paths not in _extended_by:
         _extended_by.add(paths)
         sys.path.extend(p for p in paths if p not in sys.path)
