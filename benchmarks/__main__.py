@@ -1,10 +1,10 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|scale ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, digest, exchange, large, memory, scale, sweep, tasks
+from benchmarks import adaptive, digest, exchange, large, memory, requests, scale, sweep, tasks
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -14,6 +14,7 @@ BENCHMARKS = {
     "sweep": sweep.main,
     "digest": digest.main,
     "large": large.main,
+    "requests": requests.main,
     "scale": scale.main,
 }
 

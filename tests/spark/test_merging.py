@@ -21,6 +21,7 @@ PRODUCERS = 9
 @pytest.fixture(autouse=True)
 def worth_it(monkeypatch):
     monkeypatch.setattr(merging, "WORTH", 0.0)
+    monkeypatch.setattr(merging, "WHOLE_BYTES", 0)
 
 
 def run(spark, tmp_path, fn=None, **values):

@@ -21,6 +21,7 @@ SLOW = {"firesteel__merge__request_time": "1 h"}
 def worth_it(monkeypatch):
     """Eight consumers save little: whatever costs less than it saves is merged."""
     monkeypatch.setattr(merging, "WORTH", 1.0)
+    monkeypatch.setattr(merging, "WHOLE_BYTES", 0)
 
 
 def exchange(producers=8, consumers=8, ship=HASH, again=0):
@@ -120,6 +121,14 @@ def test_a_local_storage_needs_many_slices_before_merging_pays():
 
     assert not pays(50)
     assert pays(400)
+
+
+def test_objects_that_a_worker_fetches_once_and_keeps_are_not_merged(monkeypatch):
+    monkeypatch.setattr(merging, "WHOLE_BYTES", 1 << 10)
+    p = started()
+    (decision,) = p.decisions("merge")
+    assert (decision.inputs["slices"], decision.inputs["requests"]) == (56, 8)
+    assert decision.result == "not merged"
 
 
 def test_groups_that_failed_are_read_from_their_own_objects():

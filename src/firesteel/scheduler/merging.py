@@ -33,6 +33,9 @@ WORTH = 2.0
 """How many times its own cost a merge must save."""
 MOST_CELLS = 4 << 20
 """Partitions x subpartitions of one merged object: its task holds what their indexes say."""
+WHOLE_BYTES = 64 << 10
+WHOLE_TOTAL_BYTES = 32 << 20
+"""Objects up to so large on average, and all together, are fetched whole once by each worker, which keeps them."""
 PATIENCE_SECONDS = 60.0
 PATIENCE_FACTOR = 20.0
 """How long consumers wait for a merge: this many times what it should take, and never less than the former."""
@@ -43,8 +46,9 @@ _PREFIX = "merge-"
 class MergeEstimate:
     """Whether merging pays, in columns of the decision record.
 
-    ``requests``: slices that are not empty, as far as ranges, sizes and rows tell: at most the rows of the result.
-    ``mean = stored bytes / requests``. A merged object takes ``f = ceil(threshold / mean)`` partitions, at most
+    ``slices``: those that are not empty, as far as ranges, sizes and rows tell: at most the rows of the result.
+    ``requests``: as many; but where the objects are so small that a worker fetches each once and keeps it, at most
+    partitions x slots. ``mean = stored bytes / slices``. A merged object takes ``f = ceil(threshold / mean)`` partitions, at most
     MOST_CELLS / subpartitions; there are ``groups = ceil(partitions / f)``, but no fewer than the slots can work on at
     once (of at least two partitions each). Then ``saved = (requests - requests x groups / partitions) x request_seconds /
     slots`` and ``cost = ROUND_SECONDS + (2 x stored bytes / BYTES_PER_SECOND + 2 x partitions x request_seconds) / slots``
@@ -52,6 +56,7 @@ class MergeEstimate:
     """
 
     partitions: int
+    slices: int
     requests: int
     mean: float
     groups: int
@@ -143,6 +148,7 @@ class Merging:
             inputs={
                 "dataset": result.dataset.id,
                 "partitions": estimate.partitions,
+                "slices": estimate.slices,
                 "requests": estimate.requests,
                 "stored_bytes": result.info.stored_bytes,
                 "mean_slice": round(estimate.mean, 1),
@@ -161,19 +167,21 @@ class Merging:
         if estimate.pays:
             self._ask(result, bounds.astype(np.int64), estimate)
 
-    def _estimate(self, result: IntermediateResult, requests: int) -> MergeEstimate | None:
+    def _estimate(self, result: IntermediateResult, slices: int) -> MergeEstimate | None:
         """None: slices are large enough."""
         partitions, stored = result.num_partitions, result.info.stored_bytes
-        requests = min(requests, result.info.rows)
-        if requests == 0 or partitions < 2 or stored >= self._threshold * requests:
+        slices = min(slices, result.info.rows)
+        if slices == 0 or partitions < 2 or stored >= self._threshold * slices:
             return None
-        mean = stored / requests
+        mean = stored / slices
+        kept = stored <= min(WHOLE_BYTES * partitions, WHOLE_TOTAL_BYTES)
+        requests = min(slices, partitions * self._slots) if kept else slices
         most = max(MOST_CELLS // result.num_subpartitions, 1)
         together = min(math.ceil(self._threshold / max(mean, 1e-9)), most, partitions)
         groups = max(math.ceil(partitions / together), min(self._slots, partitions // 2))
         saved = requests * (1 - groups / partitions) * self.request_seconds / self._slots
         work = 2 * stored / BYTES_PER_SECOND + 2 * partitions * self.request_seconds
-        return MergeEstimate(partitions, requests, mean, groups, saved, ROUND_SECONDS + work / self._slots)
+        return MergeEstimate(partitions, slices, requests, mean, groups, saved, ROUND_SECONDS + work / self._slots)
 
     def _ask(self, result: IntermediateResult, bounds: Ints, estimate: MergeEstimate) -> None:
         self._number += 1
@@ -308,7 +316,7 @@ def _requests(result: IntermediateResult, vertex: ExecutionJobVertex) -> int:
 
 def _reason(estimate: MergeEstimate, threshold: int) -> str:
     slices = (
-        f"{format_count(estimate.requests)} slices of {format_bytes(round(estimate.mean))} on average, "
+        f"{format_count(estimate.slices)} slices of {format_bytes(round(estimate.mean))} on average, "
         f"under {format_bytes(threshold)}"
     )
     compared = f"saves {format_seconds(estimate.saved)} for {format_seconds(estimate.cost)}"
