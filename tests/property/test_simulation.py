@@ -10,9 +10,9 @@ import pytest
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ResultPartitionType
+from firesteel.journal.journal import Journal, read
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.chaos import chaotic_job, run_chaotic
-from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.violation import ViolationError
 
@@ -60,8 +60,8 @@ def test_where_nothing_goes_wrong_nothing_is_restarted():
             assert "failover" not in found[0].decisions
 
 
-def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
-    """Guards the tests above against dice that have gone quiet."""
+def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
+    """Guards the tests above against dice that have gone quiet. All that was recorded can be read, too."""
     seen = collections.Counter()
     for seed in range(160):
         job = chaotic_job(seed)
@@ -71,7 +71,8 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
             scheduler = job.scheduler()
         except UsageError:
             continue
-        simulated = SimulatedJob(scheduler, job.world, JournalDigest())
+        journal = Journal(tmp_path / f"{seed}.jsonl")
+        simulated = SimulatedJob(scheduler, job.world, journal)
         handle = scheduler.handle
 
         def counted(event, handle=handle):
@@ -82,6 +83,8 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
 
         scheduler.handle = counted
         seen[simulated.run().status.name] += 1
+        journal.close()
+        assert read(journal.path)
     wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
         ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecution VerifyPartitions
         CommitSinks SinksFailed CancelRequested StoreSizes LoadSizes SizesLoaded DropSizes StoreBlob DropBlobs

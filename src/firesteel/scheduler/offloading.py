@@ -37,9 +37,13 @@ class DescriptorOffloading:
         self._recorder.decision(
             "offload",
             vertex=dataset.producer,
-            inputs={"dataset": dataset.id, "bytes": len(encoded.data), "consumers": consumers},
+            inputs={
+                "dataset": dataset.id,
+                "bytes": len(encoded.data),
+                "consumers": consumers,
+                "threshold": self._threshold,
+            },
             rule="descriptor bytes x consumers",
-            bounds={"threshold": self._threshold},
             result=encoded.digest.hex(),
             reason=(
                 f"The descriptor of {len(gate.attempts)} partitions takes {len(encoded.data)} bytes for each of "
