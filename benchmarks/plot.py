@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 Points = Sequence[tuple[float, float]]
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2", "#7f7f7f")
 _WIDTH, _HEIGHT = 300, 300
-_LEFT, _TOP, _GAP, _LEGEND = 64, 36, 40, 170
+_LEFT, _TOP, _GAP, _LEGEND = 64, 36, 60, 230
 
 
 def log_log(panels: Mapping[str, Mapping[str, Points]], x_label: str, y_label: str) -> str:
