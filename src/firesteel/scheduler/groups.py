@@ -114,10 +114,18 @@ class EdgeGroups:
 
     def one_became_available(self, partition: int) -> Ints:
         """:meth:`became_available` of one partition."""
-        if self._group_of is not None or self.inside:
+        if self.inside:
             return self.became_available(np.array([partition]))
-        self.unavailable[0] = missing = int(self.unavailable[0]) - 1
-        return _NONE if missing else _FIRST
+        if self._group_of is None:
+            self.unavailable[0] = missing = self.unavailable.item(0) - 1
+            return _NONE if missing else _FIRST
+        groups = self._groups[self._offsets.item(partition) : self._offsets.item(partition + 1)]
+        if len(groups) != 1:
+            return self.became_available(np.array([partition]))
+        self.touched += 1
+        group = groups.item()
+        self.unavailable[group] = missing = self.unavailable.item(group) - 1
+        return _NONE if missing else groups
 
     def became_unavailable(self, partitions: Ints) -> None:
         self._count(partitions, 1)
