@@ -17,6 +17,7 @@ from firesteel.options import Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import Command, Deploy
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
+from firesteel.scheduler.execution_graph import IntermediateResult
 from firesteel.scheduler.regions import SchedulingPipelinedRegions
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
@@ -116,19 +117,18 @@ class Drive:
     def _event(self, vertex: int, subtasks: Ints) -> ExecutionsFinished:
         n = len(subtasks)
         partitions = tuple(
-            self._reports(dataset, subtasks) for dataset in self.scheduler.job_graph.vertices[vertex].outputs
+            self._reports(result, subtasks) for result in self.scheduler.graph.vertices[vertex].blocking_results
         )
         reports = ExecutionReports.of(_tokens(subtasks, self.shape.n), partitions=partitions)
         return ExecutionsFinished(
             at=self.now, vertex=vertex, subtasks=subtasks, attempts=np.zeros(n, np.int64), reports=reports
         )
 
-    def _reports(self, dataset: int, subtasks: Ints) -> PartitionReports:
-        n = len(subtasks)
-        column = np.full(n, 1 << 20, np.int64)
+    def _reports(self, result: IntermediateResult, subtasks: Ints) -> PartitionReports:
+        dataset, subpartitions = result.dataset.id, result.num_subpartitions
+        column = np.full(len(subtasks), 1 << 20, np.int64)
         if not self.shape.sizes:
             return PartitionReports(dataset, column, column, column, None)
-        subpartitions = self.scheduler.graph.result(dataset).num_subpartitions
         written = _WORKLOAD.totals(dataset, subtasks, subpartitions)
         rows = [_WORKLOAD.packed(dataset, subtask, subpartitions) for subtask in subtasks.tolist()]
         return PartitionReports(dataset, written, column, column, rows)
