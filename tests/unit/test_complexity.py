@@ -45,6 +45,17 @@ def chain(n: int, *edge: Any, consumers: int = 1, producers: int = 1) -> JobGrap
     return builder.graph
 
 
+def circle(n: int) -> JobGraph:
+    """Two steps of one pipelined region: the source feeds the second by itself, and by way of the first, which is blocking."""
+    builder = GraphBuilder()
+    source = builder.source([1] * n, parallelism=n)
+    step = builder.step((source, HASH), parallelism=n)
+    builder.step(
+        (source, HASH, ResultPartitionType.PIPELINED), (step, HASH, ResultPartitionType.PIPELINED), parallelism=n
+    )
+    return builder.graph
+
+
 SHAPES: dict[str, Callable[[int], JobGraph]] = {
     "all-to-all": lambda n: chain(n, HASH),
     "pointwise": lambda n: chain(n, RESCALE),
@@ -54,6 +65,7 @@ SHAPES: dict[str, Callable[[int], JobGraph]] = {
     "two results, one consumer": lambda n: chain(n, HASH, producers=2),
     "pipelined all-to-all": lambda n: chain(n, HASH, ResultPartitionType.PIPELINED),
     "pipelined forward": lambda n: chain(n, FORWARD, ResultPartitionType.PIPELINED),
+    "pipelined circle": circle,
 }
 JOBS = [
     (kind, shape)

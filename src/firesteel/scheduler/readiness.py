@@ -30,13 +30,15 @@ class Readiness:
         return able
 
     def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:
-        """Those of these regions whose members can all run. Each consumed group is asked once, however many read it."""
+        """Those of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
+        read it."""
         if block.is_trivial:
             return regions[self.deployable(block.vertices[0], regions)]
-        able = np.ones(block.count, np.bool_)
+        able = np.ones(len(regions), np.bool_)
         for vertex, subtasks in block.members(regions).items():
-            able[block.of(vertex, subtasks[~self.deployable(vertex, subtasks)])] = False
-        return regions[able[regions]]
+            unable = subtasks[~self.deployable(vertex, subtasks)]
+            able[np.searchsorted(regions, block.of(vertex, unable))] = False
+        return regions[able]
 
     def readable(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
         """Which of these consumers can read all they need of this input, once their whole region runs."""

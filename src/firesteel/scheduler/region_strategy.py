@@ -41,7 +41,9 @@ class PipelinedRegionSchedulingStrategy:
 
     def on_partitions_available(self, complete: Iterable[tuple[EdgeGroups, Ints]]) -> None:
         for edge, groups in complete:
-            if len(groups):
+            # What the only region of a block makes for itself is no news to it, and it is large.
+            waits = not edge.inside or self._graph.regions.block(edge.vertex).count > 1
+            if len(groups) and waits:
                 self.restart_tasks({edge.vertex: edge.consumers(groups)})
 
     def restart_tasks(self, tasks: Mapping[int, Ints]) -> None:
