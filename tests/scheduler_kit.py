@@ -274,6 +274,8 @@ class Plane:
         match command:
             case c.Record(record):
                 self.records.append(record)
+                if isinstance(record, r.Decision):  # or nobody can read the journal
+                    assert isinstance(record.bounds, list), record
                 assert record.event == self.scheduler.recorder.event
             case c.Deploy():
                 self._deploy(command, {})

@@ -154,13 +154,11 @@ class Merging:
                 "mean_slice": round(estimate.mean, 1),
                 "request_seconds": self.request_seconds,
                 "slots": self._slots,
-            },
-            rule=f"saved requests x their time > {WORTH:g} x (a round of tasks that reads and writes all bytes)",
-            bounds={
                 "threshold": self._threshold,
                 "saved_s": round(estimate.saved, 3),
                 "cost_s": round(estimate.cost, 3),
             },
+            rule=f"saved requests x their time > {WORTH:g} x (a round of tasks that reads and writes all bytes)",
             result=estimate.groups if estimate.pays else "not merged",
             reason=_reason(estimate, self._threshold),
         )
