@@ -54,13 +54,11 @@ class Saboteur:
         self.storage = storage
         self.finished = 0
         self.decisions = []
-        self.sizes_files = []
 
     def record(self, record):
         if isinstance(record, StateChange) and (record.state, record.vertex) == ("FINISHED", 0):
             self.finished += len(record.subtasks)
             if self.finished == 4:
-                self.sizes_files = list(self.storage.rglob("firesteel-sizes-*/0.rows"))
                 next(self.storage.rglob("d0-p1-*.fsr")).unlink()
         if isinstance(record, Decision):
             self.decisions.append(record)
@@ -71,13 +69,13 @@ class Saboteur:
 
 def test_a_restart_before_the_decision_takes_its_share_from_the_sums(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(execution_graph, "BUFFER_BYTES", 0)
-    answers = []
-    monkeypatch.setattr(SizesFiles, "load", counting(SizesFiles.load, answers))
+    answers, files = [], []
     saboteur = Saboteur(tmp_path / "storage")
+    monkeypatch.setattr(SizesFiles, "_load", watched(SizesFiles._load, answers, files, saboteur.storage))
     outcome = submit(three_steps(), spark, options(tmp_path), [saboteur]).result()
     assert outcome.error is None
     assert sorted(collected(outcome, dataset=2)["v"].to_pylist()) == sorted([*range(400)] * 2)
-    assert saboteur.sizes_files, "rows lie in a file of the job's scratch directory"
+    assert files, "rows lie in a file of the job's scratch directory"
     assert [a.partitions.tolist() for a in answers] == [[1]] and None not in answers[0].rows
     (decision,) = [d for d in saboteur.decisions if d.what == "parallelism" and d.vertex == 2]
     assert decision.inputs["bytes"] == [400 * 16] * 2, "the void row was taken out, and the new one added"
@@ -85,16 +83,13 @@ def test_a_restart_before_the_decision_takes_its_share_from_the_sums(spark, tmp_
     assert left_behind(tmp_path) == []
 
 
-def counting(load, answers):
+def watched(load, answers, files, storage):
     def wrapped(self, command):
         report = self._report
-
-        def told(event):
-            answers.append(event)
-            report(event)
-
-        self._report = told
+        files.extend(storage.rglob("firesteel-sizes-*/0.rows"))
+        self._report = answers.append
         load(self, command)
         self._report = report
+        report(answers[-1])
 
     return wrapped

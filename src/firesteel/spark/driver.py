@@ -123,7 +123,8 @@ class JobDriver:
         self._runner = BatchRunner(given.context, self._queue.put)
         self._cleaner = Cleaner(given.store, given.job_id)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
-        self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now)
+        self._files = Cleaner(given.store, given.job_id, "sizes")
+        self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
         self._merger = Merger(
             given.context,
             given.store,
@@ -607,6 +608,7 @@ class JobDriver:
         self._active.clear()
         self._channel.close()
         self._blobs.close()
+        self._files.close()
         self._sizes.close()
         self._cleaner.close()
 

@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,26 +30,48 @@ READ_GAP = 64 << 10
 _log = logging.getLogger("firesteel.spark")
 
 
+def inline(action: Callable[[], None]) -> None:
+    action()
+
+
 class SizesFiles:
-    """``report`` is told the answers; ``now`` is the job's clock. All in the job's thread: appending is cheap."""
+    """``report`` is told the answers; ``now`` is the job's clock.
+
+    ``run`` carries out one action after another, in a thread of its own if it likes: the rows of 10,000 producers with
+    as many subpartitions are 200 MB.
+    """
 
     def __init__(
-        self, scratch: str | None, report: Callable[[SizesLoaded], None], now: Callable[[], float] = lambda: 0.0
+        self,
+        scratch: str | None,
+        report: Callable[[SizesLoaded], None],
+        now: Callable[[], float] = lambda: 0.0,
+        run: Callable[[Callable[[], None]], None] = inline,
     ) -> None:
         """``scratch``: an existing directory of the job's on this machine; None: one in the system's temporary one."""
         self._scratch = scratch
         self._report = report
         self._now = now
+        self._run = run
         self._directory: Path | None = None
         self._files: dict[int, _RowFile] = {}
 
     def store(self, command: StoreSizes) -> None:
+        self._run(partial(self._store, command))
+
+    def load(self, command: LoadSizes) -> None:
+        self._run(partial(self._load, command))
+
+    def drop(self, command: DropSizes) -> None:
+        self._run(partial(self._drop, command))
+
+    def _store(self, command: StoreSizes) -> None:
         try:
             self._file(command.dataset).append(_keys(command.partitions, command.attempts), command.rows)
         except OSError:
             _log.warning("Sizes of data set %s could not be kept in %s.", command.dataset, self._where, exc_info=True)
 
-    def load(self, command: LoadSizes) -> None:
+    def _load(self, command: LoadSizes) -> None:
         rows: list[bytes | None] = [None] * len(command.partitions)
         known = self._files.get(command.dataset)
         if known is not None:
@@ -68,13 +91,13 @@ class SizesFiles:
             )
         )
 
-    def drop(self, command: DropSizes) -> None:
+    def _drop(self, command: DropSizes) -> None:
         dropped = self._files.pop(command.dataset, None)
         if dropped is not None:
             dropped.remove()
 
     def close(self) -> None:
-        """Leaves nothing behind. Never raises."""
+        """Leaves nothing behind; called when ``run`` has nothing left to do. Never raises."""
         for file in self._files.values():
             file.remove()
         self._files.clear()
