@@ -11,6 +11,7 @@ import pytest
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ResultPartitionType
 from firesteel.journal.journal import Journal, read
+from firesteel.scheduler import merging
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.chaos import chaotic_job, run_chaotic
 from firesteel.simulation.job import SimulatedJob
@@ -39,6 +40,16 @@ def test_every_job_ends_and_leaves_nothing_behind(block):
 def test_every_event_leaves_the_scheduler_valid(block):
     for seed in range(5000 + 20 * block, 5020 + 20 * block):
         run(seed, validate_every=1)
+
+
+def test_what_is_merged_is_released_too(monkeypatch):
+    """Merging is made to seem worth it always; some groups fail, and some merged objects are lost with their nodes."""
+    monkeypatch.setattr(merging, "WORTH", -1e9)
+    merges = 0
+    for seed in range(6000, 6100):
+        found = run(seed, validate_every=10)
+        merges += 0 if found is None else found[0].decisions.get("merge", 0)
+    assert merges > 5
 
 
 def test_the_same_seed_tells_the_same_story():

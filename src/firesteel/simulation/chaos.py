@@ -62,6 +62,7 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
         "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
         "firesteel.subpartition-factor": rng.choice([1, 2, 4]),
         "firesteel.deployment.offload-threshold": rng.choice(["1 b", "16 mib"]),
+        "firesteel.merge.request-time": rng.choice(["0 s", "1000 s"]),
         "jobmanager.partition.release-during-job-execution": rng.random() < 0.9,
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),

@@ -94,7 +94,12 @@ class Simulated:
     def all_options(self) -> Options:
         """Raises UsageError for an option that is none."""
         # Made-up failures are to be seen, not to end the job.
-        base = Options({"restart-strategy.fixed-delay.attempts": MANY_RESTARTS})
+        base = Options(
+            {
+                "restart-strategy.fixed-delay.attempts": MANY_RESTARTS,
+                "firesteel.merge.request-time": f"{StorageSpec().latency} s",
+            }
+        )
         return base.with_values(self.shape.options()).with_values(self.options)
 
     def world(self, fail_rate: float) -> World:
