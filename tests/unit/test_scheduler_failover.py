@@ -250,6 +250,22 @@ def test_a_lost_disk_is_survived_though_nobody_can_list_what_is_left():
     assert p.status == "FINISHED" and len(p.decisions("failover")) >= 2
 
 
+def test_readers_that_miss_their_partitions_all_at_once_have_the_others_looked_for_once():
+    p = chain(FORWARD, n=8).start()
+    p.run(0)
+    for subtask in range(8):
+        p.fail((1, subtask, 0), kind=FailureKind.PARTITION, bad=lose(p, 0, subtask, 0))
+    assert [asked.partitions.tolist() for asked in p.verify] == [[1, 2, 3, 4, 5, 6, 7]]
+    for timer in list(p.timers):
+        p.fire(timer)
+    p.run(0)
+    p.now += 10
+    reader = p.keys(1)[0]
+    p.fail(reader, kind=FailureKind.PARTITION, bad=lose(p, 0, reader[1], 0))
+    assert len(p.verify) == 1, "and again later"
+    assert p.run().status == "FINISHED"
+
+
 def test_a_lost_partition_that_the_failed_subtask_does_not_read_is_produced_anew():
     p = chain(FORWARD, FORWARD).start()
     p.run(0), p.run(1)

@@ -26,6 +26,9 @@ from firesteel.scheduler.strategy import SchedulingStrategy
 MAX_INNOCENT_RESTARTS = 10
 """How often in a row a subtask is sent again without a charge; then it is charged like any other."""
 
+VERIFY_SECONDS = 1.0
+"""A data set's objects are looked for at most so often: a lost disk makes thousands of readers fail one after another."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure:
@@ -87,6 +90,8 @@ class ExecutionFailureHandler:
         self._charge = _Charge(graph.executions)
         self._lost: set[tuple[int, int]] = set()
         """(data set, partition) that was lost once already."""
+        self._verified: dict[int, float] = {}
+        """When each data set's objects were looked for last."""
 
     def failed(self, failure: Failure) -> None:
         """Deployed executions of the subtasks failed: mark them, and see what must run again."""
@@ -106,10 +111,13 @@ class ExecutionFailureHandler:
         verdict = self._verdict(failure, lost is not None)
         self._follow(failure, verdict, tasks)
         if lost is not None and self._job.is_active:
-            others = np.flatnonzero(lost.available)
-            if len(others):
-                names = lost.attempts[others], lost.tokens[others]
-                self._recorder.emit(VerifyPartitions(lost.dataset.id, others, *names))
+            self._verify_others(lost)
+
+    def _verify_others(self, lost: IntermediateResult) -> None:
+        dataset, others = lost.dataset.id, np.flatnonzero(lost.available)
+        if len(others) and self._recorder.at >= self._verified.get(dataset, -np.inf) + VERIFY_SECONDS:
+            self._verified[dataset] = self._recorder.at
+            self._recorder.emit(VerifyPartitions(dataset, others, lost.attempts[others], lost.tokens[others]))
 
     def partitions_lost(self, event: PartitionsLost) -> None:
         """More objects are gone, which no reader has missed yet: produce them anew together."""
