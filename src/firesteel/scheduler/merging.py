@@ -25,6 +25,8 @@ from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.recorder import Recorder
 
+SLICE_SECONDS = 60e-6
+"""What a reader does for each slice, however near the storage is: its place in the index, its checksum, its decoding."""
 ROUND_SECONDS = 0.5
 """What one more round of tasks costs, however little each does."""
 BYTES_PER_SECOND = 100 << 20
@@ -50,8 +52,8 @@ class MergeEstimate:
     ``requests``: as many; but where the objects are so small that a worker fetches each once and keeps it, at most
     partitions x slots. ``mean = stored bytes / slices``. A merged object takes ``f = ceil(threshold / mean)`` partitions, at most
     MOST_CELLS / subpartitions; there are ``groups = ceil(partitions / f)``, but no fewer than the slots can work on at
-    once (of at least two partitions each). Then ``saved = (requests - requests x groups / partitions) x request_seconds /
-    slots`` and ``cost = ROUND_SECONDS + (2 x stored bytes / BYTES_PER_SECOND + 2 x partitions x request_seconds) / slots``
+    once (of at least two partitions each). Then ``saved = (requests x request_seconds + slices x SLICE_SECONDS) x
+    (1 - groups / partitions) / slots`` and ``cost = ROUND_SECONDS + (2 x stored bytes / BYTES_PER_SECOND + 2 x partitions x request_seconds) / slots``
     seconds: a round of tasks that reads and writes all bytes once more. It pays when ``saved > WORTH x cost``.
     """
 
@@ -158,7 +160,7 @@ class Merging:
                 "saved_s": round(estimate.saved, 3),
                 "cost_s": round(estimate.cost, 3),
             },
-            rule=f"saved requests x their time > {WORTH:g} x (a round of tasks that reads and writes all bytes)",
+            rule=f"time for saved requests and slices > {WORTH:g} x (a round of tasks that reads and writes all bytes)",
             result=estimate.groups if estimate.pays else "not merged",
             reason=_reason(estimate, self._threshold),
         )
@@ -177,7 +179,8 @@ class Merging:
         most = max(MOST_CELLS // result.num_subpartitions, 1)
         together = min(math.ceil(self._threshold / max(mean, 1e-9)), most, partitions)
         groups = max(math.ceil(partitions / together), min(self._slots, partitions // 2))
-        saved = requests * (1 - groups / partitions) * self.request_seconds / self._slots
+        reading = requests * self.request_seconds + slices * SLICE_SECONDS
+        saved = reading * (1 - groups / partitions) / self._slots
         work = 2 * stored / BYTES_PER_SECOND + 2 * partitions * self.request_seconds
         return MergeEstimate(partitions, slices, requests, mean, groups, saved, ROUND_SECONDS + work / self._slots)
 
