@@ -79,7 +79,10 @@ def _digest(records: list[bytes], subpartitions: int) -> tuple[float, float, flo
         spent[1] += _timed(lambda: execute(command))
 
     driver._in.scheduler.handle, driver._execute = timed_handle, timed_execute
-    return _timed(lambda: driver._digest(records)), *spent
+    try:
+        return _timed(lambda: driver._digest(records)), *spent
+    finally:
+        driver._sizes.close()
 
 
 def _driver(subpartitions: int) -> JobDriver:

@@ -12,9 +12,10 @@ import pytest
 from firesteel.options import OFFLOAD_THRESHOLD
 from firesteel.results.store import ResultStore
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.events import FailureKind
 from firesteel.spark.cleaning import late
 from firesteel.spark.runtime import submit
-from runtime_support import NUMBERS, collected, left_behind, options, two_steps
+from runtime_support import NUMBERS, Numbers, collected, left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
 
@@ -134,3 +135,24 @@ class DiesFetching:
         fetch = blobs.BlobCache.real_fetch
         blobs.BlobCache._fetch = die
         yield from Numbers(10).read(split, ctx)
+
+
+def test_a_newer_descriptor_leaves_those_that_were_sent_before_what_they_need(spark, tmp_path):
+    """A merged object is lost: who missed it is told anew, while others that were told of it wait for their turn yet."""
+    root = tmp_path / "storage"
+
+    def lose(batches):
+        for path in root.glob("firesteel-job-*/d0-m*"):
+            path.unlink()
+        time.sleep(0.3)
+        yield from batches
+
+    forced = {"firesteel.merge.request-time": "1 s", "restart-strategy.fixed-delay.attempts": 1}
+    compiled = two_steps(splits=24, source=Numbers(20_000, keys=10_007), fn=lose, parallelism=24)
+    outcome = submit(compiled, spark, given(tmp_path).with_values(forced)).result()
+    failovers = [d for d in outcome.decisions if d.what == "failover"]
+    assert failovers, "somebody missed the merged object"
+    assert outcome.error is None
+    assert {d.inputs["kind"] for d in failovers} == {FailureKind.PARTITION.value}, [d.reason for d in failovers]
+    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(24 * 20_000))
+    outcome.close()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import far_storage
-from firesteel.errors import UsageError
+from firesteel.errors import PartitionException, UsageError
 from firesteel.results import objects
 from firesteel.results.objects import ObjectCache, worker_cache
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore, object_name
+from firesteel.results.store import ResultStore, StorageError, object_name
 from firesteel.results.writer import ResultWriter
 
 FAR = "far_storage:open_far"
@@ -83,35 +85,62 @@ def test_a_second_reader_of_large_objects_asks_for_its_rows_only(counted):
     cache.close()
 
 
-def test_local_objects_stay_open(tmp_path):
-    store = ResultStore(str(tmp_path))
+def test_objects_far_away_stay_open(counted):
+    store, since = counted
     fill(store)
     cache = ObjectCache(store, files=4)
     read(store, 0, 1, cache)
-    opens = store.statistics.opens
-    assert opens > 0
+    assert since()["opens"] > 0
     read(store, 1, 2, cache)
     # two of six did not fit, and the first ones stayed: each is opened for its index and for its rows at most
-    assert store.statistics.opens - opens <= 2 * (PRODUCERS - 4)
+    assert since()["opens"] <= 2 * (PRODUCERS - 4)
     cache.close()
 
 
-def test_data_sets_in_use_do_not_push_each_other_out(tmp_path):
+def test_a_local_object_that_is_deleted_gives_its_disk_space_back(tmp_path):
     store = ResultStore(str(tmp_path))
+    fill(store)
+    cache = ObjectCache(store, files=100)
+    read(store, 0, 1, cache)
+    folder = Path("/proc/self/fd")
+    held = [fd for fd in folder.iterdir() if os.path.realpath(fd).startswith(str(tmp_path))]
+    assert held == []
+    cache.close()
+
+
+def test_a_file_that_failed_is_opened_anew(counted):
+    store, since = counted
+    fill(store)
+    cache = ObjectCache(store, files=100)
+    read(store, 0, 1, cache)
+    name = object_name(0, 0, 0, 0)
+    file = cache.take_file(name)
+    assert file is not None
+    file.close()  # as a connection that broke
+    cache.give_file(name, file)
+    since()
+    with pytest.raises((PartitionException, StorageError)):
+        read(store, 1, 2, cache)
+    assert read(store, 1, 2, cache).equals(read(store, 1, 2))
+    cache.close()
+
+
+def test_data_sets_in_use_do_not_push_each_other_out(counted):
+    store, since = counted
     fill(store, dataset=1)
     fill(store, dataset=2)
     cache = ObjectCache(store, files=PRODUCERS)
     cache.use([1, 2])
     for dataset in (1, 2):
         read(store, 0, 1, cache, dataset)
-    opens = store.statistics.opens
+    since()
     read(store, 1, 2, cache, 1)
-    assert store.statistics.opens == opens
+    assert since()["opens"] == 0
     cache.use([2])
     read(store, 0, 1, cache, 2)
-    opens = store.statistics.opens
+    since()
     read(store, 1, 2, cache, 2)
-    assert store.statistics.opens == opens
+    assert since()["opens"] == 0
     cache.close()
 
 

@@ -248,6 +248,22 @@ def test_a_deployment_does_not_wait_for_a_storage_that_hangs(store, monkeypatch)
     server.close()
 
 
+def test_a_blob_that_is_dropped_before_it_was_stored_is_carried_inline(store, monkeypatch):
+    """A deployment that waits for it meanwhile must not name what is not there."""
+    go, real = threading.Event(), blob_server.put_blob
+    monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(10), real(*given)))
+    server, blob = BlobServer(store, "job", lambda failed: None), gate().as_offloaded()
+    server.store(b"another", b"data")
+    server.store(blob.encoded.digest, blob.encoded.data)
+    upload = server._uploads[blob.encoded.digest]
+    monkeypatch.setattr(
+        upload.done, "wait", lambda seconds: (server.drop([blob.encoded.digest]), go.set(), wait(seconds))[2]
+    )
+    wait = threading.Event.wait.__get__(upload.done)
+    assert server.carry(blob)[1] is not None
+    server.close()
+
+
 def test_nothing_is_stored_once_the_job_is_over(store, monkeypatch):
     go, real = threading.Event(), blob_server.put_blob
     monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(10), real(*given)))

@@ -77,6 +77,14 @@ def test_messages_come_out_as_they_went_in(first, second):
             assert [(columns.dataset, *row) for row in rows] == told
 
 
+def test_a_vertex_may_write_hundreds_of_results():
+    partitions = tuple((dataset, dataset, None, 1, 2) for dataset in range(300))
+    message = FinishedMessage(Where(1, 2, 3, 4, "n", 1.0, 2.0, 3.0), partitions, (b"commit",), 0, 0, 0)
+    many = decode_many([encode(message)])
+    assert [int(part.bytes[0]) for part in many.partitions()] == list(range(300))
+    assert many.commits() == [(b"commit",)]
+
+
 def record(batch, subtask, token):
     return encode(FinishedMessage(Where(batch, subtask, 0, token, "n", 1.0, 2.0, 3.0), (), (), 0, 0, 0))
 

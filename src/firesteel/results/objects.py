@@ -1,5 +1,6 @@
 """What a worker keeps of the objects it reads, so that its next execution need not ask for it again: the indexes at their
-ends, open files of small objects, and for storages far away a copy of the indexes on the executor's disk.
+ends, and for storages far away open files, and a copy of the indexes on the executor's disk. A local file is not kept open:
+opening it costs two microseconds, and one that was deleted would hold its disk space until the worker ends.
 
 Objects never change under a name, so what is kept is never stale. A scan over more objects than there is room for keeps
 the first ones: throwing out the oldest would keep nothing that the next scan comes by.
@@ -31,8 +32,6 @@ PRIVATE_BYTES = 16 << 20
 WORKER_BYTES = 64 << 20
 """Ends of objects that one reader alone, or a worker, keeps in memory."""
 WORKER_FILES = 512
-FILE_BYTES = 16 << 20
-"""Only of objects up to so large a worker keeps the file open: one that was released holds its disk space till then."""
 DISK_BYTES = 256 << 20
 """Of indexes that one worker puts on the executor's disk."""
 WORKER_STORES = 2
@@ -122,7 +121,7 @@ class ObjectCache:
 
     def give_file(self, name: str, file: Input) -> None:
         unwanted = [file]
-        if self._files.limit and (file.size <= FILE_BYTES or not self._store.is_local):
+        if self._files.limit and not self._store.is_local:
             with self._lock:
                 unwanted = self._files.put(name, file, 1, self._in_use)
         for one in unwanted:
@@ -197,6 +196,12 @@ class StoredObject:
             self._cache.give_file(self.name, self._file)
             self._file = None
 
+    def discard(self) -> None:
+        """Close it, something having gone wrong: whoever tries again shall open it anew."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
 
 class _IndexFiles:
     """Ends of objects in a directory that the workers of an executor share. Whatever fails here is as if nothing was kept."""
@@ -211,7 +216,7 @@ class _IndexFiles:
         except OSError:
             return None
         data, numbers = content[:-16], content[-16:]
-        if int.from_bytes(numbers[8:], "little") != zlib.crc32(data, zlib.crc32(numbers[:8])):
+        if not data or int.from_bytes(numbers[8:], "little") != zlib.crc32(data, zlib.crc32(numbers[:8])):
             return None
         view = memoryview(data)
         return Tail(int.from_bytes(numbers[:8], "little"), len(data), lambda offset, length: view)

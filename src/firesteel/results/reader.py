@@ -305,6 +305,9 @@ class GateReader:
             opened = self._objects.object(source.name, identity)
             try:
                 yield opened
+            except Exception:
+                opened.discard()
+                raise
             finally:
                 opened.close()
 

@@ -7,7 +7,7 @@ fetches it once.
 from __future__ import annotations
 
 from firesteel import descriptors
-from firesteel.graph.job_graph import DistributionPattern, IntermediateDataSet
+from firesteel.graph.job_graph import IntermediateDataSet
 from firesteel.scheduler.commands import DropBlobs, GateDescriptor, StoreBlob
 from firesteel.scheduler.recorder import Recorder
 
@@ -29,9 +29,7 @@ class DescriptorOffloading:
         if len(encoded.data) * consumers < self._threshold:
             return gate
         if encoded.digest not in self._blobs.get(dataset.id, ()):
-            if dataset.ship.pattern is DistributionPattern.ALL_TO_ALL:
-                # Whoever was told of an older one runs no more. Of a pointwise edge other groups may run still.
-                self.drop(dataset.id)
+            # Older ones stay: other groups of a pointwise edge, or readers that never missed a merged object, need them.
             self._blobs.setdefault(dataset.id, []).append(encoded.digest)
             self._recorder.emit(StoreBlob(encoded.digest, encoded.data))
         self._recorder.decision(

@@ -86,8 +86,10 @@ class BlobServer:
 
     def _put(self, digest: bytes, data: bytes, upload: _Upload) -> None:
         try:
-            if self._uploads.get(digest) is upload:
-                put_blob(self._store, digest, data)
+            if self._uploads.get(digest) is not upload:
+                upload.error = LookupError("dropped before it was stored")
+                return
+            put_blob(self._store, digest, data)
         except Exception as error:  # the gates travel inline then; what else needs the storage will tell
             upload.error = error
             quietly(lambda: self._store.delete([blob_name(digest)]))

@@ -121,7 +121,8 @@ class BlobCache:
             part.write_bytes(data)
             part.replace(path)
         except OSError:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
 
     def _make_room(self, nbytes: int) -> None:
         """Removes the least recently used until ``nbytes`` more fit; also what a dying worker left half-written."""

@@ -3,7 +3,7 @@
 That one has finished is told as a binary record, thousands of which become columns at once; a failure, which is rare, as
 a pickled object. Stdlib and numpy only, since both ends import it.
 
-    header      kind, numbers of what follows, the execution, when and how much          78 bytes
+    header      kind, numbers of what follows, the execution, when and how much          79 bytes
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     32 bytes each
     node name, sizes of each data set as packed by ``firesteel.sizes``, per commit 4 bytes of length and itself
 """
@@ -24,7 +24,7 @@ _FINISHED = 1
 """The first byte of a finished execution's record; a pickle's is 128."""
 _FIELDS = (
     ("kind", "u1"),
-    ("partitions", "<u1"),
+    ("partitions", "<u2"),
     ("commits", "<u2"),
     ("node", "<u2"),
     ("batch", "<i4"),
@@ -39,7 +39,7 @@ _FIELDS = (
     ("rows_out", "<i8"),
 )
 _HEADER = np.dtype(list(_FIELDS))
-_HEADER_CODE = struct.Struct("<BBHHiiiqdddqqq")
+_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqq")
 _PARTITION = np.dtype([("dataset", "<i4"), ("packed", "<i4"), ("bytes", "<i8"), ("rows", "<i8"), ("stored", "<i8")])
 _PARTITION_CODE = struct.Struct("<iiqqq")
 _LENGTH = struct.Struct("<I")

@@ -407,7 +407,8 @@ def _blobs_of(job: JobInformation) -> BlobCache:
             _make_in_place(root)
         else:
             root = Path(_local_directory()) / "firesteel-blobs"
-            root.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # then each task fetches for itself
+                root.mkdir(parents=True, exist_ok=True)
         known = _blobs[job.job_id] = BlobCache(root, job.job_id, job.store, job.blob_cache_bytes)
         known.forget_idle_jobs()
     return known
