@@ -277,7 +277,8 @@ def test_the_driver_really_disturbs():
         seen |= {"rereaders" for d in p.decisions("failover") if d.inputs["rereaders"]}
     for kind in (
         c.Cancel, c.DiscardExecution, c.SetTimer, c.ReleasePartitions, c.CommitSinks, c.VerifyPartitions,
-        e.ExecutionsCancelled, e.ExecutorChanged, e.PartitionsLost,
+        c.MergePartitions, c.ReleaseMerged, c.StoreSizes, c.LoadSizes, c.DropSizes, c.StoreBlob, c.DropBlobs,
+        e.ExecutionsCancelled, e.ExecutorChanged, e.PartitionsLost, e.SizesLoaded, e.PartitionsMerged,
     ):  # fmt: skip
         assert kind.__name__ in seen
     causes = {"USER", "WORKER", "PARTITION", "STORAGE"}
