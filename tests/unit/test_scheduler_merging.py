@@ -112,6 +112,17 @@ def test_groups_reach_the_threshold_and_keep_the_slots_busy():
     assert p.merges[0].bounds.tolist() == [0, 2, 5, 8]
 
 
+def test_a_wide_cluster_does_not_merge_in_pairs_only():
+    """Merging ten at a time takes longer than two at a time, but reading 50 objects each longer still."""
+    graph = exchange(100, 100)
+    p = plane(graph, **SLOW)
+    p.scheduler = create_scheduler(graph, p.scheduler.options, slots=100)
+    p.rows = 1000
+    p.start().finish(*p.keys(0))
+    (decision,) = p.decisions("merge")
+    assert 5 <= decision.result <= 20
+
+
 def test_a_local_storage_needs_many_slices_before_merging_pays():
     def pays(n):
         p = plane(exchange(n, n), firesteel__merge__request_time="0.1 ms").start()

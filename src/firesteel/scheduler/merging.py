@@ -51,10 +51,13 @@ class MergeEstimate:
     ``slices``: those that are not empty, as far as ranges, sizes and rows tell: at most the rows of the result.
     ``requests``: as many; but where the objects are so small that a worker fetches each once and keeps it, at most
     partitions x slots. ``mean = stored bytes / slices``. A merged object takes ``f = ceil(threshold / mean)`` partitions, at most
-    MOST_CELLS / subpartitions; there are ``groups = ceil(partitions / f)``, but no fewer than the slots can work on at
-    once (of at least two partitions each). Then ``saved = (requests x request_seconds + slices x SLICE_SECONDS) x
-    (1 - groups / partitions) / slots`` and ``cost = ROUND_SECONDS + (2 x stored bytes / BYTES_PER_SECOND + 2 x partitions x request_seconds) / slots``
-    seconds: a round of tasks that reads and writes all bytes once more. It pays when ``saved > WORTH x cost``.
+    MOST_CELLS / subpartitions; there are ``groups = ceil(partitions / f)``, or more where that is faster. Merging is
+    ``work = 2 x stored bytes / BYTES_PER_SECOND + 2 x partitions x request_seconds``, on as many slots as there are groups;
+    ``reading = requests x request_seconds + slices x SLICE_SECONDS``, on all slots, becomes groups / partitions of what it
+    was. So ``work / groups + reading x groups / (partitions x slots)`` is least at ``groups = sqrt(work x partitions x
+    slots / reading)``: no more than the slots can work on at once are worth it, of at least two partitions each. Then
+    ``saved = reading x (1 - groups / partitions) / slots`` and ``cost = ROUND_SECONDS + work / min(groups, slots)``
+    seconds. It pays when ``saved > WORTH x cost``.
     """
 
     partitions: int
@@ -178,11 +181,13 @@ class Merging:
         requests = min(slices, partitions * self._slots) if kept else slices
         most = max(MOST_CELLS // result.num_subpartitions, 1)
         together = min(math.ceil(self._threshold / max(mean, 1e-9)), most, partitions)
-        groups = max(math.ceil(partitions / together), min(self._slots, partitions // 2))
         reading = requests * self.request_seconds + slices * SLICE_SECONDS
-        saved = reading * (1 - groups / partitions) / self._slots
         work = 2 * stored / BYTES_PER_SECOND + 2 * partitions * self.request_seconds
-        return MergeEstimate(partitions, slices, requests, mean, groups, saved, ROUND_SECONDS + work / self._slots)
+        fastest = math.ceil(math.sqrt(work * partitions * self._slots / reading))
+        groups = max(math.ceil(partitions / together), min(fastest, self._slots, partitions // 2))
+        saved = reading * (1 - groups / partitions) / self._slots
+        cost = ROUND_SECONDS + work / min(groups, self._slots)
+        return MergeEstimate(partitions, slices, requests, mean, groups, saved, cost)
 
     def _ask(self, result: IntermediateResult, bounds: Ints, estimate: MergeEstimate) -> None:
         self._number += 1
