@@ -131,6 +131,45 @@ def blob_files():
     return look
 
 
+def case_merged(folder: Path):
+    """Consumers of merged objects, behind a file system of the user's, that wait while an executor is killed."""
+    spark = session()
+    spark.sparkContext.addPyFile(str(Path(__file__).parents[1] / "far_storage.py"))
+    while len(executors(spark.sparkContext)) < 2:
+        time.sleep(0.05)
+    by_value(Numbers)
+    where = str(folder)
+
+    def wait(batches):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        (Path(where) / f"running-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+        while not (Path(where) / "go").exists():
+            time.sleep(0.01)
+        yield from batches
+
+    given = options(folder).with_values(
+        {
+            "firesteel.storage.filesystem": "far_storage:open_far",
+            "firesteel.merge.request-time": "1 s",
+            "firesteel.deployment.offload-threshold": "1 b",
+            "firesteel.memory.per-task": "1 MiB",
+        }
+    )
+    compiled = two_steps(splits=12, source=Numbers(20_000, keys=10_007), fn=wait, parallelism=7)
+    outcome = submit(compiled, spark, given).result()
+    right = False
+    if outcome.error is None:
+        right = sorted(collected(outcome)["v"].to_pylist()) == list(range(12 * 20_000))
+    outcome.close()
+    late.run_all()
+    merged = [d.result for d in outcome.decisions if d.what == "merged"]
+    return {"error": str(outcome.error), "right": right, "merged": merged, "left": left_behind(folder)}
+
+
 def case_tpch(folder: Path):
     """Q1 into files, Q3 and Q18 to the driver; in each one, tasks that read lineitem wait while an executor is killed."""
     import pyarrow.feather as feather

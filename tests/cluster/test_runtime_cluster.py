@@ -70,6 +70,14 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     assert answer["left"] == []
 
 
+def test_readers_of_merged_objects_survive_a_killed_executor(cluster, tmp_path):
+    driver = cluster.driver("merged", tmp_path)
+    until(lambda: {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}, driver)
+    cluster.kill_executor("127.0.0.2")
+    (tmp_path / "go").touch()
+    assert driver.answer() == {"error": "None", "right": True, "merged": [2], "left": []}
+
+
 def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(cluster, tmp_path):
     queries = ("q1", "q3", "q18")
     data = tpch(0.01)

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from firesteel import ExecutionEnvironment
+from firesteel.scheduler import merging
 from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
 from tpch_kit import ORDERED, QUANTITY, SMALL, example
 
 pytestmark = pytest.mark.spark
+
+TINY = {
+    "firesteel.deployment.offload-threshold": "1 b",
+    "firesteel.executor.blob-cache-size": "1 kb",
+    "firesteel.merge.request-time": "10 s",
+    "firesteel.memory.per-task": "1 MiB",
+}
+"""Every gate is a blob, every exchange is merged that can be, and nothing stays in memory for long."""
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +56,25 @@ def test_answers_with_every_default(spark, tmp_path, data, answers, query):
         {**SMALL, "firesteel.decider.cut": "by-bytes"},
         {**SMALL, "firesteel.decider.cut": "by-count", "firesteel.results.codec": "zstd"},
         {**SMALL, "firesteel.results.codec": "none", "firesteel.memory.per-task": "1 MiB"},
+        {**SMALL, **TINY, "firesteel.decider.cut": "by-bytes"},
+        {**SMALL, **TINY, "firesteel.decider.cut": "by-count", "firesteel.decider.max-slices-per-subtask": "64"},
         {"jobmanager.scheduler": "Default", "parallelism.default": "3"},
         {"jobmanager.scheduler": "Default", "parallelism.default": "1"},
     ],
-    ids=["by-bytes", "by-count-zstd", "uncompressed-1MiB", "static-3", "static-1"],
+    ids=[
+        "by-bytes",
+        "by-count-zstd",
+        "uncompressed-1MiB",
+        "all-merged-by-bytes",
+        "all-merged-by-count",
+        "static-3",
+        "static-1",
+    ],
 )
-def test_answers_do_not_depend_on_how_it_runs(spark, tmp_path, data, answers, query, options):
+def test_answers_do_not_depend_on_how_it_runs(spark, tmp_path, data, answers, query, options, monkeypatch):
+    if "firesteel.merge.request-time" in options:
+        monkeypatch.setattr(merging, "WORTH", 0.0)
+        monkeypatch.setattr(merging, "WHOLE_BYTES", 0)
     assert_same_rows(run(spark, tmp_path, data, query, options), answers[query], in_order=query in ORDERED)
 
 
