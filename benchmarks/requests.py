@@ -18,14 +18,20 @@ import pyarrow as pa
 from benchmarks import cases
 from benchmarks.harness import Contender, alternate
 
-ROWS_PER_SLICE = 4
+FEW_ROWS, MANY_ROWS = 4, 250
+"""Rows of a slice: so few that they cost less than the asking, and 2 to 4 KiB of them."""
 WARM = 8
 FAR_MS = 20.0
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64())])
 
 
-def firesteel(size: int, latency_ms: float, merging: bool) -> cases.Run:
-    """``size`` producers, ``size`` consumers; ``merging``: as it is by default, where it saves time."""
+def _keys(seed: int, n: int, rows: int) -> np.ndarray:
+    """What one of ``n`` producers makes: so many keys that combining them before the exchange saves little."""
+    return np.random.default_rng(seed).integers(0, 16 * n * rows, rows * n)
+
+
+def firesteel(size: int, latency_ms: float, merging: bool, rows: int) -> cases.Run:
+    """``size`` producers, ``size`` consumers, ``rows`` in each slice; ``merging``: as by default, where it saves time."""
     from tests import far_storage
 
     root = Path(tempfile.mkdtemp(prefix="firesteel-requests-"))
@@ -43,8 +49,8 @@ def firesteel(size: int, latency_ms: float, merging: bool) -> cases.Run:
         def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for seed in batch.column("k").to_pylist():
-                    keys = np.random.default_rng(seed).integers(0, 16 * n, ROWS_PER_SLICE * n)
-                    yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(np.ones(len(keys)))], schema=SCHEMA)
+                    keys = _keys(seed, n, rows)
+                    yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(keys.astype(float))], schema=SCHEMA)
 
         seeds = pa.table({"k": list(range(n)), "v": [0.0] * n})
         stream = env.from_arrow(seeds).rebalance().map_in_arrow(make, SCHEMA).set_parallelism(n)
@@ -55,7 +61,7 @@ def firesteel(size: int, latency_ms: float, merging: bool) -> cases.Run:
         result = env.execute(f"{n} x {n}")
         seconds = time.perf_counter() - started
         after = far_storage.counts(root / far_storage.FILE)
-        assert sink.answer[1] == ROWS_PER_SLICE * n * n, sink.answer
+        assert sink.answer[1] == sum(int(_keys(seed, n, rows).sum()) for seed in range(n)), sink.answer
         asked = {name: after[name] - before[name] for name in after}
         merges = [d.result for d in result.decisions if d.what == "merged"]
         return {"seconds": seconds, "requests": far_storage.requests(asked), "merged": sum(merges), **asked}
@@ -72,28 +78,28 @@ def main(runs: int, only: str) -> None:
     size = int(only or os.environ.get("FIRESTEEL_BENCH_SIZE", "1000"))
     small = max(size // 10, 2)
     shapes = [
-        (size, 0.0, True),
-        (size, 0.0, False),
-        (size, FAR_MS, True),
-        (small, FAR_MS, True),
-        (small, FAR_MS, False),
+        (size, 0.0, True, FEW_ROWS),
+        (size, 0.0, False, FEW_ROWS),
+        (size, FAR_MS, True, FEW_ROWS),
+        (small, FAR_MS, True, MANY_ROWS),
+        (small, FAR_MS, False, MANY_ROWS),
     ]
     entered = [
         Contender(
-            f"{n} x {n}, {latency:g} ms, {'merging' if merging else 'not merging'}",
+            f"{n} x {n} of {rows} rows, {latency:g} ms, {'merging' if merging else 'not merging'}",
             "requests:firesteel",
-            {"size": n, "latency_ms": latency, "merging": merging},
+            {"size": n, "latency_ms": latency, "merging": merging, "rows": rows},
         )
-        for n, latency, merging in shapes
+        for n, latency, merging, rows in shapes
     ]
     for contender in entered:  # one Spark at a time
         alternate([contender], runs=0, warmup=0)
-    off = {(n, latency): c for (n, latency, merging), c in zip(shapes, entered, strict=True) if not merging}
+    off = {(n, latency): c for (n, latency, merging, _), c in zip(shapes, entered, strict=True) if not merging}
     lines = [
         "| N x N, latency | merged objects | requests | of them opens | reads | MiB read | job | against not merging |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for (n, latency, merging), c in zip(shapes, entered, strict=True):
+    for (n, latency, merging, _), c in zip(shapes, entered, strict=True):
         a, base = c.answer, off.get((n, latency))
         ratio = "" if base is None or not merging else _ratio(a, base.answer)
         lines.append(
