@@ -36,6 +36,15 @@ Key = tuple[int, int, int]
 """(vertex, subtask, attempt)."""
 
 
+def discarded(*commands: c.DiscardExecutions) -> list[tuple[int, int, int, int]]:
+    """(vertex, subtask, attempt, token) of each execution discarded."""
+    return [
+        (command.vertex, *name)
+        for command in commands
+        for name in zip(command.subtasks.tolist(), command.attempts.tolist(), command.tokens.tolist(), strict=True)
+    ]
+
+
 def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
@@ -304,7 +313,7 @@ class Plane:
             case c.ReleaseMerged(dataset, merged):
                 for name in _merged_names(dataset, merged):
                     del self.merged[name]  # released twice, or never written
-            case c.DiscardExecution():
+            case c.DiscardExecutions():
                 self._discard(command)
             case c.SetTimer(timer, at):
                 assert at >= self.now
@@ -515,14 +524,14 @@ class Plane:
             assert name in self.written and name not in self.released, "released twice, or never written"
             self.released.add(name)
 
-    def _discard(self, command: c.DiscardExecution) -> None:
-        name = (command.vertex, command.subtask, command.attempt, command.token)
-        assert name not in self.discarded, "discarded twice"
-        self.discarded.add(name)
-        if self.admitted.get(name[:2]) == name[2:]:
-            del self.admitted[name[:2]]
-        for dataset in self.scheduler.job_graph.vertices[command.vertex].outputs:
-            self.released.add((dataset, command.subtask, command.attempt, command.token))
+    def _discard(self, command: c.DiscardExecutions) -> None:
+        for name in discarded(command):
+            assert name not in self.discarded, "discarded twice"
+            self.discarded.add(name)
+            if self.admitted.get(name[:2]) == name[2:]:
+                del self.admitted[name[:2]]
+            for dataset in self.scheduler.job_graph.vertices[command.vertex].outputs:
+                self.released.add((dataset, *name[1:]))
 
     def _commit(self, command: c.CommitSinks) -> None:
         assert self.commit is None

@@ -276,7 +276,7 @@ def test_the_driver_really_disturbs():
         seen |= {f"{len(d.result)} vertices restarted" for d in p.decisions("failover")}
         seen |= {"rereaders" for d in p.decisions("failover") if d.inputs["rereaders"]}
     for kind in (
-        c.Cancel, c.DiscardExecution, c.SetTimer, c.ReleasePartitions, c.CommitSinks, c.VerifyPartitions,
+        c.Cancel, c.DiscardExecutions, c.SetTimer, c.ReleasePartitions, c.CommitSinks, c.VerifyPartitions,
         c.MergePartitions, c.ReleaseMerged, c.StoreSizes, c.LoadSizes, c.DropSizes, c.StoreBlob, c.DropBlobs,
         e.ExecutionsCancelled, e.ExecutorChanged, e.PartitionsLost, e.SizesLoaded, e.PartitionsMerged,
     ):  # fmt: skip

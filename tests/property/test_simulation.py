@@ -97,7 +97,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
         journal.close()
         assert read(journal.path)
     wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
-        ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecution VerifyPartitions
+        ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecutions VerifyPartitions
         CommitSinks SinksFailed CancelRequested StoreSizes LoadSizes SizesLoaded DropSizes StoreBlob DropBlobs
         USER WORKER PARTITION FINISHED FAILED CANCELED pipelined"""
     assert not [kind for kind in wanted.split() if not seen[kind]]

@@ -93,6 +93,7 @@ def test_options_reach_the_scheduler():
         ),
         (["-O", "no-such-option=1"], "There is no option 'no-such-option'"),
         (["--journal", "/no/such/folder/x"], "cannot be written"),
+        (["--journal", "/dev/full"], "cannot be written to ./dev/full.: No space left"),
         (["-O", "restart-strategy.type=none", "--fail-rate", "0.5"], "The simulated job failed"),
     ],
 )

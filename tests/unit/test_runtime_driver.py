@@ -12,7 +12,7 @@ from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
     Cancel,
     CommitSinks,
-    DiscardExecution,
+    DiscardExecutions,
     ReleasePartitions,
     SetTimer,
     VerifyPartitions,
@@ -169,7 +169,7 @@ def test_released_and_discarded_objects_are_deleted_and_a_losers_sink_output_is_
         if isinstance(event, ev.JobStarted):
             return [deploy(0), gone]
         if isinstance(event, ev.ExecutionsFinished):
-            return [DiscardExecution(1, 0, 0, 7), END]
+            return [DiscardExecutions(1, ints(0), ints(0), ints(7)), END]
         return None
 
     loop = Loop(answer, sink)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, attempts_of, ints, plane
+from tests.scheduler_kit import GraphBuilder, attempts_of, discarded, ints, plane
 
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.scheduler import commands as c
@@ -145,7 +145,7 @@ def test_a_lost_partition_restarts_its_producer_and_the_unfinished_consumers():
     p.finish((1, 0, 0))
     name = lose(p, 0, 2, 0)
     out = p.finish((1, 1, 0))
-    assert [(x.vertex, x.subtask, x.attempt, x.token) for x in of(out, c.DiscardExecution)] == [(0, 2, 0, name[3])]
+    assert discarded(*of(out, c.DiscardExecutions)) == [(0, 2, 0, name[3])]
     (cancel,) = of(out, c.Cancel)
     assert (cancel.vertex, cancel.subtasks.tolist()) == (1, [2])
     p.fire(next(iter(p.timers)))
@@ -406,8 +406,8 @@ def test_a_doubled_finish_is_a_no_op():
 def test_sparks_own_retry_with_another_token_loses():
     p = chain(HASH).start()
     p.finish((0, 0, 0), keep=True)
-    (discard,) = of(p.finish((0, 0, 0)), c.DiscardExecution)
-    assert (discard.vertex, discard.subtask, discard.attempt, discard.token) == (0, 0, 0, 2)
+    (discard,) = of(p.finish((0, 0, 0)), c.DiscardExecutions)
+    assert discarded(discard) == [(0, 0, 0, 2)]
     assert p.send(p.sent[-1]) == [], "once is enough"
     assert p.run().status == "FINISHED"
     assert p.deploys[-1].gates[0].tokens[0] == 1
@@ -421,7 +421,7 @@ def test_the_same_subtask_twice_in_one_event():
     p.read[0, 0, 1] = {}
     p.admitted[0, 0] = (0, 1)
     event = ExecutionsFinished(at=p.tick(), vertex=0, subtasks=ints(0, 0), attempts=ints(0, 0), reports=reports)
-    assert [x.token for x in of(p.send(event), c.DiscardExecution)] == [2]
+    assert [name[3] for name in discarded(*of(p.send(event), c.DiscardExecutions))] == [2]
     assert p.run().status == "FINISHED"
 
 
@@ -432,7 +432,7 @@ def test_a_cancelled_execution_that_finishes_late_is_discarded():
     p.finish((1, 0, 0))
     p.lost.clear()
     out = p.finish((1, 1, 0))
-    assert [x.attempt for x in of(out, c.DiscardExecution)] == [0]
+    assert [name[2] for name in discarded(*of(out, c.DiscardExecutions))] == [0]
     assert p.run().status == "FINISHED"
 
 
@@ -451,8 +451,8 @@ def with_mirror():
 
 def test_two_attempts_of_a_subtask_in_one_event_give_one_winner():
     p, (original, mirror) = with_mirror()
-    discards = of(p.finish((0, 0, 0), (0, 0, 1)), c.DiscardExecution)
-    assert [(x.attempt, x.token) for x in discards] == [(1, 2)]
+    discards = of(p.finish((0, 0, 0), (0, 0, 1)), c.DiscardExecutions)
+    assert discarded(*discards) == [(0, 0, 1, 2)]
     assert (original.state.name, mirror.state.name) == ("FINISHED", "CANCELED")
     assert p.scheduler.graph.vertices[0].num_finished == 1
     assert p.run().status == "FINISHED"
@@ -566,7 +566,7 @@ def test_cancel_waits_for_what_runs():
     assert p.ended is None
     p.finish((0, 2, 0))
     assert p.status == "CANCELED" and p.commands[-1] is p.ended
-    assert [x.subtask for x in of(p.commands, c.DiscardExecution)] == [2]
+    assert [name[1] for name in discarded(*of(p.commands, c.DiscardExecutions))] == [2]
 
 
 def test_the_first_cause_stays():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -69,14 +70,11 @@ def _costs(simulated: Simulated, path: Path | None) -> Costs:
     if path is None:
         return costs_of(simulated)
     try:
-        path.unlink(missing_ok=True)
-        journal = Journal(path)
+        path.open("wb").close()  # written anew, and in place: it may be a pipe or a device
+        with closing(Journal(path)) as journal:
+            return costs_of(simulated, journal)
     except OSError as error:
         raise UsageError(f"The journal cannot be written to '{path}': {error.strerror or error}.") from None
-    try:
-        return costs_of(simulated, journal)
-    finally:
-        journal.close()
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

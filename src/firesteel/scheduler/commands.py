@@ -263,13 +263,13 @@ class VerifyPartitions(Command):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DiscardExecution(Command):
-    """An attempt that was not admitted (late, doubled, loser): delete what it wrote, abort its sink output."""
+class DiscardExecutions(Command):
+    """Attempts that were not admitted (late, doubled, losers) or are void: delete what they wrote, abort their sink output."""
 
     vertex: int
-    subtask: int
-    attempt: int
-    token: int
+    subtasks: Ints
+    attempts: Ints
+    tokens: Ints
 
 
 @dataclass(frozen=True, slots=True)

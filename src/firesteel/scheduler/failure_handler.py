@@ -253,8 +253,9 @@ class ExecutionFailureHandler:
         rows = rows[left]
         attempts = table.attempt[rows].astype(np.int64)
         self._recorder.discard(vertex.id, subtasks[left], attempts, table.token[rows], "it is produced anew")
-        for subtask in subtasks[left].tolist():
-            vertex.commits.pop(subtask, None)
+        if vertex.job.has_sink:
+            for subtask in subtasks.tolist():
+                vertex.commits.pop(subtask, None)
 
     def _decide(self, failure: Failure, verdict: Verdict, restart: Restart, outcome: str) -> None:
         vertex, cause = failure.vertex, failure.cause

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from firesteel.scheduler.commands import Command, DiscardExecution, Record
+from firesteel.scheduler.commands import Command, DiscardExecutions, Record
 from firesteel.scheduler.events import Event, Ints
 from firesteel.scheduler.numbers import is_ascending
 from firesteel.scheduler.records import Decision, JournalRecord, OutputGone, StateChange
 from firesteel.scheduler.states import ExecutionState
 
 STORY_LENGTH = 20_000
-"""Entries kept in memory; the journal keeps all. An entry may speak of many subtasks."""
+STORY_NUMBERS = 1 << 21
+"""Entries kept in memory, and numbers in them: one may speak of many subtasks. The journal keeps all."""
 
 
 _FEW = 16
@@ -30,6 +31,13 @@ class _Entry(msgspec.Struct):
     attempts: Ints | int | None
     """One number: all have it."""
     text: str
+
+    @property
+    def numbers(self) -> int:
+        """How many are kept of its columns."""
+        if not isinstance(self.subtasks, np.ndarray):
+            return 0
+        return self.subtasks.size * (2 if isinstance(self.attempts, np.ndarray) else 1)
 
     def line(self, subtask: int | None) -> str:
         who = ""
@@ -56,7 +64,8 @@ class Recorder:
         self.at = 0.0
         self.event = 0
         self._commands: list[Command] = []
-        self._story: deque[_Entry] = deque(maxlen=STORY_LENGTH)
+        self._story: deque[_Entry] = deque()
+        self._numbers = 0
 
     def begin(self, event: Event) -> None:
         """Everything from here on was caused by ``event``. One without an id gets the next number.
@@ -105,10 +114,8 @@ class Recorder:
         """All that these executions wrote is to go."""
         if not len(subtasks):
             return
-        columns = subtasks.tolist(), attempts.tolist(), tokens.tolist()
-        for subtask, attempt, token in zip(*columns, strict=True):
-            self.emit(DiscardExecution(vertex, subtask, attempt, token))
-        self.output_gone(vertex, None, columns, f"discarded: {reason}")
+        self.emit(DiscardExecutions(vertex, subtasks, attempts, tokens))
+        self.output_gone(vertex, None, (subtasks.tolist(), attempts.tolist(), tokens.tolist()), f"discarded: {reason}")
         self.tell(vertex, f"discarded: {reason}", subtasks, attempts)
 
     def output_gone(
@@ -130,7 +137,12 @@ class Recorder:
 
     def tell(self, vertex: int | None, text: str, subtasks: Ints | None = None, attempts: Ints | None = None) -> None:
         whose = (subtasks, attempts) if subtasks is None or len(subtasks) < _FEW else _folded(subtasks, attempts)
-        self._story.append(_Entry(self.at, self.event, vertex, *whose, text))
+        entry = _Entry(self.at, self.event, vertex, *whose, text)
+        self._story.append(entry)
+        if isinstance(entry.subtasks, np.ndarray):
+            self._numbers += entry.numbers
+        while len(self._story) > STORY_LENGTH or self._numbers > STORY_NUMBERS:
+            self._numbers -= self._story.popleft().numbers
 
     def story(self, vertex: int, subtask: int | None = None) -> list[str]:
         """What happened to a vertex, or to one of its subtasks, and because of which event; oldest first."""

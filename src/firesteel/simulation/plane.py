@@ -88,7 +88,7 @@ class Plane:
             c.DeployRegions: self._deploy_regions,
             c.Cancel: self._cancel,
             c.ReleasePartitions: self._release,
-            c.DiscardExecution: self._discard,
+            c.DiscardExecutions: self._discard,
             c.VerifyPartitions: self._verify,
             c.StoreSizes: self.storage.store_sizes,
             c.LoadSizes: self._load_sizes,
@@ -212,9 +212,10 @@ class Plane:
         check(bool(same.all()) and len(rows) == len(written), "a token is released under another partition's name")
         self.storage.delete(command.dataset, command.tokens)
 
-    def _discard(self, command: c.DiscardExecution) -> None:
-        self.runs.find(command.vertex, np.array([command.subtask]), np.array([command.attempt]))
-        self.storage.discard(command.vertex, command.token)
+    def _discard(self, command: c.DiscardExecutions) -> None:
+        self.runs.find(command.vertex, command.subtasks, command.attempts)
+        for token in command.tokens.tolist():
+            self.storage.discard(command.vertex, token)
 
     def _verify(self, command: c.VerifyPartitions) -> None:
         self.storage.requests.lists += 1 + len(command.tokens) // 1000

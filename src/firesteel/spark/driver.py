@@ -7,22 +7,17 @@ which only put something on this one's queue.
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 
-from firesteel.errors import FiresteelError
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import ResultPartitionType
 from firesteel.operators.program import ResultOutput
-from firesteel.results.store import object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
     Cancel,
@@ -30,7 +25,7 @@ from firesteel.scheduler.commands import (
     CommitSinks,
     Deploy,
     DeployRegions,
-    DiscardExecution,
+    DiscardExecutions,
     DropBlobs,
     DropSizes,
     JobStatus,
@@ -53,13 +48,12 @@ from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.inbox import Inbox
-from firesteel.spark.merge import Merger, names_of
+from firesteel.spark.merge import Merger
 from firesteel.spark.messages import FailedMessage, FinishedMessages, decode_failed, decode_many, is_finished
-from firesteel.spark.publish import NotPublishedError, publish
+from firesteel.spark.outputs import Outputs
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.task import Blob, VertexInformation
-from firesteel.spark.threads import aside
 from firesteel.spark.watch import Watcher
 
 CANCEL_PATIENCE_SECONDS = 10.0
@@ -121,7 +115,7 @@ class JobDriver:
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._channel = Channel(given.context, given.job_id, self._queue.put)
         self._runner = BatchRunner(given.context, self._queue.put)
-        self._cleaner = Cleaner(given.store, given.job_id)
+        self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
         self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
@@ -142,34 +136,29 @@ class JobDriver:
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
-        self._commits: dict[tuple[int, int, int, int], tuple[bytes, ...]] = {}
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
         self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
-        self.published: list[Any] = []
-        """Sinks whose output is out, although the job failed when it published another."""
-        self.publishing = False
-        """Outputs are being published: it is too late to cancel."""
         self.status = JobStatus.CREATED
         self._actions: dict[type[Command], Callable[[Any], None]] = {
             Record: self._record,
             Deploy: self._deploy,
             DeployRegions: self._deploy,
             Cancel: self._cancel,
-            ReleasePartitions: self._release,
+            ReleasePartitions: self.outputs.release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
             DropBlobs: lambda command: self._blobs.drop(command.digests),
-            VerifyPartitions: lambda command: self._cleaner.call(partial(self._verify, command)),
-            DiscardExecution: self._discard,
+            VerifyPartitions: self.outputs.verify,
+            DiscardExecutions: self.outputs.discard,
             StoreSizes: self._sizes.store,
             LoadSizes: self._sizes.load,
             DropSizes: self._sizes.drop,
             MergePartitions: self._merger.start,
-            ReleaseMerged: lambda command: self._cleaner.delete(names_of(command)),
+            ReleaseMerged: self.outputs.release_merged,
             SetTimer: self._set_timer,
-            CommitSinks: self._publish,
+            CommitSinks: self.outputs.publish,
             JobStatusChanged: self._status_changed,
         }
 
@@ -291,7 +280,7 @@ class JobDriver:
         if len(reports.commits):
             columns = subtasks.tolist(), attempts.tolist(), reports.tokens.tolist(), reports.commits
             for subtask, attempt, token, commits in zip(*columns, strict=True):
-                self._commits[vertex, subtask, attempt, token] = commits
+                self.outputs.commits[vertex, subtask, attempt, token] = commits
         self._feed(
             ev.ExecutionsFinished(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, reports=reports)
         )
@@ -441,10 +430,6 @@ class JobDriver:
             self._decisions.append(command.record)
         self._in.record(command.record)
 
-    def _release(self, command: ReleasePartitions) -> None:
-        columns = (command.partitions.tolist(), command.attempts.tolist(), command.tokens.tolist())
-        self._cleaner.delete([object_name(command.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)])
-
     def _schema_of(self, dataset: int) -> Any:
         """Of the rows that a vertex writes for a data set."""
         graph = self._in.compiled.job_graph
@@ -453,10 +438,6 @@ class JobDriver:
 
     def _set_timer(self, command: SetTimer) -> None:
         self._timers[command.timer] = command.at
-
-    def _publish(self, command: CommitSinks) -> None:
-        self.publishing = True
-        aside(partial(self._commit, command), "firesteel-commit")
 
     def _status_changed(self, command: JobStatusChanged) -> None:
         self.status = command.status
@@ -544,55 +525,6 @@ class JobDriver:
             self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
         self._runner.cancel(batch)
 
-    def _discard(self, discard: DiscardExecution) -> None:
-        key = (discard.vertex, discard.subtask, discard.attempt, discard.token)
-        vertex = self._in.compiled.job_graph.vertices[discard.vertex]
-        graph, outputs = self._in.compiled.job_graph, vertex.program.outputs
-        written = [o.dataset for o in outputs if isinstance(o, ResultOutput)]
-        datasets = [d for d in written if graph.datasets[d].type is ResultPartitionType.BLOCKING]
-        self._cleaner.delete([object_name(d, discard.subtask, discard.attempt, discard.token) for d in datasets])
-        commits = self._commits.pop(key, ())
-        sinks = self._in.compiled.sinks.get(discard.vertex, ())
-        for sink, commit in zip(sinks, commits, strict=False):
-            self._cleaner.call(lambda sink=sink, commit=commit: sink.abort([pickle.loads(commit)]))
-
-    def _verify(self, asked: VerifyPartitions) -> None:
-        """In the cleaner's thread: which of these objects are not stored any more."""
-        stored = set(self._in.store.list())
-        columns = (asked.partitions.tolist(), asked.attempts.tolist(), asked.tokens.tolist())
-        names = [object_name(asked.dataset, p, a, t) for p, a, t in zip(*columns, strict=True)]
-        gone = np.array([name not in stored for name in names], dtype=np.bool_)
-        if gone.any():
-            self._queue.put(
-                ev.PartitionsLost(
-                    at=self._now(),
-                    dataset=asked.dataset,
-                    partitions=asked.partitions[gone],
-                    attempts=asked.attempts[gone],
-                    tokens=asked.tokens[gone],
-                )
-            )
-
-    def _commit(self, command: CommitSinks) -> None:
-        """In its own thread: publishes each sink's winners, in subtask order."""
-        event: ev.Event
-        try:
-            publish(
-                [
-                    (sink, [pickle.loads(commits[i]) for _attempt, commits in winners])
-                    for vertex, winners in command.winners.items()
-                    for i, sink in enumerate(self._in.compiled.sinks.get(vertex, ()))
-                ]
-            )
-            event = ev.SinksCommitted(at=self._now())
-        except BaseException as error:
-            storage = isinstance(error, NotPublishedError) and error.storage
-            kind = ev.FailureKind.STORAGE if storage else ev.FailureKind.FATAL
-            said = error.message if isinstance(error, FiresteelError) else f"{type(error).__name__}: {error}"
-            self.published = error.published if isinstance(error, NotPublishedError) else []
-            event = ev.SinksFailed(at=self._now(), cause=ev.FailureCause(kind, said))
-        self._queue.put(event)
-
     # --- the end ---------------------------------------------------------------------------------------------
 
     def _stop_everything(self) -> None:
@@ -610,7 +542,7 @@ class JobDriver:
         self._blobs.close()
         self._files.close()
         self._sizes.close()
-        self._cleaner.close()
+        self.outputs.close()
 
     def _now(self) -> float:
         return self._in.clock.now()

@@ -178,7 +178,7 @@ class JobRun:
                 return self._done.wait(timeout)
             except KeyboardInterrupt:
                 self.cancel("interrupted by the user")
-                publishing = self._driver is not None and self._driver.publishing
+                publishing = self._driver is not None and self._driver.outputs.publishing
                 now = (
                     "while its outputs are published, which is finished first"
                     if publishing
@@ -317,7 +317,7 @@ class JobRun:
                 quietly(lambda sink=sink: sink.abort([]))
 
     def _is_published(self, sink: Any) -> bool:
-        return self._driver is not None and any(sink is one for one in self._driver.published)
+        return self._driver is not None and any(sink is one for one in self._driver.outputs.published)
 
     def _after_zombies(self, finished: bool, persistent: bool) -> None:
         """Once more, for what a killed Python worker wrote in its last seconds.
