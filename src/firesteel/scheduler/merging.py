@@ -128,6 +128,11 @@ class Merging:
         """Merges that nobody waits for any more, by number."""
         self._number = 0
 
+    @property
+    def is_open(self) -> bool:
+        """There is something yet of which it is to be decided."""
+        return bool(self._open)
+
     def consider(self) -> None:
         """Decide on results that are finished and have a consumer that is decided. O(results) while any is open."""
         for dataset in self._open if self.request_seconds > 0 else ():

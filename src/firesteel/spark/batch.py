@@ -7,12 +7,9 @@ partitions of its DataFrame, a subset of them where only some are deployed.
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,14 +20,7 @@ from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.blob_server import BlobServer
 from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, VertexPart
-from firesteel.spark.threads import aside, local_properties
-
-CANCEL_REPEAT_SECONDS = 0.2
-"""A job that is cancelled while Spark is still accepting it escapes the first call."""
-
-CANCEL_INLINE_SECONDS = 2.0
-"""How long the job's own thread does so, when no other can be started."""
-
+from firesteel.spark.threads import cancel_jobs, local_properties
 
 Execution = tuple[int, int]
 """Vertex and subtask."""
@@ -208,17 +198,7 @@ class BatchRunner:
         if batch.cancelled:
             return
         batch.cancelled = True
-        short = partial(self._cancel, batch, CANCEL_INLINE_SECONDS)
-        aside(partial(self._cancel, batch), f"{batch.tag}-cancel", short)
-
-    def _cancel(self, batch: Batch, seconds: float = math.inf) -> None:
-        until = time.monotonic() + seconds
-        while not batch.ended.is_set() and time.monotonic() < until:
-            try:
-                self._context.cancelJobsWithTag(batch.tag)
-            except Exception:  # Spark is gone, and the job with it
-                return
-            batch.ended.wait(CANCEL_REPEAT_SECONDS)
+        cancel_jobs(self._context, batch.tag, batch.ended)
 
     def _run(self, batch: Batch, code: BatchCode) -> Sequence[bytes]:
         parts = tuple(

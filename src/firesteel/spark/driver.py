@@ -182,7 +182,7 @@ class JobDriver:
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
                 self._digest(self._next_items())
-            return JobEnd(self._end, self._decisions, self._had_zombies or self._merger.is_running)
+            return JobEnd(self._end, self._decisions, self._had_zombies or self._merger.has_zombies)
         finally:
             watcher.stop()
             self._stop_everything()

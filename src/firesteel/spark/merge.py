@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +17,11 @@ from firesteel.results.store import ResultStore, merged_name
 from firesteel.scheduler.commands import MergePartitions, ReleaseMerged
 from firesteel.scheduler.events import PartitionsMerged
 from firesteel.spark import pools
-from firesteel.spark.batch import CANCEL_INLINE_SECONDS, CANCEL_REPEAT_SECONDS, java_range
+from firesteel.spark.batch import java_range
 from firesteel.spark.cleaning import quietly
 from firesteel.spark.giveup import read_error
 from firesteel.spark.task import Blob, JobInformation, describe_failure, extend_module_path
-from firesteel.spark.threads import aside, local_properties
+from firesteel.spark.threads import cancel_jobs, local_properties
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -95,10 +94,12 @@ class Merger:
         self._context, self._store, self._job, self._job_id = context, store, job, job_id
         self._schema_of, self._report, self._now = schema_of, report, now
         self._running: list[_Running] = []
+        self._broken = False
 
     @property
-    def is_running(self) -> bool:
-        return any(not one.ended.is_set() for one in self._running)
+    def has_zombies(self) -> bool:
+        """Tasks may be running still: a merge was not answered yet, or its Spark job was given up."""
+        return self._broken or any(not one.ended.is_set() for one in self._running)
 
     def start(self, merge: MergePartitions) -> None:
         """Returns at once; the answer comes whatever goes wrong."""
@@ -113,6 +114,7 @@ class Merger:
                 groups = self._run(merge, running)
             except BaseException as error:
                 _log.debug("merge %s was given up", running.tag, exc_info=error)
+                self._broken = True
                 reason = "the job is over" if running.cancelled else read_error(error).sentence
             answer = _answer(merge, groups, reason, self._now())
             try:
@@ -134,20 +136,10 @@ class Merger:
         for running in self._running:
             if not running.ended.is_set():
                 running.cancelled = True
-                short = partial(self._cancel, running, CANCEL_INLINE_SECONDS)
-                aside(partial(self._cancel, running), f"{running.tag}-cancel", short)
+                cancel_jobs(self._context, running.tag, running.ended)
         until = time.monotonic() + seconds
         for running in self._running:
             running.ended.wait(max(0.0, until - time.monotonic()))
-
-    def _cancel(self, running: _Running, seconds: float = math.inf) -> None:
-        until = time.monotonic() + seconds
-        while not running.ended.is_set() and time.monotonic() < until:
-            try:
-                self._context.cancelJobsWithTag(running.tag)
-            except Exception:  # Spark is gone, and the job with it
-                return
-            running.ended.wait(CANCEL_REPEAT_SECONDS)
 
     def _run(self, merge: MergePartitions, running: _Running) -> Sequence[MergedGroup]:
         gate, count = merge.gate, len(merge.bounds) - 1

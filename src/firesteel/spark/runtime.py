@@ -97,7 +97,7 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     storage.sweep()
     try:
         storage.create()
-        if options[MERGE_REQUEST_TIME] is None:
+        if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
             scheduler.merging.request_seconds = storage.request_seconds()
     except BaseException:
         storage.remove()

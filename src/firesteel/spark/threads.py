@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+CANCEL_REPEAT_SECONDS = 0.2
+"""A job that is cancelled while Spark is still accepting it escapes the first call."""
+CANCEL_INLINE_SECONDS = 2.0
+"""How long the caller's own thread does so, when no other can be started."""
 
 
 def aside(action: Callable[[], Any], name: str, instead: Callable[[], Any] | None = None) -> threading.Thread | None:
@@ -29,3 +37,19 @@ def local_properties(context: Any) -> Callable[[], None]:
         return lambda: None
     properties = context._jsc.sc().getLocalProperties().clone()
     return lambda: context._jsc.sc().setLocalProperties(properties)
+
+
+def cancel_jobs(context: Any, tag: str, ended: threading.Event) -> None:
+    """Asks Spark to cancel the jobs with this tag until ``ended`` is set; returns at once."""
+    short = partial(_cancel, context, tag, ended, CANCEL_INLINE_SECONDS)
+    aside(partial(_cancel, context, tag, ended), f"{tag}-cancel", short)
+
+
+def _cancel(context: Any, tag: str, ended: threading.Event, seconds: float = math.inf) -> None:
+    until = time.monotonic() + seconds
+    while not ended.is_set() and time.monotonic() < until:
+        try:
+            context.cancelJobsWithTag(tag)
+        except Exception:  # Spark is gone, and the job with it
+            return
+        ended.wait(CANCEL_REPEAT_SECONDS)
