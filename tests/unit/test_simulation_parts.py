@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from firesteel import sizes
 from firesteel.graph.job_graph import IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.records import MetricsSnapshot
 from firesteel.simulation import reading
 from firesteel.simulation.clock import VirtualClock, seen_at
 from firesteel.simulation.cluster import Cluster, ClusterSpec
+from firesteel.simulation.faults import Faults
 from firesteel.simulation.held import held_bytes
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
@@ -337,3 +340,52 @@ def test_a_region_that_finds_no_room_is_refused():
     job = job_of(ChainShape(2, 5, adaptive=False, pipelined=True), cluster=ClusterSpec(3, 3))
     with pytest.raises(ViolationError, match="10 executions needs as many slots at once, and there are 9"):
         job.run()
+
+
+class Numbers:
+    """Listens to a job's numbers by vertex."""
+
+    def __init__(self):
+        self.of = {}
+
+    def record(self, record):
+        if isinstance(record, MetricsSnapshot):
+            for vertex, numbers in record.vertices.items():
+                self.of.setdefault(vertex, {}).update(numbers)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("fail_rate", [0.0, 0.2])
+@pytest.mark.parametrize("most_measured", [23, 22], ids=["measured", "unmeasured"])
+@pytest.mark.parametrize("kind", ["static", "adaptive"])
+def test_all_to_all_jobs_read_what_they_produce_to_the_byte(kind, most_measured, fail_rate, monkeypatch):
+    """Also what runs again alone reads its own share only, whether or not sizes are reported by subpartition."""
+    monkeypatch.setattr(sizes, "MANY_PRODUCERS", most_measured)
+    monkeypatch.setattr(sizes, "FEW_SUBPARTITIONS", 5)
+    shape, numbers = ChainShape(3, 23, adaptive=kind == "adaptive", partition_bytes=100_003), Numbers()
+    options = Options({**shape.options(), "restart-strategy.fixed-delay.attempts": 1000})
+    world = World(
+        ClusterSpec(23, 1), faults=Faults(fail_rate=fail_rate), workload=Workload(7, 100_003), heartbeat=0.0, seed=3
+    )
+    job = SimulatedJob(create_scheduler(shape.job_graph(), options), world, numbers)
+    outcome = job.run()
+    assert outcome.status is c.JobStatus.FINISHED
+    assert ("failover" in outcome.decisions) == (fail_rate > 0)
+    for vertex in (0, 1):
+        produced = numbers.of[vertex]["numBytesProduced"]
+        assert produced > 0 and numbers.of[vertex + 1]["numBytesIn"] == produced
+    assert not any(of.get("numRecordsIn") or of.get("numRecordsOut") for of in numbers.of.values())
+
+
+def test_unmeasured_shares_add_up_whatever_the_rectangles_and_however_large(monkeypatch):
+    work, n = Workload(1, mean=1 << 44), 1 << 12
+    monkeypatch.setattr(work, "totals", lambda _dataset, partitions, _n: (1 << 44) + partitions % 7)
+    gate = c.GateDescriptor(0, n, np.zeros(9, np.int64), np.arange(9), False)
+    rects = np.array([(0, 9, 0, 1000), (0, 5, 1000, n), (5, 9, 1000, 1001), (5, 9, 1001, n), (0, 0, 0, n)], np.int32)
+    ranges = c.InputRanges(np.array([0, 1, 3, 4, 5], np.int32), rects)
+    read = reading.bytes_of(deploy((gate, gate), (ranges, ranges)), work)
+    assert read.sum() == 2 * work.totals(0, np.arange(9), n).sum() and read[-1] == 0
+    alone = reading.bytes_of(deploy((gate,), (ranges.select(ints(0)),)), work)
+    assert alone.tolist() == [read[0] // 2] and abs(alone[0] / (9 * 2**44) - 1000 / n) < 1e-9

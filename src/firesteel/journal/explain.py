@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.history import Failure, JobHistory, VertexHistory, produced, subtask_numbers, vertex_count
+from firesteel.journal.history import (
+    Failure,
+    JobHistory,
+    VertexHistory,
+    produced,
+    subtask_numbers,
+    vertex_count,
+    weighed,
+)
 from firesteel.scheduler.records import Decision, JournalRecord
 
 _LABEL_WIDTH = 13
@@ -79,7 +87,7 @@ def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
     yield from _decision_lines(vertex.decisions)
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:
-        yield _labelled("read", f"{plural(rows, 'row')}, {format_bytes(read)}.")
+        yield _labelled("read", f"{weighed(rows, read)}.")
     if vertex.number("numRecordsOut") or vertex.number("numBytesProduced"):
         stored = f" ({format_bytes(stored_bytes)} stored)" if stored_bytes else ""
         yield _labelled("produced", f"{produced(vertex)}{stored}.")

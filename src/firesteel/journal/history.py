@@ -171,9 +171,14 @@ def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Se
 
 def produced(vertex: VertexHistory) -> str:
     """``200 rows, 3 MiB``; what goes to a sink has rows only."""
-    written = vertex.number("numBytesProduced")
-    size = f", {format_bytes(written)}" if written else ""
-    return f"{plural(vertex.number('numRecordsOut'), 'row')}{size}"
+    return weighed(vertex.number("numRecordsOut"), vertex.number("numBytesProduced"))
+
+
+def weighed(rows: int, size: int) -> str:
+    """``200 rows, 3 MiB``. What is unknown is left out: rows of simulated bytes, bytes that went to a sink."""
+    if size and not rows:
+        return format_bytes(size)
+    return f"{plural(rows, 'row')}, {format_bytes(size)}" if size else plural(rows, "row")
 
 
 def vertex_count(count: int) -> str:

@@ -27,7 +27,6 @@ LAUNCH_SECONDS = 0.02
 BEAT_SHARE = 0.02
 """Of the time that an execution takes: an error that nobody minds, and a thousand events the fewer."""
 COMPUTE_BYTES_PER_SECOND = 100e6
-BYTES_PER_ROW = 100
 STORED_SHARE = 0.4
 """Stored bytes per plain byte."""
 
@@ -288,9 +287,9 @@ class SimulatedJob:
             deployed_at=runs.started[rows],
             running_at=runs.started[rows] + LAUNCH_SECONDS,
             finished_at=runs.ended[rows],
-            rows_in=read // BYTES_PER_ROW,
+            rows_in=np.zeros(len(rows), np.int64),  # bytes are made up, and have no rows
             bytes_in=read,
-            rows_out=sum((p.rows for p in partitions), np.zeros(len(rows), np.int64)),
+            rows_out=np.zeros(len(rows), np.int64),
             nodes=plane.cluster.names_of(runs.node[rows]),
             partitions=partitions,
             commits=[(b"commit",)] * len(rows) if vertex.has_sink else (),
@@ -304,7 +303,7 @@ class SimulatedJob:
         if is_measured(command.parallelism, n):
             packed = PackedSizes(workload, dataset, subtasks, n, self.watch)
         stored = (written * STORED_SHARE).astype(np.int64)
-        return e.PartitionReports(dataset, written, written // BYTES_PER_ROW, stored, packed)
+        return e.PartitionReports(dataset, written, np.zeros_like(written), stored, packed)
 
     # --- inputs --------------------------------------------------------------------------------------------------
 

@@ -135,7 +135,9 @@ class Plane:
         self.deploys += 1
         with self._watch.measure("encode"):
             self._count_bytes(command)
-        read = command.input_bytes if command.input_bytes is not None else self._share_of_inputs(command)
+        read = command.input_bytes
+        if read is None:  # what the scheduler does not know yet
+            read = reading.bytes_of(command, self.world.workload)
         deployment = Deployment(
             command,
             self.runs.size,
@@ -159,14 +161,6 @@ class Plane:
         self.descriptor_bytes += own
         inline = sum(len(g.encoded.digest if g.offloaded else g.encoded.data) for g in command.gates)
         self.deployment_bytes = max(self.deployment_bytes, inline + own // len(command.subtasks))
-
-    def _share_of_inputs(self, command: c.Deploy) -> Ints:
-        """About what each reads, where the scheduler does not know yet."""
-        total = 0
-        for gate in command.gates:
-            partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
-            total += int(self.world.workload.totals(gate.dataset, partitions, gate.num_subpartitions).sum())
-        return np.full(len(command.subtasks), total // max(1, len(command.subtasks)), np.int64)
 
     def _cancel(self, command: c.Cancel) -> None:
         rows = self.runs.find(command.vertex, command.subtasks, command.attempts)

@@ -11,6 +11,7 @@ from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges
 from firesteel.scheduler.events import Ints
 from firesteel.simulation.storage import Mask, Storage
 from firesteel.simulation.violation import check
+from firesteel.simulation.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,26 @@ def requests_of(command: Deploy) -> Ints:
         upto = np.concatenate(([0], np.cumsum(objects[end] - objects[first])))
         requests += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
     return requests
+
+
+def bytes_of(command: Deploy, workload: Workload) -> Ints:
+    """Plain bytes that each deployed execution reads from all inputs: its rectangles' share of the partitions, as if all
+    subpartitions of one were alike. Rectangles that cover a result without overlap add up to it, to the byte."""
+    read = np.zeros(len(command.subtasks), np.int64)
+    for gate, ranges in zip(command.gates, command.ranges, strict=True):
+        rects, n = ranges.rects.astype(np.int64), gate.num_subpartitions
+        partitions = np.arange(rects[:, 1].max(initial=0))
+        written = np.concatenate(([0], np.cumsum(workload.totals(gate.dataset, partitions, n))))
+
+        def up_to(partition: Ints, subpartition: Ints, written: Ints = written, n: int = n) -> Ints:
+            whole, rest = np.divmod(written[partition], n)  # bytes times subpartitions could be more than 64 bits hold
+            return whole * subpartition + rest * subpartition // n
+
+        first, end, low, high = rects.T
+        share = up_to(end, high) - up_to(first, high) - up_to(end, low) + up_to(first, low)
+        upto = np.concatenate(([0], np.cumsum(share)))
+        read += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
+    return read
 
 
 def check_told_of_stored(command: Deploy, storage: Storage) -> None:
