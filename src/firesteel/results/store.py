@@ -26,6 +26,8 @@ from firesteel.results.filesystem import first_line, open_location
 
 DELETE_THREADS = 8
 """Remote objects deleted at once; each is one round trip."""
+WRITE_BYTES = 1 << 20
+"""What is gathered for one write to a remote location: many answer each write with a round trip."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -135,7 +137,8 @@ class ResultStore:
             if self._local is not None:
                 return _LocalOutput(self, str(self._local / name))
             fs, root = self._file_system()
-            return _RemoteOutput(self, fs.open_output_stream(f"{root}/{name}", compression=None))
+            stream = fs.open_output_stream(f"{root}/{name}", compression=None, buffer_size=WRITE_BYTES)
+            return _RemoteOutput(self, stream)
         except OSError as error:
             self._fail(error, f"cannot take the new object {name}")
 
