@@ -67,7 +67,8 @@ def test_failures_are_decided_and_counted():
 
 def test_people_get_a_table():
     shown = call("--vertices", "1")
-    assert shown.startswith("1 step of 40 subtasks, blocking all-to-all edges, adaptive; 10 nodes with 8 slots each")
+    assert shown.startswith("1 step of 40 subtasks, adaptive; 10 nodes with 8 slots each")
+    assert "\nstorage requests              0\n" in shown
     assert "memory held by the scheduler" in shown and "\nfinish of consumers " in shown
 
 
@@ -94,13 +95,113 @@ def test_options_reach_the_scheduler():
         (["-O", "no-such-option=1"], "There is no option 'no-such-option'"),
         (["--journal", "/no/such/folder/x"], "cannot be written"),
         (["--journal", "/dev/full"], "cannot be written to ./dev/full.: No space left"),
-        (["-O", "restart-strategy.type=none", "--fail-rate", "0.5"], "The simulated job failed"),
+        (["--journal", ""], "--journal '' is no file"),
+        (["--journal", "-"], "--journal '-' is no file"),
+        (["--parallelism", "many"], "--parallelism many is no whole number"),
+        (["--fail-rate", "few"], "--fail-rate few is no number"),
+        (["-O", "scheduler=Default"], "'-O jobmanager.scheduler' is not for simulate. Say --static or --adaptive"),
+        (["-O", "execution.batch-shuffle-mode=ALL_EXCHANGES_PIPELINED"], "is not for simulate. Say --pipelined"),
+        (
+            ["--pipelined", "--fail-rate", "0.5", "--parallelism", "7"],
+            "has 14 tasks and runs again when any of them fails; where 0.5 of the executions fail, less than one try in 1,000",
+        ),
     ],
 )
 def test_wrong_use_is_a_sentence(arguments, complaint):
     """``main`` turns it into one line and exit code 2: see test_cli_main."""
     with pytest.raises(UsageError, match=complaint):
         CliRunner().invoke(app, [*SMALL, *arguments], catch_exceptions=False)
+
+
+def ended_with(code, *arguments):
+    shown = CliRunner().invoke(app, [*SMALL, *arguments], catch_exceptions=False)
+    assert shown.exit_code == code, shown.output
+    return shown
+
+
+def test_what_hardly_ends_is_run_where_restarts_are_few_or_regions_small():
+    call("--pipelined", "--fail-rate", "0.5", "--parallelism", "7", "--edge", "forward")
+    unlucky = "--pipelined", "--fail-rate", "0.5", "--parallelism", "7", "-O", "restart-strategy.fixed-delay.attempts=3"
+    assert "FAILED" in ended_with(1, *unlucky).output
+
+
+def test_a_job_that_fails_is_told_of_all_the_same(tmp_path):
+    journal = tmp_path / "failed.jsonl"
+    fails = "-O", "restart-strategy.type=none", "--fail-rate", "0.5", "--journal", str(journal)
+    shown = ended_with(1, *fails).output
+    assert "adaptive; decided 0 of 1;" in shown and "\nFAILED after " in shown
+    assert "\nIt failed: a made-up error of the user's function.\n" in shown
+    told = json.loads(ended_with(1, "--json", *fails).output)
+    assert told["status"] == "FAILED" and "made-up" in told["cause"] and told["parallelism"] == [40, -1]
+    assert told["tasks"] == 40
+    assert "FAILED after" in explain(read(journal))
+
+
+def test_restarts_have_no_limit_and_no_number_says_otherwise(tmp_path):
+    call("--fail-rate", "0.1", "--journal", str(tmp_path / "j"))
+    told = explain(read(tmp_path / "j"))
+    assert "restart 1 without limit, after 1 s" in told and "restart-strategy" not in told
+
+
+def test_a_journal_names_the_job_and_its_steps(tmp_path):
+    call("--seed", "4", "--journal", str(tmp_path / "j"))
+    told = explain(read(tmp_path / "j"))
+    assert told.startswith("2 x 40, all-to-all (simulated, seed 4)")
+    assert "\n[1] step 1: 40 subtasks, after [0]\n" in told and "row" not in told
+
+
+def test_only_journals_are_overwritten(tmp_path):
+    for name, content in (("text", "dear diary\n"), ("record", '{"type":"Poem","at":1}\n'), ("binary", b"\xff\x00")):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        before = path.read_bytes()
+        with pytest.raises(UsageError, match="is there already and no journal: it is not overwritten"):
+            call("--journal", str(path))
+        assert path.read_bytes() == before
+    journal = tmp_path / "journal"
+    journal.touch()
+    call("--journal", str(journal))
+    first = journal.read_bytes()
+    call("--journal", str(journal))
+    assert journal.read_bytes() == first
+    with pytest.raises(UsageError):
+        call("--journal", str(journal), "--pipelined", "--nodes", "1")
+    assert journal.read_bytes() == first, "what is refused costs no journal"
+
+
+def test_what_was_asked_and_what_was_decided_are_told_apart():
+    assert call("-O", "max-parallelism=7").startswith("2 steps of at most 40 subtasks, blocking all-to-all edges, ada")
+    assert "adaptive; decided 7;" in call("-O", "max-parallelism=7")
+    assert "adaptive; decided 40 for each of 2;" in call("--vertices", "3")
+    assert "decided" not in call("--static").splitlines()[0]
+
+
+def test_json_says_what_was_asked_for():
+    told = as_json("--seed", "3", "-O", "max-parallelism=7")
+    asked = {"vertices": 2, "parallelism": 40, "nodes": 10, "slots": 8, "seed": 3, "edge": "all-to-all"}
+    assert asked.items() <= told["inputs"].items() and told["inputs"]["options"] == {"max-parallelism": "7"}
+    assert told["parallelism"] == [40, 7] and told["cause"] == ""
+    assert told["makespan_s"] == round(told["makespan_s"], 3)
+
+
+@pytest.mark.parametrize(("edge", "note"), [("all-to-all", True), ("pointwise", True), ("forward", False)])
+def test_what_spark_cannot_run_is_said(edge, note):
+    assert ("Spark cannot run this job" in call("--pipelined", "--edge", edge)) == note
+    assert "Spark" not in call("--static", "--edge", edge)
+
+
+def test_ctrl_c_is_told(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("firesteel.cli.simulate.costs_of", interrupted)
+    assert ended_with(130).stderr == "Cancelled.\n"
+
+
+def test_a_closed_output_is_a_sentence(tmp_path):
+    command = ["sh", "-c", f"exec '{sys.executable}' -m firesteel.cli simulate --parallelism 2 >&-"]
+    shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert (shown.returncode, shown.stderr) == (1, "firesteel: There is no output to print the report to.\n")
 
 
 @pytest.mark.parametrize("arguments", [["--parallelism", "0"], ["--parallelism", "many"]])

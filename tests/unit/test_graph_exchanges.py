@@ -12,7 +12,7 @@ from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
 from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, StreamNode
-from firesteel.spark.planned import exchange_decisions
+from firesteel.spark.exchanges import exchange_decisions
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
 

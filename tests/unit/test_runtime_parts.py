@@ -27,6 +27,7 @@ from firesteel.options import GIB, MIB, Options
 from firesteel.results.owner import process_start
 from firesteel.results.store import StorageError
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, Splits
+from firesteel.scheduler.planned import planned
 from firesteel.spark import java, pools, preflight, shipping
 from firesteel.spark.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.cleaning import Cleaner, _Late
@@ -34,7 +35,6 @@ from firesteel.spark.dataframes import shares_of
 from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.messages import decode_failed
-from firesteel.spark.planned import planned
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.serialise import dumps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -27,6 +28,30 @@ OptionPairs = Annotated[
 ]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def whole(flag: str) -> Callable[[str | int], int]:
+    """The parser of an option that is a whole number: what it complains of is a sentence like all others."""
+
+    def parse(value: str | int) -> int:
+        try:
+            return int(value)
+        except ValueError:
+            raise UsageError(f"{flag} {value} is no whole number.") from None
+
+    return parse
+
+
+def share(flag: str) -> Callable[[str | float], float]:
+    """The same for a number that may have a fraction."""
+
+    def parse(value: str | float) -> float:
+        try:
+            return float(value)
+        except ValueError:
+            raise UsageError(f"{flag} {value} is no number.") from None
+
+    return parse
 
 
 @app.callback(invoke_without_command=True)
@@ -105,16 +130,30 @@ def demo(
 @app.command()
 def simulate(
     *,
-    vertices: Annotated[int, typer.Option("--vertices", metavar="N", help="Steps of the job, one after another.")] = 2,
+    vertices: Annotated[
+        int,
+        typer.Option(
+            "--vertices", parser=whole("--vertices"), metavar="N", help="Steps of the job, one after another."
+        ),
+    ] = 2,
     parallelism: Annotated[
         int,
-        typer.Option("--parallelism", metavar="N", help="Subtasks of each step; at most so many where it is decided."),
+        typer.Option(
+            "--parallelism",
+            parser=whole("--parallelism"),
+            metavar="N",
+            help="Subtasks of each step; at most so many where it is decided.",
+        ),
     ] = 10_000,
     edge: Annotated[
         str, typer.Option("--edge", metavar="KIND", help="all-to-all, pointwise or forward.")
     ] = "all-to-all",
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", help="Nodes of the cluster.")] = 1000,
-    slots: Annotated[int, typer.Option("--slots", metavar="N", help="Slots of each node.")] = 10,
+    nodes: Annotated[
+        int, typer.Option("--nodes", parser=whole("--nodes"), metavar="N", help="Nodes of the cluster.")
+    ] = 1000,
+    slots: Annotated[
+        int, typer.Option("--slots", parser=whole("--slots"), metavar="N", help="Slots of each node.")
+    ] = 10,
     adaptive: Annotated[
         bool | None,
         typer.Option("--adaptive/--static", help="Decide parallelism from bytes (the default), or know it beforehand."),
@@ -123,20 +162,30 @@ def simulate(
         bool, typer.Option("--pipelined", help="Steps that read from each other run at the same time.")
     ] = False,
     slow_nodes: Annotated[
-        int, typer.Option("--slow-nodes", metavar="N", help="Nodes at a quarter of the others' speed.")
+        int,
+        typer.Option(
+            "--slow-nodes", parser=whole("--slow-nodes"), metavar="N", help="Nodes at a quarter of the others' speed."
+        ),
     ] = 0,
-    fail_rate: Annotated[float, typer.Option("--fail-rate", metavar="F", help="Share of executions that fail.")] = 0.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed, the same story.")] = 0,
+    fail_rate: Annotated[
+        float,
+        typer.Option("--fail-rate", parser=share("--fail-rate"), metavar="F", help="Share of executions that fail."),
+    ] = 0.0,
+    seed: Annotated[
+        int, typer.Option("--seed", parser=whole("--seed"), metavar="S", help="The same seed, the same story.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    journal: Annotated[Path | None, typer.Option("--journal", metavar="FILE", help="Write the journal here.")] = None,
+    journal: Annotated[str | None, typer.Option("--journal", metavar="FILE", help="Write the journal here.")] = None,
     option: OptionPairs = None,
 ) -> None:
     """Print what a job of some shape costs to schedule: the real scheduler on a made-up cluster, without Spark."""
+    if sys.stdout is None:  # closed by who started us
+        raise FiresteelError("There is no output to print the report to.")
     given = given_options(option)
-    from firesteel.cli.simulate import simulate_text
+    try:
+        from firesteel.cli.simulate import simulate_text
 
-    show(
-        simulate_text(
+        text, finished = simulate_text(
             vertices=vertices,
             parallelism=parallelism,
             edge=edge,
@@ -151,7 +200,12 @@ def simulate(
             journal=journal,
             options=given,
         )
-    )
+    except KeyboardInterrupt:
+        print("Cancelled.", file=sys.stderr, flush=True)
+        raise typer.Exit(CANCELLED) from None
+    show(text)
+    if not finished:
+        raise typer.Exit(1)
 
 
 def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any]:

@@ -13,10 +13,15 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.journal import Journal
+from firesteel.journal.journal import Journal, begins_like_a_journal
+from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.report import Costs, Simulated, costs_of
 from firesteel.simulation.workload import ChainShape, EdgeKind
+
+FLAGS = {SCHEDULER.key: "--static or --adaptive", BATCH_SHUFFLE_MODE.key: "--pipelined, or leave it out"}
+"""Options that flags set, and what to say instead."""
+NO_SPARK = "Spark cannot run this job: its tasks stream over forward edges only."
 
 
 def simulate_text(
@@ -32,10 +37,10 @@ def simulate_text(
     fail_rate: float,
     seed: int,
     as_json: bool,
-    journal: Path | None = None,
+    journal: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> str:
-    """The report, for people or as JSON. Raises UsageError for values that make no job."""
+) -> tuple[str, bool]:
+    """The report, for people or as JSON, and whether the job finished. Raises UsageError for values that make no job."""
     _check_counts({"vertices": vertices, "parallelism": parallelism, "nodes": nodes, "slots": slots})
     if edge not in [kind.value for kind in EdgeKind]:
         names = ", ".join(kind.value for kind in EdgeKind)
@@ -54,6 +59,9 @@ def simulate_text(
             "--pipelined and --adaptive exclude each other: what is decided from finished results cannot read running ones.",
             hint="Leave --adaptive out.",
         )
+    for key in Options(options):
+        if key in FLAGS:
+            raise UsageError(f"'-O {key}' is not for simulate.", hint=f"Say {FLAGS[key]}.")
     dynamic = not pipelined if adaptive is None else adaptive
     simulated = Simulated(
         ChainShape(vertices, parallelism, EdgeKind(edge), dynamic, pipelined),
@@ -62,17 +70,26 @@ def simulate_text(
         seed,
         options or {},
     )
+    simulated.check()
     costs = _costs(simulated, journal)
-    return _as_json(costs) if as_json else _for_people(simulated, costs)
+    text = _as_json(simulated, costs) if as_json else _for_people(simulated, costs)
+    return text, costs.finished
 
 
-def _costs(simulated: Simulated, path: Path | None) -> Costs:
-    if path is None:
+def _costs(simulated: Simulated, journal: str | None) -> Costs:
+    if journal is None:
         return costs_of(simulated)
+    if journal.strip() in ("", "-"):
+        raise UsageError(f"--journal '{journal}' is no file.", hint="Give the path of a file to write.")
+    path = Path(journal)
     try:
+        if path.is_file() and not begins_like_a_journal(path):
+            raise UsageError(
+                f"'{path}' is there already and no journal: it is not overwritten.", hint="Give another --journal."
+            )
         path.open("wb").close()  # written anew, and in place: it may be a pipe or a device
-        with closing(Journal(path)) as journal:
-            return costs_of(simulated, journal)
+        with closing(Journal(path)) as written:
+            return costs_of(simulated, written)
     except OSError as error:
         raise UsageError(f"The journal cannot be written to '{path}': {error.strerror or error}.") from None
 
@@ -83,30 +100,74 @@ def _check_counts(counts: Mapping[str, int]) -> None:
             raise UsageError(f"--{name} {count} must be at least 1.")
 
 
-def _as_json(costs: Costs) -> str:
-    return json.dumps(asdict(costs), indent=2)
+def _as_json(simulated: Simulated, costs: Costs) -> str:
+    shape, cluster = simulated.shape, simulated.cluster
+    inputs = {
+        "vertices": shape.vertices,
+        "parallelism": shape.parallelism,
+        "edge": shape.edge.value,
+        "adaptive": shape.adaptive,
+        "pipelined": shape.pipelined,
+        "nodes": cluster.nodes,
+        "slots": cluster.slots,
+        "slow_nodes": cluster.slow_nodes,
+        "fail_rate": simulated.fail_rate,
+        "seed": simulated.seed,
+        "options": dict(simulated.options),
+    }
+    told = {"inputs": inputs, "notes": _notes(simulated), **asdict(costs)}
+    told["makespan_s"] = round(costs.makespan_s, 3)
+    told["phases"] = {name: {"ms": round(p.ms, 3), "events": p.events} for name, p in costs.phases.items()}
+    return json.dumps(told, indent=2)
 
 
 def _for_people(simulated: Simulated, costs: Costs) -> str:
-    shape, cluster = simulated.shape, simulated.cluster
-    kind = "adaptive" if shape.adaptive else "static"
-    flow = "pipelined" if shape.pipelined else "blocking"
+    requests = ", ".join(f"{format_count(count)} {name}" for name, count in costs.requests.items() if count)
     lines = [
-        f"{plural(shape.vertices, 'step')} of {plural(shape.parallelism, 'subtask')}, {flow} {shape.edge.value} edges, {kind}; "
-        f"{plural(cluster.nodes, 'node')} with {plural(cluster.slots, 'slot')} each, seed {simulated.seed}.",
+        _headline(simulated, costs),
+        *_notes(simulated),
         f"{costs.status} after {format_seconds(costs.makespan_s)} of virtual time, "
         f"{plural(costs.tasks, 'task')}, {plural(costs.events, 'event')}.",
+        *([f"It failed: {costs.cause}."] if costs.cause else []),
         "",
         _table(costs).rstrip("\n"),
         "",
         f"memory held by the scheduler  {costs.memory_mib:.1f} MiB",
         f"descriptors deployed          {format_bytes(costs.descriptor_bytes)}, at most "
         f"{format_bytes(costs.deployment_bytes)} for one execution",
-        f"storage requests              {format_count(costs.storage_requests)} "
-        f"({', '.join(f'{format_count(n)} {name}' for name, n in costs.requests.items() if n)})",
+        f"storage requests              {format_count(costs.storage_requests)}{f' ({requests})' if requests else ''}",
         f"decisions                     {', '.join(f'{n} {name}' for name, n in costs.decisions.items())}",
     ]
     return "\n".join(lines)
+
+
+def _headline(simulated: Simulated, costs: Costs) -> str:
+    """What was asked for, and what was decided."""
+    shape, cluster = simulated.shape, simulated.cluster
+    most = "at most " if shape.adaptive and shape.vertices > 1 else ""
+    steps = f"{plural(shape.vertices, 'step')} of {most}{plural(shape.parallelism, 'subtask')}"
+    edges = f", {'pipelined' if shape.pipelined else 'blocking'} {shape.edge.value} edges" if shape.vertices > 1 else ""
+    return (
+        f"{steps}{edges}, {'adaptive' if shape.adaptive else 'static'}{f'; decided {_decided(costs)}' if most else ''}; "
+        f"{plural(cluster.nodes, 'node')} with {plural(cluster.slots, 'slot')} each, seed {simulated.seed}."
+    )
+
+
+def _decided(costs: Costs) -> str:
+    """Parallelisms after the source: one for all, each, or their range."""
+    known = [count for count in costs.parallelism[1:] if count >= 0]
+    if len(known) < len(costs.parallelism) - 1:
+        return f"{len(known)} of {len(costs.parallelism) - 1}"
+    if len(set(known)) == 1:
+        return format_count(known[0]) + (f" for each of {len(known)}" if len(known) > 1 else "")
+    if len(known) > 6:
+        return f"{format_count(min(known))} to {format_count(max(known))}"
+    return " and ".join(format_count(count) for count in known)
+
+
+def _notes(simulated: Simulated) -> list[str]:
+    shape = simulated.shape
+    return [NO_SPARK] if shape.pipelined and shape.vertices > 1 and shape.edge is not EdgeKind.FORWARD else []
 
 
 def _table(costs: Costs) -> str:

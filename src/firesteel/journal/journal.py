@@ -29,6 +29,8 @@ BUFFER_BYTES = 1 << 16
 FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
 
+_LONGEST_LINE = 1 << 26
+
 _log = logging.getLogger("firesteel.journal")
 
 
@@ -149,6 +151,18 @@ def read(path: str | os.PathLike[str]) -> list[AnyRecord]:
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
     return records
+
+
+def begins_like_a_journal(path: Path) -> bool:
+    """Whether the file is empty or its first line is a journal record. Raises OSError."""
+    with path.open("rb") as file:
+        line = file.readline(_LONGEST_LINE)
+    try:
+        if line:
+            _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def journal_directories(options: Options) -> list[Path]:

@@ -7,6 +7,9 @@ from typing import Protocol
 
 from firesteel.options import RESTART_ATTEMPTS, RESTART_DELAY, RESTART_STRATEGY, Options
 
+UNLIMITED = (1 << 31) - 1
+"""As many attempts as nobody counts (Flink: Integer.MAX_VALUE)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -55,7 +58,8 @@ class FixedDelayRestart:
         if self._used >= self._attempts:
             return Verdict(None, f"all {self._attempts} restarts of {RESTART_ATTEMPTS.key} are used up")
         self._used += 1
-        return Verdict(self._delay, f"restart {self._used} of {self._attempts}, after {self._delay:g} s")
+        of = "without limit" if self._attempts >= UNLIMITED else f"of {self._attempts}"
+        return Verdict(self._delay, f"restart {self._used} {of}, after {self._delay:g} s")
 
     def uncharged(self, why: str) -> Verdict:
         return Verdict(self._delay, f"not charged, {why}; after {self._delay:g} s")

@@ -11,9 +11,12 @@ import numpy as np
 
 from firesteel.errors import UsageError
 from firesteel.journal.journal import Instrument
-from firesteel.options import Options
+from firesteel.options import RESTART_ATTEMPTS, RESTART_STRATEGY, Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.planned import planned
+from firesteel.scheduler.records import JobPlanned
+from firesteel.scheduler.restart import UNLIMITED
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults import Faults
@@ -23,7 +26,7 @@ from firesteel.simulation.plane import World
 from firesteel.simulation.runs import RunState
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
 from firesteel.simulation.storage import StorageSpec
-from firesteel.simulation.workload import ChainShape, Workload
+from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 PHASES = (
     "build",
@@ -44,7 +47,8 @@ PHASES = (
 )
 """In the order of a job's life. "launch": executions told to be running; "sizes": those
 that producers report, taken in; "encode": descriptors made to bytes; "other": nodes, timers, failures of the dice."""
-MANY_RESTARTS = 1 << 30
+LEAST_LUCK = 0.001
+"""A region that runs through with less chance than that is tried over and over, and the job hardly ends."""
 MOST_LOOKS = 8
 """Times at which memory is looked at; a look walks over all that the scheduler holds."""
 
@@ -60,7 +64,9 @@ class Phase:
 @dataclass(frozen=True, slots=True)
 class Costs:
     """``memory_mib``: the most that the scheduler held. ``descriptor_bytes``: of all gate descriptors and execution
-    descriptors that were deployed; ``deployment_bytes``: the largest deployment of one execution. ``makespan_s``: virtual seconds of the whole job."""
+    descriptors that were deployed; ``deployment_bytes``: the largest deployment of one execution. ``makespan_s``: virtual
+    seconds of the whole job. ``parallelism``: of each vertex, -1 where the job ended before it was decided. ``cause``:
+    why the job did not finish."""
 
     phases: dict[str, Phase]
     memory_mib: float
@@ -69,10 +75,16 @@ class Costs:
     storage_requests: int
     makespan_s: float
     status: str
+    cause: str
+    parallelism: list[int]
     tasks: int
     events: int
     decisions: dict[str, int]
     requests: dict[str, int]
+
+    @property
+    def finished(self) -> bool:
+        return self.status == JobStatus.FINISHED.value
 
     @property
     def scheduler_ms(self) -> float:
@@ -96,11 +108,16 @@ class Simulated:
         # Made-up failures are to be seen, not to end the job.
         base = Options(
             {
-                "restart-strategy.fixed-delay.attempts": MANY_RESTARTS,
+                RESTART_ATTEMPTS.key: UNLIMITED,
                 "firesteel.merge.request-time": f"{StorageSpec().latency} s",
             }
         )
         return base.with_values(self.shape.options()).with_values(self.options)
+
+    def check(self) -> None:
+        """Raises UsageError for an option that is none, and for a job that finds too few slots or hardly ever ends."""
+        _check_slots(self)
+        _check_luck(self)
 
     def world(self, fail_rate: float) -> World:
         return World(
@@ -116,11 +133,12 @@ class Simulated:
 def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
     """Run the job once for its phases, and once more up to the failure of one task.
 
-    Raises UsageError for what no scheduler can run, or the cluster has too few slots for.
+    A job that fails has costs too. Raises UsageError for what no scheduler can run, and as :meth:`Simulated.check` does.
     """
-    _check_slots(simulated)
+    simulated.check()
     watch = Stopwatch()
     story = JournalDigest() if journal is None else journal
+    story.record(_plan(simulated))
     job = _started(simulated, simulated.fail_rate, watch, story)
     most, looks, sizes = _memory(job.scheduler), 1, job.plane.deploys
     while job.plane.ended is None:
@@ -136,9 +154,8 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
     if failed is not None:
         phases["failover of one task"] = failed
     outcome = job.outcome()
-    requests = outcome.requests
-    if outcome.status is JobStatus.FAILED:
-        raise UsageError(f"The simulated job failed: {job.plane.ended.cause.message if job.plane.ended.cause else ''}.")
+    requests, cause = outcome.requests, job.plane.ended.cause
+    parallelism = [vertex.parallelism for vertex in job.scheduler.graph.vertices]
     return Costs(
         phases=phases,
         memory_mib=most / (1 << 20),
@@ -147,7 +164,9 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
         storage_requests=requests.total,
         makespan_s=outcome.makespan,
         status=outcome.status.value,
-        tasks=sum(vertex.parallelism for vertex in job.scheduler.graph.vertices),
+        cause="" if cause is None else cause.message,
+        parallelism=parallelism,
+        tasks=sum(count for count in parallelism if count > 0),
         events=outcome.events,
         decisions=outcome.decisions,
         requests=requests.by_kind(),
@@ -190,14 +209,38 @@ def _sum(phase: Phase, watch: Stopwatch, others: set[str]) -> Phase:
     return Phase(phase.ms + seconds * 1000, phase.events + sum(watch.counts.get(name, 0) for name in others))
 
 
-def _check_slots(simulated: Simulated) -> None:
-    shape, slots = simulated.shape, simulated.cluster.total_slots
+def _plan(simulated: Simulated) -> JobPlanned:
+    """Without what is only the simulation's own: restarts without limit."""
+    graph, shape = simulated.shape.job_graph(), Options(simulated.shape.options())
+    graph.name = f"{graph.name} (simulated, seed {simulated.seed})"
+    return planned(graph, "simulated", shape.with_values(simulated.options))
+
+
+def _region_size(shape: ChainShape) -> int:
+    """Tasks that run, and fail, together."""
     if not shape.pipelined:
-        return
-    together = shape.vertices * (shape.parallelism if shape.edge.value == "all-to-all" else 1)
+        return 1
+    return shape.vertices * (shape.parallelism if shape.edge is EdgeKind.ALL_TO_ALL and shape.vertices > 1 else 1)
+
+
+def _check_slots(simulated: Simulated) -> None:
+    together, slots = _region_size(simulated.shape), simulated.cluster.total_slots
     if together > slots:
         raise UsageError(
             f"A pipelined region of this job has {together:,} tasks, which must run at the same time, and the cluster "
             f"has {slots:,} slots.",
             hint="Give it more --nodes or --slots.",
+        )
+
+
+def _check_luck(simulated: Simulated) -> None:
+    options, together = simulated.all_options(), _region_size(simulated.shape)
+    if options[RESTART_STRATEGY] == "none" or options[RESTART_ATTEMPTS] < UNLIMITED:
+        return  # it ends, if only by failing
+    if (1 - simulated.fail_rate) ** together < LEAST_LUCK:
+        raise UsageError(
+            f"A pipelined region of this job has {together:,} tasks and runs again when any of them fails; where "
+            f"{simulated.fail_rate:g} of the executions fail, less than one try in {1 / LEAST_LUCK:,.0f} succeeds.",
+            hint="Lower --fail-rate or make the regions smaller (--vertices, --parallelism, --edge forward), or limit "
+            f"the restarts: -O {RESTART_ATTEMPTS.key}=100.",
         )

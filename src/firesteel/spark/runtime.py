@@ -22,11 +22,12 @@ from firesteel.options import BLOB_CACHE_BYTES, CODEC, MEMORY_PER_TASK, MERGE_RE
 from firesteel.results.store import object_name
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
+from firesteel.scheduler.planned import planned
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
+from firesteel.spark.exchanges import exchange_decisions
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.outcome import JobOutcome
-from firesteel.spark.planned import exchange_decisions, planned
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.session import check_session, is_local, own_interrupts

@@ -1,49 +1,10 @@
-"""The first lines of a journal: the job graph as plain data, the options that the user set, what the compiler decided."""
+"""What the compiler decided about exchanges, as decisions of the journal."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import JobGraph, ResultPartitionType
-from firesteel.options import Options
-from firesteel.scheduler.records import Decision, JobPlanned
-
-
-def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
-    producer = {dataset.id: dataset.producer for dataset in graph.datasets}
-    vertices: list[dict[str, Any]] = [
-        {
-            "id": vertex.id,
-            "name": vertex.name,
-            "uid": vertex.uid,
-            "inputs": [producer[edge.dataset] for edge in vertex.inputs],
-            "parallelism": vertex.parallelism,
-            "max_parallelism": vertex.max_parallelism,
-            "splits": None if vertex.source is None else len(vertex.source.split_bytes),
-            "sink": vertex.has_sink,
-        }
-        for vertex in graph.vertices
-    ]
-    datasets: list[dict[str, Any]] = [
-        {
-            "id": dataset.id,
-            "producer": dataset.producer,
-            "ship": dataset.ship.value,
-            "keys": list(dataset.keys),
-            "persistent": dataset.persistent,
-            "type": dataset.type.value,
-        }
-        for dataset in graph.datasets
-    ]
-    return JobPlanned(
-        at=0.0,
-        job_id=job_id,
-        job_name=graph.name,
-        vertices=vertices,
-        datasets=datasets,
-        options={key: options[key] for key in options},
-    )
+from firesteel.scheduler.records import Decision
 
 
 def exchange_decisions(compiled: CompiledJob) -> list[Decision]:
