@@ -269,6 +269,8 @@ def test_sizes_follow_from_the_seed_alone_and_rows_add_up():
     assert (rows[1] == rows[5]).all() and (rows[1] != rows[2]).any() and (rows[0] != work.plain(1, 0, 50)).any()
     assert work.totals(0, ints(5, 2), 50).tolist() == [rows[1].sum(), rows[2].sum()]
     assert all(0.5 * 10_000 < row.sum() < 1.5 * 10_000 for row in rows)
+    for ends in (ints(0), ints(3, 0), ints(9, 4, 8)):
+        assert work.written_before(0, ends, 50).tolist() == [work.totals(0, np.arange(n), 50).sum() for n in ends]
     watch = Stopwatch()
     packed = PackedSizes(work, 0, ints(2, 3, 1), 50, watch)
     assert len(packed) == 3 and unpack(packed[1:][0]).tolist() == unpack(work.packed(0, 3, 50)).tolist()
@@ -381,7 +383,7 @@ def test_all_to_all_jobs_read_what_they_produce_to_the_byte(kind, most_measured,
 
 def test_unmeasured_shares_add_up_whatever_the_rectangles_and_however_large(monkeypatch):
     work, n = Workload(1, mean=1 << 44), 1 << 12
-    monkeypatch.setattr(work, "totals", lambda _dataset, partitions, _n: (1 << 44) + partitions % 7)
+    monkeypatch.setattr(work, "totals", lambda _dataset, partitions, _n: (1 << 44) + partitions % 16)
     gate = c.GateDescriptor(0, n, np.zeros(9, np.int64), np.arange(9), False)
     rects = np.array([(0, 9, 0, 1000), (0, 5, 1000, n), (5, 9, 1000, 1001), (5, 9, 1001, n), (0, 0, 0, n)], np.int32)
     ranges = c.InputRanges(np.array([0, 1, 3, 4, 5], np.int32), rects)

@@ -46,16 +46,15 @@ def bytes_of(command: Deploy, workload: Workload) -> Ints:
     subpartitions of one were alike. Rectangles that cover a result without overlap add up to it, to the byte."""
     read = np.zeros(len(command.subtasks), np.int64)
     for gate, ranges in zip(command.gates, command.ranges, strict=True):
-        rects, n = ranges.rects.astype(np.int64), gate.num_subpartitions
-        partitions = np.arange(rects[:, 1].max(initial=0))
-        written = np.concatenate(([0], np.cumsum(workload.totals(gate.dataset, partitions, n))))
+        n = gate.num_subpartitions
+        first, end, low, high = ranges.rects.astype(np.int64).T
+        before, whole = workload.written_before(gate.dataset, first, n), workload.written_before(gate.dataset, end, n)
 
-        def up_to(partition: Ints, subpartition: Ints, written: Ints = written, n: int = n) -> Ints:
-            whole, rest = np.divmod(written[partition], n)  # bytes times subpartitions could be more than 64 bits hold
-            return whole * subpartition + rest * subpartition // n
+        def up_to(written: Ints, subpartition: Ints, n: int = n) -> Ints:
+            each, rest = np.divmod(written, n)  # bytes times subpartitions could be more than 64 bits hold
+            return each * subpartition + rest * subpartition // n
 
-        first, end, low, high = rects.T
-        share = up_to(end, high) - up_to(first, high) - up_to(end, low) + up_to(first, low)
+        share = up_to(whole, high) - up_to(before, high) - up_to(whole, low) + up_to(before, low)
         upto = np.concatenate(([0], np.cumsum(share)))
         read += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
     return read

@@ -112,6 +112,13 @@ class Workload:
         sums = [self._row(dataset, kind, subpartitions)[1] for kind in kinds.tolist()]
         return np.array(sums, np.int64)[places]
 
+    def written_before(self, dataset: int, ends: Ints, subpartitions: int) -> Ints:
+        """Plain bytes of all partitions before each of these: however many, only one of each variant is looked at."""
+        known = min(self._variants, int(ends.max(initial=0)))
+        upto = np.concatenate(([0], np.cumsum(self.totals(dataset, np.arange(known), subpartitions))))
+        rounds, rest = np.divmod(ends, self._variants)
+        return rounds * upto[-1] + upto[np.minimum(rest, known)]
+
     def _make_row(self, dataset: int, variant: int, subpartitions: int) -> tuple[bytes, int]:
         row = self.plain(dataset, variant, subpartitions)
         return sizes.pack(row), int(row.sum())
