@@ -178,8 +178,8 @@ class Merging:
     def _estimate(self, result: IntermediateResult, slices: int) -> MergeEstimate | None:
         """None: slices are large enough."""
         partitions, stored = result.num_partitions, result.info.stored_bytes
-        slices = min(slices, result.info.rows)
-        if slices == 0 or partitions < 2 or stored >= self._threshold * slices:
+        slices = min(slices, result.info.rows or slices)  # no rows but bytes: nobody counted rows
+        if not (slices and result.info.num_bytes_produced) or partitions < 2 or stored >= self._threshold * slices:
             return None
         mean = stored / slices
         kept = stored <= min(WHOLE_BYTES * partitions, WHOLE_TOTAL_BYTES)
