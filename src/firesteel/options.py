@@ -113,7 +113,12 @@ def _register(option: Option[T]) -> Option[T]:
 
 
 def _at_least(least: float, text: str | None = None) -> Callable[[Any], str | None]:
-    return lambda v: None if v is None or v >= least else f"must be at least {text or least}"
+    def check(value: Any) -> str | None:
+        if value is None or value >= least:
+            return None
+        return f"must be at least {text or least}" if least else "must not be negative"
+
+    return check
 
 
 _AB = "jobmanager.adaptive-batch-scheduler."
@@ -248,7 +253,7 @@ MERGE_THRESHOLD = _register(
         "firesteel.merge.threshold",
         parse_size,
         256 * KIB,
-        "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves time. 0: never.",
+        "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves at least twice what it costs. 0: never.",
         "size",
         check=_at_least(0),
     )
@@ -462,11 +467,25 @@ def _parse(option: Option[T], key: str, value: Any) -> T:
     try:
         parsed = option.parse(value)
     except ValueError as error:
+        if _is_negative(option, value):
+            raise UsageError(f"Option '{key}' = {value!r} must not be negative.") from None
         raise UsageError(f"Option '{key}' = {value!r} is not {error}.") from None
     complaint = option.check(parsed)
     if complaint is not None:
         raise UsageError(f"Option '{key}' = {value!r} {complaint}.")
     return parsed
+
+
+def _is_negative(option: Option[Any], value: Any) -> bool:
+    """A size or duration with a minus before it."""
+    text = str(value).strip()
+    if option.kind not in ("size", "duration") or not text.startswith("-"):
+        return False
+    try:
+        option.parse(text[1:])
+    except ValueError:
+        return False
+    return True
 
 
 def all_options() -> list[Option[Any]]:
@@ -477,6 +496,8 @@ def format_value(option: Option[Any], value: Any) -> str:
     """A value as one would write it: ``64 MiB``, ``1 s``, ``true``; ``unset`` for None."""
     if value is None:
         return "unset"
+    if option.kind in ("size", "duration") and not value:
+        return "0"
     if option.kind == "size":
         unit, name = next((u, n) for u, n in ((GIB, " GiB"), (MIB, " MiB"), (KIB, " KiB"), (1, " B")) if value % u == 0)
         return f"{value // unit}{name}"

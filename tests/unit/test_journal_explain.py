@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.journal_samples import planned, word_count
 
 from firesteel.errors import UsageError
@@ -83,3 +84,35 @@ def test_many_releases_and_failures_are_summed_up():
 def test_subtasks_in_words():
     assert subtask_numbers([9, 0, 1, 2, 5]) == "0-2, 5, 9"
     assert subtask_numbers(range(0, 100, 2), limit=2) == "0, 2 and 48 more"
+
+
+def test_options_are_printed_as_one_would_write_them():
+    options = {
+        "firesteel.merge.request-time": 10.0,
+        "firesteel.merge.threshold": 1 << 30,
+        "firesteel.progress": False,
+        "of-another-version": 5,
+    }
+    (line,) = [line for line in explain([replace(planned(), options=options)]).splitlines() if "options" in line]
+    assert line == (
+        "    options      firesteel.merge.request-time = 10 s, firesteel.merge.threshold = 1 GiB, "
+        "firesteel.progress = false, of-another-version = 5"
+    )
+
+
+def test_each_failed_subtask_stands_beside_its_attempt():
+    failed = [([71, 82], [0, 1]), ([3, 5, 7, 9], [0, 1, 2, 1]), ([1, 2], [1, 1])]
+    states = [
+        StateChange(at=102.0, vertex=0, state="FAILED", subtasks=subtasks, attempts=attempts, cause="lost")
+        for subtasks, attempts in failed
+    ]
+    text = explain([planned(), *states])
+    assert "failed       subtasks 71 (attempt 1) and 82 (attempt 2): lost." in text
+    assert "failed       subtasks 3 (attempt 1), 5, 9 (attempt 2) and 7 (attempt 3): lost." in text
+    assert "failed       subtasks 1-2, attempt 2: lost." in text
+
+
+def test_a_label_never_touches_its_text():
+    decisions = [Decision(at=101.0, what=what, vertex=0, reason="so") for what in ("pipelined regions", "x" * 13)]
+    text = explain([planned(), *decisions])
+    assert "    regions      So." in text and f"    {'x' * 13} So." in text

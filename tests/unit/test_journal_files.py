@@ -129,6 +129,10 @@ def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
         find("aa", options(tmp_path))
     with pytest.raises(UsageError, match=r"no job 'zz'.*The latest ones: b-3_3, aa22, aa11"):
         find("zz", options(tmp_path))
+    with pytest.raises(UsageError, match=r"no job 'nofile\.jsonl', and no such file\. The latest ones"):
+        find("nofile.jsonl", options(tmp_path))
+    with pytest.raises(UsageError, match=r"no job 'nofile\.jsonl', and no such file\. Give the path"):
+        find("nofile.jsonl", options(tmp_path / "elsewhere"))
     with pytest.raises(UsageError, match=r"no journal in .*Run a job"):
         find("last", options(tmp_path / "elsewhere"))
 

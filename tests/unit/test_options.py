@@ -198,3 +198,13 @@ def test_each_option_is_read_somewhere():
     names = {name: value for name, value in vars(registry).items() if isinstance(value, registry.Option)}
     assert len(names) == len(all_options())
     assert [name for name in names if name not in source] == [], "options that nobody reads"
+
+
+@pytest.mark.parametrize("pair", [("merge.request-time", "-1s"), ("merge.threshold", "-5"), ("merge.threshold", -5)])
+def test_a_negative_quantity_is_said_to_be_one(pair):
+    with pytest.raises(UsageError, match=rf"'{pair[0]}' = '?{pair[1]}'? must not be negative\."):
+        Options(dict([pair]))
+
+
+def test_nothing_of_a_unit_is_zero():
+    assert format_value(DATA_VOLUME_PER_TASK, 0) == "0" == format_value(RESTART_DELAY, 0.0)

@@ -108,7 +108,10 @@ def test_the_decision_is_recorded():
     p.run(0)
     (decision,) = p.decisions("offload")
     assert decision.inputs["consumers"] == 3
-    assert "fetched by every executor" in decision.reason
+    assert decision.reason == (
+        f"The descriptor of 4 partitions takes {decision.inputs['bytes']} B and goes to 3 consumers, so it is stored once and "
+        "fetched by every executor."
+    )
 
 
 def test_descriptors_are_encoded_once_and_only_when_their_size_may_matter(monkeypatch):

@@ -23,6 +23,7 @@ from firesteel.scheduler.events import (
 )
 from firesteel.scheduler.executions import Execution
 from firesteel.scheduler.records import OutputGone, StateChange
+from firesteel.scheduler.restart import FixedDelayRestart
 from firesteel.scheduler.states import ExecutionState
 
 HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
@@ -627,3 +628,14 @@ def test_every_failover_leaves_a_decision_and_a_story():
     )
     story = "\n".join(p.scheduler.story(1, 1))
     assert "attempt 0 -> FAILED (USER failure)" in story and "attempt 1 -> CREATED (restart)" in story
+
+
+@pytest.mark.parametrize(
+    ("attempts", "why"),
+    [(0, "restart-strategy.fixed-delay.attempts allows none"), (1, "the only restart of "), (2, "all 2 restarts of ")],
+)
+def test_that_no_restart_is_left_is_said_in_numbers_that_read_well(attempts, why):
+    strategy = FixedDelayRestart(attempts, 90.0)
+    for used in range(1, attempts + 1):
+        assert strategy.charge().reason == f"restart {used} of {attempts}, after 1 min 30 s"
+    assert strategy.charge().delay is None and strategy.charge().reason.startswith(why)

@@ -82,7 +82,16 @@ def test_forward_edges_join_like_subtasks_and_need_no_columns():
     assert regions.count == 4 and regions.elements == 0
     assert {v: s.tolist() for v, s in regions[2].subtasks.items()} == {0: [2], 1: [2]}
     (decision,) = p.decisions("pipelined regions")
-    assert decision.result == 4 and "8 subtasks of vertices 0, 1 run in 4 regions" in decision.reason
+    assert decision.result == 4 and decision.reason == (
+        "8 subtasks of vertices 0, 1 run in 4 regions, each all at once: pointwise edges inside"
+    )
+
+
+@pytest.mark.parametrize(("ship", "why"), [(FORWARD, "pointwise edges inside"), (HASH, "an all-to-all edge inside")])
+def test_why_there_is_one_region_is_told_truly(ship, why):
+    (decision,) = pair(ship, n=1).start().decisions("pipelined regions")
+    assert decision.rule == why
+    assert decision.reason == f"2 subtasks of vertices 0, 1 run in 1 region, all at once: {why}"
 
 
 def test_blocks_of_a_rescale_are_regions():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
@@ -16,10 +17,16 @@ from firesteel.journal.history import (
     vertex_count,
     weighed,
 )
+from firesteel.options import format_value, lookup
 from firesteel.scheduler.records import Decision, JournalRecord
 
 _LABEL_WIDTH = 13
-_SHORT = {"source parallelism": "source", "split assignment": "splits", "subpartitions": "pieces"}
+_SHORT = {
+    "source parallelism": "source",
+    "split assignment": "splits",
+    "subpartitions": "pieces",
+    "pipelined regions": "regions",
+}
 _MAX_FAILURES = 5
 _MAX_REPEATED = 3
 """Of decisions of one kind about one vertex (releases, restarts), so many are written out."""
@@ -70,7 +77,7 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
     if history.cause and history.status != "FINISHED":
         yield _labelled("cause", history.cause)
     if plan and plan.options:
-        yield _labelled("options", ", ".join(f"{key} = {value}" for key, value in sorted(plan.options.items())))
+        yield _labelled("options", ", ".join(_option(key, value) for key, value in sorted(plan.options.items())))
     total = sum(v.parallelism or 0 for v in history.vertices.values())
     open_vertices = sum(v.parallelism is None for v in history.vertices.values())
     undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
@@ -132,15 +139,34 @@ def _without_reason(decision: Decision) -> str:
     return f"{decision.result}{rule}"
 
 
+def _option(key: str, value: Any) -> str:
+    """As one would write it. Journals of other versions may have options that are not known here."""
+    try:
+        option = lookup(key)
+        return f"{key} = {format_value(option, option.parse(value) if isinstance(value, str) else value)}"
+    except (UsageError, TypeError, ValueError):
+        return f"{key} = {value}"
+
+
 def _failure(failure: Failure) -> str:
     several = "subtasks" if len(failure.subtasks) > 1 else "subtask"
-    attempts = ", ".join(str(a + 1) for a in sorted(set(failure.attempts)))
-    text = f"{several} {subtask_numbers(failure.subtasks)}, attempt {attempts}: {failure.cause or 'cause not recorded'}"
+    text = f"{several} {_who(failure)}: {failure.cause or 'cause not recorded'}"
     return text if text.endswith(".") else text + "."
+
+
+def _who(failure: Failure) -> str:
+    """``0-2, attempt 1``, or ``71 (attempt 1) and 82 (attempt 2)``."""
+    by_attempt: dict[int, list[int]] = {}
+    for subtask, attempt in zip(failure.subtasks, failure.attempts, strict=False):
+        by_attempt.setdefault(attempt + 1, []).append(subtask)
+    if len(by_attempt) == 1:
+        return f"{subtask_numbers(failure.subtasks)}, attempt {next(iter(by_attempt))}"
+    parts = [f"{subtask_numbers(subtasks)} (attempt {attempt})" for attempt, subtasks in sorted(by_attempt.items())]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def _labelled(label: str, text: str) -> str:
     """One line; further lines of the text are indented to it."""
     first, *rest = text.splitlines() or [""]
     indent = " " * (4 + _LABEL_WIDTH)
-    return "\n".join([f"    {label:<{_LABEL_WIDTH}}{first}", *(indent + line for line in rest)])
+    return "\n".join([f"    {label:<{_LABEL_WIDTH - 1}} {first}", *(indent + line for line in rest)])

@@ -192,6 +192,10 @@ def find(job: str, options: Options) -> Path:
     if Path(job).is_file():
         return Path(job)
     known = journals(options)
+    is_path = job.endswith(SUFFIX) or os.sep in job
+    absent = f"There is no job '{job}'" + (", and no such file." if is_path else ".")
+    if not known and is_path:
+        raise UsageError(absent, hint="Give the path of a journal.")
     if not known:
         places = " or ".join(f"'{directory}'" for directory in journal_directories(options))
         raise UsageError(f"There is no journal in {places}.", hint="Run a job, or give the path of a journal.")
@@ -204,7 +208,7 @@ def find(job: str, options: Options) -> Path:
         return fits[0]
     if fits:
         raise UsageError(f"Several jobs begin with '{job}': {_names(fits)}.", hint="Write more of the id.")
-    raise UsageError(f"There is no job '{job}'.", hint=f"The latest ones: {_names(known)}; or say 'last'.")
+    raise UsageError(absent, hint=f"The latest ones: {_names(known)}; or say 'last'.")
 
 
 def _job_id(path: Path) -> str:

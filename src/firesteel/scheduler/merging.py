@@ -32,7 +32,7 @@ ROUND_SECONDS = 0.5
 BYTES_PER_SECOND = 100 << 20
 """Stored bytes that one slot reads, orders and writes once more in a second."""
 WORTH = 2.0
-"""How many times its own cost a merge must save."""
+"""How many times its own cost a merge must save. ``_reason`` says it in words."""
 MOST_CELLS = 4 << 20
 """Partitions x subpartitions of one merged object: its task holds what their indexes say."""
 WHOLE_BYTES = 64 << 10
@@ -230,7 +230,8 @@ class Merging:
             inputs={"dataset": event.dataset, "groups": len(asked.bounds) - 1},
             result=count,
             reason=f"{_count(count)} of data set {event.dataset} merged{stale}{why}, "
-            f"{format_bytes(int(event.stored_bytes.sum()))} in {format_seconds(self._recorder.at - asked.since)}.",
+            f"{format_bytes(int(event.stored_bytes.sum()))}, {format_seconds(self._recorder.at - asked.since)} after it was "
+            "asked for.",
         )
         self._go_ahead(result)
 
@@ -327,13 +328,14 @@ def _requests(result: IntermediateResult, vertex: ExecutionJobVertex) -> int:
 
 def _reason(estimate: MergeEstimate, threshold: int) -> str:
     slices = (
-        f"{format_count(estimate.slices)} slices of {format_bytes(round(estimate.mean))} on average, "
+        f"{plural(estimate.slices, 'slice')} of {format_bytes(round(estimate.mean))} on average, "
         f"under {format_bytes(threshold)}"
     )
-    compared = f"saves {format_seconds(estimate.saved)} for {format_seconds(estimate.cost)}"
+    saved, cost = format_seconds(estimate.saved), format_seconds(estimate.cost)
     if estimate.pays:
-        return f"{slices}: {estimate.partitions} objects become {estimate.groups}, which {compared}."
-    return f"{slices}, but merging {compared}: they are read as they are."
+        become = f"{plural(estimate.partitions, 'object')} become {format_count(estimate.groups)}"
+        return f"{slices}: {become}, which saves {saved} for {cost}."
+    return f"{slices}, but merging saves only {saved} for {cost}, less than twice its price: they are read as they are."
 
 
 def _objects(asked: _Asked, event: PartitionsMerged) -> MergedObjects:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from firesteel import descriptors
 from firesteel.graph.job_graph import IntermediateDataSet
+from firesteel.humanize import format_bytes, plural
 from firesteel.scheduler.commands import DropBlobs, GateDescriptor, StoreBlob
 from firesteel.scheduler.recorder import Recorder
 
@@ -44,8 +45,8 @@ class DescriptorOffloading:
             rule="descriptor bytes x consumers",
             result=encoded.digest.hex(),
             reason=(
-                f"The descriptor of {len(gate.attempts)} partitions takes {len(encoded.data)} bytes for each of "
-                f"{consumers} consumers, so it is stored once and fetched by every executor."
+                f"The descriptor of {plural(len(gate.attempts), 'partition')} takes {format_bytes(len(encoded.data))} and "
+                f"goes to {plural(consumers, 'consumer')}, so it is stored once and fetched by every executor."
             ),
         )
         return gate.as_offloaded()

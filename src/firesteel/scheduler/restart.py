@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from firesteel.humanize import format_count, format_seconds
 from firesteel.options import RESTART_ATTEMPTS, RESTART_DELAY, RESTART_STRATEGY, Options
 
 UNLIMITED = (1 << 31) - 1
@@ -56,13 +57,21 @@ class FixedDelayRestart:
 
     def charge(self) -> Verdict:
         if self._used >= self._attempts:
-            return Verdict(None, f"all {self._attempts} restarts of {RESTART_ATTEMPTS.key} are used up")
+            return Verdict(None, self._used_up())
         self._used += 1
-        of = "without limit" if self._attempts >= UNLIMITED else f"of {self._attempts}"
-        return Verdict(self._delay, f"restart {self._used} {of}, after {self._delay:g} s")
+        of = "without limit" if self._attempts >= UNLIMITED else f"of {format_count(self._attempts)}"
+        done = f"restart {format_count(self._used)} {of}"
+        return Verdict(self._delay, f"{done}, after {format_seconds(self._delay)}")
 
     def uncharged(self, why: str) -> Verdict:
-        return Verdict(self._delay, f"not charged, {why}; after {self._delay:g} s")
+        return Verdict(self._delay, f"not charged, {why}; after {format_seconds(self._delay)}")
+
+    def _used_up(self) -> str:
+        if self._attempts == 0:
+            return f"{RESTART_ATTEMPTS.key} allows none"
+        if self._attempts == 1:
+            return f"the only restart of {RESTART_ATTEMPTS.key} is used up"
+        return f"all {format_count(self._attempts)} restarts of {RESTART_ATTEMPTS.key} are used up"
 
 
 def restart_strategy(options: Options) -> RestartStrategy:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from firesteel.graph.job_graph import JobGraph, JobVertex
+from firesteel.graph.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.humanize import plural
 from firesteel.options import OFFLOAD_THRESHOLD, Options
 from firesteel.scheduler.commands import Command, CommitSinks, Deploy, DeployRegions, JobStatus
@@ -56,6 +56,7 @@ from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVerte
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.release import release_strategy
 from firesteel.scheduler.restart import restart_strategy
 from firesteel.scheduler.slots import (
@@ -246,7 +247,8 @@ class Scheduler(ABC):
         blocks = {block.number: block for block in map(self.graph.regions.block, new) if len(block.vertices) > 1}
         for _, block in sorted(blocks.items()):
             tasks = int(block.sizes().sum())
-            rule = "an all-to-all edge inside" if block.count == 1 else "pointwise edges inside"
+            rule = "an all-to-all edge inside" if self._has_all_to_all(block) else "pointwise edges inside"
+            each = "all at once" if block.count == 1 else "each all at once"
             self.recorder.decision(
                 "pipelined regions",
                 vertex=block.vertices[0],
@@ -255,8 +257,13 @@ class Scheduler(ABC):
                 rule=rule,
                 result=block.count,
                 reason=f"{plural(tasks, 'subtask')} of vertices {', '.join(map(str, block.vertices))} run in "
-                f"{plural(block.count, 'region')}, each all at once: {rule}",
+                f"{plural(block.count, 'region')}, {each}: {rule}",
             )
+
+    def _has_all_to_all(self, block: RegionBlock) -> bool:
+        inputs = [edge for vertex in block.vertices for edge in self.job_graph.vertices[vertex].inputs]
+        inside = [d for d in (self.job_graph.datasets[e.dataset] for e in inputs) if d.producer in block.vertices]
+        return any(dataset.ship.pattern is DistributionPattern.ALL_TO_ALL for dataset in inside)
 
     def _all_finished(self) -> None:
         sinks = [vertex for vertex in self.graph.vertices if vertex.job.has_sink]
@@ -373,7 +380,7 @@ class Scheduler(ABC):
             self.slots[event.executor] = event.slots
         else:
             self.slots.pop(event.executor, None)
-        what = f"joined with {event.slots} slots" if event.added else "is gone"
+        what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
         self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
 
     def _sinks_committed(self, event: SinksCommitted) -> None:
