@@ -163,3 +163,21 @@ def test_run_hands_over_arguments_and_options(firesteel, tmp_path):
     assert shown.returncode == 5, shown.stderr
     assert shown.stdout == "['s.py', 'in', '--deep', '-x']\n"
     assert firesteel("run", "s.py", "--", "--quiet").stdout == "['s.py', '--quiet']\n"
+
+
+def test_ctrl_c_while_py4j_talks_to_spark_leaves_no_trace(tmp_path):
+    """py4j logs it by the root logger, which prints what nobody handles."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import logging\n"
+        "try:\n    raise KeyboardInterrupt\n"
+        "except KeyboardInterrupt:\n"
+        "    logging.exception('KeyboardInterrupt while sending command.')\n"
+        "    logging.error('other news')\n"
+        "    raise\n"
+    )
+    command = [sys.executable, "-m", "firesteel.cli", "run", str(script)]
+    shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert shown.returncode == 130
+    assert "while sending command" not in shown.stderr and "Traceback" not in shown.stderr
+    assert "other news" in shown.stderr and "Cancelled." in shown.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -236,6 +237,7 @@ def show(text: str) -> None:
 
 def main() -> NoReturn:
     """The entry point of the ``firesteel`` command."""
+    logging.getLogger().addFilter(_is_news)
     try:
         app(prog_name="firesteel")
     except FiresteelError as error:
@@ -251,6 +253,11 @@ def main() -> NoReturn:
         # says, until the next string is exec'd.
         exec("")
     raise SystemExit(0)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not so what py4j logs, with a trace, when Ctrl-C finds it talking to Spark: "Cancelled." says it all."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 def _interrupted(error: BaseException | None) -> bool:
