@@ -202,6 +202,10 @@ def broken(path):
     raise ValueError("no such bucket\nand more")
 
 
+def leaving(path):
+    raise SystemExit(3)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -210,6 +214,7 @@ def broken(path):
         ("far_storage:nothing", "there is no 'nothing' in far_storage"),
         (f"{__name__}:nothing", "returned str, which is no file system"),
         (f"{__name__}:broken", r"gave no file system for bucket/job \(ValueError: no such bucket\)"),
+        (f"{__name__}:leaving", r"gave no file system for bucket/job \(SystemExit: 3\)"),
     ],
 )
 def test_a_wrong_name_of_a_file_system_is_a_sentence(name, sentence):

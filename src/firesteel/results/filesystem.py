@@ -13,7 +13,10 @@ import pyarrow.fs as pafs
 from firesteel.errors import UsageError
 
 OPTION = "firesteel.storage.filesystem"
-_HOW = f"{OPTION} is 'module:function'; the function is given the storage's path and returns a pyarrow FileSystem."
+_HOW = (
+    f"{OPTION} is 'module:function'; the function is given the storage's absolute path and returns a FileSystem of pyarrow "
+    "or of fsspec, which is asked for such paths."
+)
 
 
 def open_location(url: str, function: str | None = None) -> tuple[Any, str]:
@@ -58,7 +61,7 @@ def _made_by(function: str, path: str) -> Any:
         raise UsageError(f"{OPTION} = '{function}': there is no '{name}' in {module}.", hint=_HOW) from error
     try:
         made: Any = make(path)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{OPTION} = '{function}' gave no file system for {path} ({said}).", hint=_HOW) from error
     if isinstance(made, pafs.FileSystem):
