@@ -111,7 +111,7 @@ def test_a_far_storage_is_asked_less_when_small_results_are_merged(spark, tmp_pa
         outcome = run(spark, tmp_path, each=each, parallelism=16, **values, **place)
         assert rows(outcome) == list(range(each * PRODUCERS))
         asked[name] = far_storage.counts(root / far_storage.FILE)
-    assert asked["merged"]["reads"] * 3 < asked["plain"]["reads"] * 2, asked
+    assert asked["merged"]["reads"] < asked["plain"]["reads"], asked
 
 
 def test_a_wrong_file_system_is_refused_before_anything_runs(spark, tmp_path):
