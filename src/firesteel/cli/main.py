@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -31,28 +31,23 @@ Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spa
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
+Number = TypeVar("Number", int, float)
+
+
+def number(flag: str, kind: type[Number], name: str) -> Callable[[str | Number], Number]:
+    """The parser of an option that is a number: what it complains of is a sentence like all others."""
+
+    def parse(value: str | Number) -> Number:
+        try:
+            return kind(value)
+        except ValueError:
+            raise UsageError(f"{flag} {value} is no {name}.") from None
+
+    return parse
+
+
 def whole(flag: str) -> Callable[[str | int], int]:
-    """The parser of an option that is a whole number: what it complains of is a sentence like all others."""
-
-    def parse(value: str | int) -> int:
-        try:
-            return int(value)
-        except ValueError:
-            raise UsageError(f"{flag} {value} is no whole number.") from None
-
-    return parse
-
-
-def share(flag: str) -> Callable[[str | float], float]:
-    """The same for a number that may have a fraction."""
-
-    def parse(value: str | float) -> float:
-        try:
-            return float(value)
-        except ValueError:
-            raise UsageError(f"{flag} {value} is no number.") from None
-
-    return parse
+    return number(flag, int, "whole number")
 
 
 @app.callback(invoke_without_command=True)
@@ -170,7 +165,12 @@ def simulate(
     ] = 0,
     fail_rate: Annotated[
         float,
-        typer.Option("--fail-rate", parser=share("--fail-rate"), metavar="F", help="Share of executions that fail."),
+        typer.Option(
+            "--fail-rate",
+            parser=number("--fail-rate", float, "number"),
+            metavar="F",
+            help="Share of executions that fail.",
+        ),
     ] = 0.0,
     seed: Annotated[
         int, typer.Option("--seed", parser=whole("--seed"), metavar="S", help="The same seed, the same story.")

@@ -7,18 +7,17 @@ as they are stored. Within a subpartition rows keep their order: by producer, an
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.results import layout
+from firesteel.results.ahead import fetched
 from firesteel.results.layout import Slice
 from firesteel.results.messages import (
     MESSAGE_MAX_BYTES,
@@ -54,7 +53,6 @@ THREADS = 16
 WHOLE_BYTES = 4 << 20
 """Objects up to so large are fetched whole, if all of them may be held."""
 OUTPUT_BUFFER_BYTES = 4 << 20
-_T = TypeVar("_T")
 
 Ints = NDArray[np.int64]
 
@@ -121,6 +119,7 @@ class _Output:
 class _Merge:
     def __init__(self, store: ResultStore, given: MergeInput, budget: int, codec: str) -> None:
         self._store, self._given, self._codec = store, given, codec
+        self._threads = 0 if store.is_local else THREADS
         self._schema = stored_schema(given.schema)
         self._print = layout.schema_print(self._schema)
         self._hold = budget // 4  # stored bytes in memory; what they become when decoded has the rest
@@ -137,7 +136,7 @@ class _Merge:
         self._objects.close()
 
     def write(self, name: str) -> int:
-        sources = [_Source(source, index) for source, index in self._ahead(self._index, self._names())]
+        sources = [_Source(source, index) for source, index in fetched(self._names(), self._index, self._threads)]
         count = self._given.num_subpartitions
         rows, plain, stored = (np.zeros(count, np.int64) for _ in range(3))
         for source in sources:
@@ -166,23 +165,6 @@ class _Merge:
         given = self._given
         for partition in range(given.first, given.end):
             yield own_object(given.dataset, partition, given.attempts, given.tokens, given.partitions)
-
-    def _ahead(self, fetch: Callable[[_T], Any], wanted: Iterable[_T]) -> Iterator[tuple[_T, Any]]:
-        """Each with what is fetched for it, in order; of a remote store many at once."""
-        if self._store.is_local:
-            for one in wanted:
-                yield one, fetch(one)
-            return
-        with ThreadPoolExecutor(THREADS) as pool:
-            waiting: deque[tuple[_T, Future[Any]]] = deque()
-            for one in wanted:
-                waiting.append((one, pool.submit(fetch, one)))
-                if len(waiting) > THREADS:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
 
     def _object(self, name: ObjectName) -> Any:
         identity = layout.Identity(self._given.num_subpartitions, self._print, layout.name_print(name.name))
@@ -221,7 +203,7 @@ class _Merge:
             return
         held = [
             (source, loaded)
-            for source, loaded in self._ahead(lambda source: list(self._load(source, low, high)), sources)
+            for source, loaded in fetched(sources, lambda source: list(self._load(source, low, high)), self._threads)
             if loaded
         ]
         for begin, end, copied in self._runs(held, low, high, plain):

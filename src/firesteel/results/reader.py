@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +21,7 @@ from numpy.typing import NDArray
 
 from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
+from firesteel.results.ahead import fetched
 from firesteel.results.layout import Damaged, Slice
 from firesteel.results.objects import ObjectCache, StoredObject
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
@@ -41,7 +39,6 @@ INDEX_CACHE_BYTES = 16 << 20
 GATHER_ROWS = 4096
 GATHER_BYTES = 4 << 20
 """Small slices of many producers are joined until they have so many rows, or hold so many bytes in memory."""
-_T = TypeVar("_T")
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
 Rect = tuple[int, int, int, int]
@@ -144,6 +141,7 @@ class GateReader:
         cache: ObjectCache | None = None,
     ) -> None:
         self._store = store
+        self._threads = 0 if store.is_local else READ_AHEAD
         self._dataset = dataset
         self._schema = schema
         self._stored = stored_schema(schema)
@@ -168,7 +166,7 @@ class GateReader:
             return 0, np.zeros(0, np.int64)
         first = min(rect[2] for rect in self._rects)
         sizes = np.zeros(max(rect[3] for rect in self._rects) - first, np.int64)
-        for target, index in self._ahead(self._index, self._targets(None, None)):
+        for target, index in fetched(self._targets(None, None), self._index, self._threads):
             self._keep(target, index)
             for piece in index:
                 sizes[target.rect_low - first : target.rect_high - first] += np.diff(piece.plain)
@@ -188,7 +186,7 @@ class GateReader:
 
     def _slices(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[pa.RecordBatch]:
         targets = self._targets(subpartition_from, subpartition_to)
-        for target, (index, chunks, first) in self._ahead(self._begin, targets):
+        for target, (index, chunks, first) in fetched(targets, self._begin, self._threads):
             self._keep(target, index)
             if first is None:
                 continue
@@ -225,26 +223,6 @@ class GateReader:
 
     def _own(self, partition: int) -> ObjectName:
         return own_object(self._dataset, partition, self._attempts, self._tokens, self._partitions)
-
-    def _ahead(self, fetch: Callable[[_Target], _T], targets: Iterable[_Target]) -> Iterator[tuple[_Target, _T]]:
-        """Each target with what is fetched for it, in order; of a remote store some are fetched while others are used."""
-        if self._store.is_local:
-            for target in targets:
-                yield target, fetch(target)
-            return
-        pool = ThreadPoolExecutor(READ_AHEAD)
-        waiting: deque[tuple[_Target, Future[_T]]] = deque()
-        try:
-            for target in targets:
-                waiting.append((target, pool.submit(fetch, target)))
-                if len(waiting) > READ_AHEAD:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _index(self, target: _Target) -> list[Slice]:
         """What the object says about the rectangle's subpartitions, for the regions that have rows there."""
