@@ -139,6 +139,7 @@ class Plane:
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
     sent: list[e.Event] = field(default_factory=list)
+    blocked: tuple[str, ...] = ()
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
     merges: list[c.MergePartitions] = field(default_factory=list)
@@ -305,6 +306,8 @@ class Plane:
             case c.StoreBlob(digest, data):
                 assert digest not in self.blobs and descriptors.digest_of(data) == digest
                 self.blobs[digest] = descriptors.decode_gate(data)
+            case c.BlockNodes(nodes):
+                self.blocked = nodes
             case c.DropBlobs(digests):
                 for digest in digests:
                     del self.blobs[digest]

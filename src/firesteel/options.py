@@ -7,98 +7,26 @@ Keys of the seed designs are kept word for word; today's Flink keys are aliases;
 from __future__ import annotations
 
 import difflib
-import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, overload
 
 from firesteel.errors import UsageError
+from firesteel.option_values import (
+    GIB,
+    KIB,
+    MIB,
+    Option,
+    at_least,
+    one_of,
+    parse_bool,
+    parse_int,
+    parse_number,
+    parse_seconds,
+    parse_size,
+)
 
 T = TypeVar("T")
-
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-_SIZE_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": KIB,
-    "kb": KIB,
-    "kib": KIB,
-    "m": MIB,
-    "mb": MIB,
-    "mib": MIB,
-    "g": GIB,
-    "gb": GIB,
-    "gib": GIB,
-    "t": GIB << 10,
-    "tb": GIB << 10,
-    "tib": GIB << 10,
-}
-_TIME_UNITS = {"": 0.001, "ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_QUANTITY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$")
-
-
-def parse_size(value: Any) -> int:
-    """Bytes of ``"16 MiB"``, ``"1g"``, ``4096`` (KB, MB, GB are binary, as in Flink). Raises ValueError."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    match = _QUANTITY.match(str(value))
-    if match is None or match[2].lower() not in _SIZE_UNITS:
-        raise ValueError("a size such as '64 MiB', '1 GiB' or a number of bytes")
-    return round(float(match[1]) * _SIZE_UNITS[match[2].lower()])
-
-
-def parse_seconds(value: Any) -> float:
-    """Seconds of ``"1 s"``, ``"500 ms"``, ``"2 min"``; a bare number is milliseconds, as in Flink. Raises ValueError."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    match = _QUANTITY.match(str(value))
-    if match is None or match[2].lower() not in _TIME_UNITS:
-        raise ValueError("a duration such as '500 ms', '1 s' or '2 min'")
-    return float(match[1]) * _TIME_UNITS[match[2].lower()]
-
-
-def _parse_int(value: Any) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
-        raise ValueError("a whole number")
-    return int(value)
-
-
-def _parse_bool(value: Any) -> bool:
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise ValueError("true or false")
-    return text == "true"
-
-
-def one_of(*names: str) -> Callable[[Any], str]:
-    by_lower = {n.lower(): n for n in names}
-
-    def parse(value: Any) -> str:
-        try:
-            return by_lower[str(value).strip().lower()]
-        except KeyError:
-            raise ValueError(f"one of {', '.join(names)}") from None
-
-    return parse
-
-
-@dataclass(frozen=True)
-class Option(Generic[T]):
-    """``check`` returns a complaint ("must be at least 1") or None. A default of None means unset."""
-
-    key: str
-    parse: Callable[[Any], T]
-    default: T
-    doc: str
-    kind: str
-    aliases: tuple[str, ...] = ()
-    """Other keys that mean the same, without a warning (today's Flink keys)."""
-    deprecated_keys: tuple[str, ...] = ()
-    """Older keys that mean the same; using one warns, once in a process."""
-    check: Callable[[T], str | None] = lambda _value: None
-
 
 _REGISTRY: dict[str, Option[Any]] = {}
 _NAMES: dict[str, Option[Any]] = {}
@@ -110,15 +38,6 @@ def _register(option: Option[T]) -> Option[T]:
         _NAMES[key] = option
     _REGISTRY[option.key] = option
     return option
-
-
-def _at_least(least: float, text: str | None = None) -> Callable[[Any], str | None]:
-    def check(value: Any) -> str | None:
-        if value is None or value >= least:
-            return None
-        return f"must be at least {text or least}" if least else "must not be negative"
-
-    return check
 
 
 _AB = "jobmanager.adaptive-batch-scheduler."
@@ -145,23 +64,23 @@ BATCH_SHUFFLE_MODE = _register(
 MIN_PARALLELISM = _register(
     Option(
         _AB + "min-parallelism",
-        _parse_int,
+        parse_int,
         1,
         "Lower bound of a parallelism that is decided adaptively.",
         "int",
         aliases=(_AUTO + "min-parallelism",),
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 MAX_PARALLELISM = _register(
     Option(
         _AB + "max-parallelism",
-        _parse_int,
+        parse_int,
         128,
         "Upper bound of a parallelism that is decided adaptively. Do not set it far above what the cluster can run: every producer writes max-parallelism times firesteel.subpartition-factor subpartitions.",
         "int",
         aliases=(_AUTO + "max-parallelism",),
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 DATA_VOLUME_PER_TASK = _register(
@@ -172,28 +91,28 @@ DATA_VOLUME_PER_TASK = _register(
         "Bytes (plain, uncompressed) that a subtask is expected to process.",
         "size",
         aliases=(_AUTO + "avg-data-volume-per-task", _AB + "avg-data-volume-per-task"),
-        check=_at_least(1, "1 byte"),
+        check=at_least(1, "1 byte"),
     )
 )
 DEFAULT_SOURCE_PARALLELISM = _register(
     Option[int | None](
         _AB + "default-source-parallelism",
-        _parse_int,
+        parse_int,
         None,
         "Parallelism of a source that cannot infer its own, and the upper bound of what a source infers. Unset: max-parallelism.",
         "int",
         aliases=(_AUTO + "default-source-parallelism",),
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 PARALLELISM_DEFAULT = _register(
     Option[int | None](
         "parallelism.default",
-        _parse_int,
+        parse_int,
         None,
         "Parallelism of every step that sets none, under the Default scheduler. Under AdaptiveBatch it caps the decided parallelism unless max-parallelism is set explicitly, as in Flink.",
         "int",
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 CUT = _register(
@@ -208,21 +127,21 @@ CUT = _register(
 MAX_SLICES_PER_SUBTASK = _register(
     Option(
         "firesteel.decider.max-slices-per-subtask",
-        _parse_int,
+        parse_int,
         32768,
         "Upper bound of the (producer, subpartition) slices one subtask reads; more subtasks are made rather than exceed it.",
         "int",
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 SUBPARTITION_FACTOR = _register(
     Option(
         "firesteel.subpartition-factor",
-        _parse_int,
+        parse_int,
         2,
         "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces, at a price: 2 was as even as 4 and about a tenth faster where it was measured.",
         "int",
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 CODEC = _register(
@@ -255,7 +174,7 @@ MERGE_THRESHOLD = _register(
         256 * KIB,
         "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves at least twice what it costs. 0: never.",
         "size",
-        check=_at_least(0),
+        check=at_least(0),
     )
 )
 MERGE_REQUEST_TIME = _register(
@@ -265,7 +184,7 @@ MERGE_REQUEST_TIME = _register(
         None,
         "What asking the storage for one slice takes, when it is decided whether merging saves time. Unset: measured when the job starts.",
         "duration",
-        check=_at_least(0),
+        check=at_least(0),
     )
 )
 MEMORY_PER_TASK = _register(
@@ -275,7 +194,7 @@ MEMORY_PER_TASK = _register(
         None,
         "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap, divided by the task slots; never more than 1 GiB.",
         "size",
-        check=_at_least(1 * MIB, "1 MiB"),
+        check=at_least(1 * MIB, "1 MiB"),
     )
 )
 MAX_COLLECT_BYTES = _register(
@@ -285,7 +204,7 @@ MAX_COLLECT_BYTES = _register(
         1 * GIB,
         "Most plain bytes that collect, to_arrow, to_pandas bring to the driver.",
         "size",
-        check=_at_least(1),
+        check=at_least(1),
     )
 )
 OFFLOAD_THRESHOLD = _register(
@@ -295,7 +214,7 @@ OFFLOAD_THRESHOLD = _register(
         8 * MIB,
         "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
         "size",
-        check=_at_least(1, "1 byte"),
+        check=at_least(1, "1 byte"),
     )
 )
 BLOB_CACHE_BYTES = _register(
@@ -305,7 +224,7 @@ BLOB_CACHE_BYTES = _register(
         256 * MIB,
         "Most bytes of blobs that an executor keeps on its local disk; the least recently used go first.",
         "size",
-        check=_at_least(0),
+        check=at_least(0),
     )
 )
 RESTART_STRATEGY = _register(
@@ -321,11 +240,11 @@ RESTART_STRATEGY = _register(
 RESTART_ATTEMPTS = _register(
     Option(
         "restart-strategy.fixed-delay.attempts",
-        _parse_int,
+        parse_int,
         3,
         "Restarts before the job fails.",
         "int",
-        check=_at_least(0),
+        check=at_least(0),
     )
 )
 RESTART_DELAY = _register(
@@ -335,13 +254,135 @@ RESTART_DELAY = _register(
         1.0,
         "Pause before a restart.",
         "duration",
-        check=_at_least(0),
+        check=at_least(0),
+    )
+)
+_SPECULATIVE = _AB + "speculative."
+_FLINK_SPECULATIVE = "execution.batch.speculative."
+
+SPECULATIVE_ENABLED = _register(
+    Option(
+        _SPECULATIVE + "enabled",
+        parse_bool,
+        False,
+        "Speculative execution (FLIP-168): executions that are slow get a mirror on another node; the first to finish wins. With jobmanager.scheduler = AdaptiveBatch only.",
+        "bool",
+        aliases=(_FLINK_SPECULATIVE + "enabled",),
+    )
+)
+MAX_CONCURRENT_EXECUTIONS = _register(
+    Option(
+        _SPECULATIVE + "max-concurrent-executions",
+        parse_int,
+        2,
+        "How many executions of a subtask, the original one among them, may run at the same time.",
+        "int",
+        aliases=(_FLINK_SPECULATIVE + "max-concurrent-executions",),
+        check=at_least(1),
+    )
+)
+BLOCK_SLOW_NODE_DURATION = _register(
+    Option(
+        _SPECULATIVE + "block-slow-node-duration",
+        parse_seconds,
+        60.0,
+        "How long the node of a slow execution gets nothing new to do. 0: nodes are not blocked.",
+        "duration",
+        aliases=(_FLINK_SPECULATIVE + "block-slow-node-duration",),
+        check=at_least(0),
+    )
+)
+MAX_RETURNS = _register(
+    Option(
+        "firesteel.speculative.max-returns",
+        parse_int,
+        5,
+        "How often in a row the executions of a subtask that Spark starts on a blocked node hand themselves back; the next one runs wherever it is.",
+        "int",
+        check=at_least(0),
+    )
+)
+CHECK_INTERVAL = _register(
+    Option(
+        "slow-task-detector.check-interval",
+        parse_seconds,
+        1.0,
+        "How often it is looked for slow executions.",
+        "duration",
+        check=at_least(0.01, "10 ms"),
+    )
+)
+BASELINE_LOWER_BOUND = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-lower-bound",
+        parse_seconds,
+        60.0,
+        "No execution that has taken less is slow.",
+        "duration",
+        check=at_least(0),
+    )
+)
+BASELINE_RATIO = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-ratio",
+        parse_number,
+        0.75,
+        "Part of a step's subtasks that must have finished before any of the others is called slow.",
+        "float",
+        check=lambda ratio: None if 0 <= ratio < 1 else "must be at least 0 and less than 1",
+    )
+)
+BASELINE_MULTIPLIER = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-multiplier",
+        parse_number,
+        1.5,
+        "An execution is slow when it takes so many times as long as is usual in its step.",
+        "float",
+        check=lambda multiplier: None if multiplier > 0 else "must be greater than 0",
+    )
+)
+SLOW_TASK_RULE = _register(
+    Option(
+        "firesteel.slow-task-detector.rule",
+        one_of("input-weighted", "seed"),
+        "input-weighted",
+        "What is usual in a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time.",
+        "enum",
+    )
+)
+SLOW_TASK_EXPECTED = _register(
+    Option(
+        "firesteel.slow-task-detector.expected",
+        parse_bool,
+        True,
+        "Where baseline-ratio cannot be reached (few subtasks, or a node that stands still holds many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect.",
+        "bool",
+    )
+)
+SLOW_TASK_ABSOLUTE_TIME = _register(
+    Option[float | None](
+        "firesteel.slow-task-detector.absolute-time",
+        parse_seconds,
+        None,
+        "An execution that has taken so long is slow, whatever others take. Unset: there is no such bound.",
+        "duration",
+        check=at_least(0.01, "10 ms"),
+    )
+)
+NODE_VARIABLE = _register(
+    Option[str | None](
+        "firesteel.node.environment-variable",
+        str,
+        None,
+        "Environment variable of the executors that names the machine they run on, for example one that Kubernetes fills in from spec.nodeName. Unset: the executor's host, or the executor where all share one host.",
+        "string",
     )
 )
 RELEASE_DURING_JOB_EXECUTION = _register(
     Option(
         "jobmanager.partition.release-during-job-execution",
-        _parse_bool,
+        parse_bool,
         True,
         "Delete what a step wrote as soon as the last subtask that reads it has finished. false keeps everything until the job has finished: a restart then repeats less, and the storage holds more.",
         "bool",
@@ -359,7 +400,7 @@ JOURNAL_DIR = _register(
 PROGRESS = _register(
     Option(
         "firesteel.progress",
-        _parse_bool,
+        parse_bool,
         True,
         "Show progress while a job runs (a live view on a terminal, plain lines elsewhere).",
         "bool",

@@ -442,8 +442,7 @@ def with_mirror():
     p = chain(HASH, n=2).start()
     scheduler = p.scheduler
     vertex = scheduler.graph.vertices[0]
-    rows = scheduler.executions.create(0, ints(0), ints(1), vertex.newest[[0]], at=0.0, opens=False)
-    vertex.newest[0] = rows[0]
+    rows = vertex.create_new_speculative_executions(ints(0), at=0.0)
     scheduler.operations.move(0, rows, ExecutionState.SCHEDULED)
     scheduler.recorder.take()
     p.tasks[0, 0, 1] = replace(p.tasks[0, 0, 0], attempt=1)

@@ -100,6 +100,11 @@ class JobVertex:
     source: SourceInfo | None = None
     has_sink: bool = False
     supports_concurrent_attempts: bool = True
+    """False: two attempts of a subtask must never run at once, as its source, sink or side effects demand."""
+    speculative: bool = True
+    """Mirrors of its slow executions may be made, if attempts may be concurrent at all and speculation is on."""
+    deterministic: bool = True
+    """False: a subtask that runs again may give other rows."""
     program: Any = None
     """``firesteel.operators.program.VertexProgram``: opaque to the scheduler."""
 

@@ -138,6 +138,19 @@ class Command:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
+
+    avoid: tuple[str, ...] = ()
+    """Nodes that they must not go to while another one can take them."""
+    urgent: bool = False
+    """They do not queue behind other work of the job."""
+    returns: bool = True
+    """One that finds itself on a blocked node (:class:`BlockNodes`) hands itself back (ExecutionsReturned); False: it
+    runs wherever it is."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Deploy(Command):
     """Run these executions of one vertex, as one Spark job.
@@ -157,6 +170,8 @@ class Deploy(Command):
     splits: Splits | None = None
     input_bytes: Ints | None = None
     """Plain bytes each deployed subtask will read (int64), where known."""
+    placement: Placement | None = None
+    """None: anywhere, in its turn, and nothing is blocked ever."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,6 +244,16 @@ class DropBlobs(Command):
     """No deployment will refer to these blobs again."""
 
     digests: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNodes(Command):
+    """All nodes that are blocked from now on (MARK_BLOCKED, FLIP-224): nothing new goes there, what runs goes on.
+
+    Also what was deployed before and waits for a slot keeps away: see :class:`Placement`.
+    """
+
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

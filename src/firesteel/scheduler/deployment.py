@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firesteel.scheduler.commands import Deploy, GateDescriptor
+from firesteel.scheduler.commands import Deploy, GateDescriptor, Placement
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, IntermediateResult
@@ -34,7 +34,7 @@ class DeploymentDescriptorFactory:
         self._offloading = offloading
         self._gates: dict[int, tuple[int, GateDescriptor]] = {}
 
-    def deploy(self, option: ExecutionDeploymentOption) -> Deploy:
+    def deploy(self, option: ExecutionDeploymentOption, placement: Placement | None = None) -> Deploy:
         vertex = self._graph.vertices[option.vertex]
         if vertex.ranges is None:
             raise ValueError(f"Vertex {vertex.id} '{vertex.job.name}' is deployed before its input was cut.")
@@ -48,6 +48,7 @@ class DeploymentDescriptorFactory:
             subpartitions={result.dataset.id: result.num_subpartitions for result in self._graph.outputs(vertex)},
             splits=self._coordinators.splits_of(vertex.id, option.subtasks),
             input_bytes=None if vertex.input_bytes is None else vertex.input_bytes[option.subtasks],
+            placement=placement,
         )
 
     def _gate_of(self, edge: EdgeGroups, subtasks: Ints) -> GateDescriptor:

@@ -42,6 +42,8 @@ class ExecutionsDeploying(Event):
     attempts: Ints
     running: bool = False
     nodes: Sequence[str] = ()
+    times: Floats | None = None
+    """When, parallel to the subtasks, in seconds on the job's clock; None: all of them at ``at``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,6 +187,8 @@ class FailureKind(Enum):
     USER = "user function"
     PARTITION = "partition lost or damaged"
     WORKER = "worker lost"
+    LOST = "executor lost"
+    """Spark started the task again because its executor or Python worker is gone; the second run ended at once."""
     STORAGE = "storage"
     FATAL = "cannot succeed by trying again"
 
@@ -217,6 +221,16 @@ class ExecutionsCancelled(Event):
     vertex: int
     subtasks: Ints
     attempts: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionsReturned(Event):
+    """Executions that found themselves on a blocked node handed themselves back before their programs began."""
+
+    vertex: int
+    subtasks: Ints
+    attempts: Ints
+    nodes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +279,8 @@ class ExecutorChanged(Event):
     host: str
     slots: int
     added: bool
+    node: str = ""
+    """As other events name it: what can be slow, be blocked or die as one; empty: the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.regions import InnerEdge, SchedulingPipelinedRegions
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.size_rows import BUFFER_BYTES
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING
+from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
 IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
 
@@ -113,6 +113,8 @@ class ExecutionJobVertex:
         self.winner: Rows = np.empty(0, np.int64)
         """The row whose result was admitted for each subtask, NO_ROW where none is."""
         self.num_finished = 0
+        self.has_several = False
+        """Some round has, or had, more than one execution."""
         self.held: Mask = np.empty(0, np.bool_)
         """Subtasks that wait for the delay of a restart."""
         self.innocent: NDArray[np.int16] = np.empty(0, np.int16)
@@ -147,18 +149,50 @@ class ExecutionJobVertex:
 
     def states_of(self, subtasks: Ints) -> NDArray[np.int8]:
         """Of the execution that stands for each of these subtasks."""
-        winner = self.winner[subtasks]
-        return self._table.state[np.where(winner == NO_ROW, self.newest[subtasks], winner)]
+        winner, newest = self.winner[subtasks], self.newest[subtasks]
+        best = self._table.best_of(newest) if self.has_several else newest
+        return self._table.state[np.where(winner == NO_ROW, best, winner)]
 
     @property
     def chosen(self) -> Rows:
-        """The execution that stands for each subtask: the winner, else the newest."""
-        return np.where(self.winner == NO_ROW, self.newest, self.winner)
+        """The execution that stands for each subtask: the winner, else the one nearest to FINISHED."""
+        best = self._table.best_of(self.newest) if self.has_several else self.newest
+        return np.where(self.winner == NO_ROW, best, self.winner)
 
     def deployed_rows(self, subtasks: Ints) -> Rows:
         """All executions of these subtasks that are with Spark and may still finish."""
         rows = self._table.round_of(self.newest[subtasks])
         return rows[IS_DEPLOYED[self._table.state[rows]]]
+
+    def created_rows(self, subtasks: Ints) -> Rows:
+        """All executions of these subtasks that wait to be deployed."""
+        rows = self._table.round_of(self.newest[subtasks])
+        return rows[self._table.state[rows] == ExecutionState.CREATED]
+
+    def create_new_speculative_executions(self, subtasks: Ints, at: float) -> Rows:
+        """A mirror beside the current executions of each of these (distinct) subtasks, in state CREATED (FLIP-168)."""
+        return self._join(subtasks, True, at)
+
+    def replace_executions(self, rows: Rows, at: float) -> Rows:
+        """An execution in the place of each of these that ended without having begun; of distinct subtasks."""
+        return self._join(self._table.index[rows].astype(np.int64), self._table.mirror[rows], at)
+
+    def _join(self, subtasks: Ints, mirror: bool | Mask, at: float) -> Rows:
+        """One more execution in the round of each subtask."""
+        prior = self.newest[subtasks]
+        attempts = self._table.attempt[prior].astype(np.int64) + 1
+        rows = self._table.create(self.id, subtasks, attempts, prior, at=at, opens=False, mirror=mirror)
+        self.newest[subtasks] = rows
+        self.has_several = True
+        return rows
+
+    @property
+    def contains_sources(self) -> bool:
+        return self.job.source is not None
+
+    @property
+    def contains_sinks(self) -> bool:
+        return self.job.has_sink
 
     def has_pending_prior(self, subtasks: Ints) -> Mask:
         """Which of these subtasks have an earlier attempt that Spark has not confirmed to be gone."""

@@ -238,6 +238,8 @@ class ExecutionFailureHandler:
         self._operations.cancel(
             vertex, running, f"its region, or what it reads, runs again after a failure in vertex {failure.vertex.id}"
         )
+        if vertex.has_several:
+            self._operations.drop(vertex, vertex.created_rows(subtasks), "its subtask starts anew")
         self._graph.reset(vertex, subtasks, self._recorder.at)
         rows = vertex.newest[subtasks]
         self._recorder.states(vertex.id, ExecutionState.CREATED, *self._operations.names(rows), cause="restart")

@@ -71,13 +71,16 @@ class ExecutionOperations:
             self.move(vertex.id, rows, ExecutionState.CANCELING, cause=reason)
             self._recorder.emit(Cancel(vertex.id, *self.names(rows), reason))
 
+    def drop(self, vertex: ExecutionJobVertex, rows: Rows, reason: str) -> None:
+        """These executions will not be deployed."""
+        self.move(vertex.id, rows, ExecutionState.CANCELED, cause=reason)
+
     def end_all(self, reason: str) -> None:
         """The job ends: nothing new starts, what runs is cancelled."""
         for vertex in self.graph.vertices:
             if vertex.is_initialized:
                 self.cancel(vertex, vertex.deployed_rows(np.arange(vertex.parallelism)), reason)
-                created = vertex.newest[vertex.states == ExecutionState.CREATED]
-                self.move(vertex.id, created, ExecutionState.CANCELED, cause=reason)
+                self.drop(vertex, vertex.created_rows(np.arange(vertex.parallelism)), reason)
 
     @property
     def num_pending(self) -> int:

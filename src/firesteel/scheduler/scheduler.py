@@ -26,6 +26,7 @@ from firesteel.scheduler.events import (
     ExecutionsDeploying,
     ExecutionsFailed,
     ExecutionsFinished,
+    ExecutionsReturned,
     ExecutorChanged,
     FailureCause,
     FailureKind,
@@ -49,6 +50,7 @@ from firesteel.scheduler.invariants import validate
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.merging import Merging
 from firesteel.scheduler.metrics import Metrics
+from firesteel.scheduler.nodes import Nodes
 from firesteel.scheduler.numbers import distinct, is_ascending, without
 from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.operations import ExecutionOperations
@@ -67,6 +69,7 @@ from firesteel.scheduler.slots import (
     RegionDeploymentOption,
     allocate_slots_for_regions,
 )
+from firesteel.scheduler.speculation import NoSpeculation, SpeculativeExecutionHandler
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
@@ -74,6 +77,7 @@ from firesteel.scheduler.waiting import Waits, waiting_for
 from firesteel.sizes import counts_of
 
 S = ExecutionState
+_FASTER = "another attempt was faster"
 
 
 class Scheduler(ABC):
@@ -111,7 +115,9 @@ class Scheduler(ABC):
             resume=self.strategy.on_partitions_available,
             slots=slots,
         )
-        self.job.before_end += [self.merging.drop_all, self.deployments.drop_all]
+        self.nodes = Nodes()
+        self.speculation: SpeculativeExecutionHandler = NoSpeculation()
+        self.job.before_end += [self.speculation.stop, self.merging.drop_all, self.deployments.drop_all]
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
         self.failures = ExecutionFailureHandler(
@@ -132,6 +138,7 @@ class Scheduler(ABC):
             ExecutionsFinished: self._finished,
             ExecutionsFailed: self._failed,
             ExecutionsCancelled: self._cancelled,
+            ExecutionsReturned: self._returned,
             PartitionsLost: self._partitions_lost,
             SizesLoaded: self._sizes_loaded,
             PartitionsMerged: self.merging.merged,
@@ -141,9 +148,6 @@ class Scheduler(ABC):
             SinksFailed: self._sinks_failed,
             CancelRequested: self._cancel_requested,
         }
-        self.slots: dict[str, int] = {}
-        """Task slots per executor, as far as we were told."""
-        self._told_of_executors = False
         self._settled = False
         """The event made nothing possible that was not before: nothing is to be decided or deployed."""
         self._committing = False
@@ -174,11 +178,12 @@ class Scheduler(ABC):
         """What the job waits for, in sentences; empty once it has ended."""
         waits = Waits(
             self.failures.pending_restarts,
-            has_slots=bool(self.slots) if self._told_of_executors else None,
+            has_slots=bool(self.nodes) if self.nodes.is_told else None,
             committing=self._committing,
             merging=self.merging.waiting_for(self.recorder.at),
         )
-        return waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
+        waits_for = waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
+        return [*waits_for, *self.speculation.waiting_for()] if waits_for else []
 
     def validate(self) -> None:
         """Raises AssertionError when an invariant of the control plane is broken. Slow: for tests."""
@@ -206,7 +211,7 @@ class Scheduler(ABC):
 
     def _deploy(self, granted: ExecutionDeploymentOption) -> Deploy:
         self.operations.move(granted.vertex, granted.executions, S.SCHEDULED)
-        return self.deployments.deploy(granted)
+        return self.deployments.deploy(granted, self.speculation.placement(granted))
 
     def _ask_again(self, option: ExecutionDeploymentOption, granted: ExecutionDeploymentOption) -> None:
         if len(granted.subtasks) < len(option.subtasks):
@@ -228,6 +233,7 @@ class Scheduler(ABC):
             self._grow_graph()
         if self.job.is_active and not self._committing:
             self.merging.consider()
+            self.speculation.schedule()
             self.strategy.schedule()
             if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
@@ -297,6 +303,7 @@ class Scheduler(ABC):
     def _started(self, event: JobStarted) -> None:
         if self.job.status is JobStatus.CREATED:
             self.job.go(JobStatus.RUNNING, f"job '{self.job_graph.name}' started")
+            self.speculation.start()
 
     def _deploying(self, event: ExecutionsDeploying) -> None:
         vertex, rows = self._find(event)
@@ -305,9 +312,12 @@ class Scheduler(ABC):
         moved &= _first_of_each(rows)
         if event.nodes:
             self.executions.set_nodes(rows[moved], Names.of(event.nodes).select(np.flatnonzero(moved)))
+        at = None if event.times is None else event.times[moved]
         if event.running:
-            self.executions.transition(rows[moved & (states == S.SCHEDULED)], S.DEPLOYING, event.at)
-        self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING)
+            queued = states[moved] == S.SCHEDULED
+            self.executions.transition(rows[moved][queued], S.DEPLOYING, event.at if at is None else at[queued])
+        self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING, at=at)
+        self.speculation.launched(vertex, rows[moved])
 
     def _finished(self, event: ExecutionsFinished) -> None:
         if len(event.subtasks) == 1 and self.job.is_active and self.single.admit(event):
@@ -328,12 +338,19 @@ class Scheduler(ABC):
             return
         if len(admitted):
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
+            self.speculation.finished(vertex, rows[admitted])
         refused = np.ones(len(rows), np.bool_)
         refused[admitted] = False
         for k in np.flatnonzero(refused).tolist():
             key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
             self._not_admitted(vertex, int(rows[k]), key)
-        self.operations.cancel(vertex, vertex.deployed_rows(subtasks[admitted]), "another attempt was faster")
+        self._end_others(vertex, subtasks[admitted])
+
+    def _end_others(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+        """These subtasks have finished: their other executions are of no use any more."""
+        if vertex.has_several:
+            self.operations.drop(vertex, vertex.created_rows(subtasks), _FASTER)
+            self.operations.cancel(vertex, vertex.deployed_rows(subtasks), _FASTER)
 
     def _failed(self, event: ExecutionsFailed) -> None:
         vertex, rows = self._find(event)
@@ -349,6 +366,17 @@ class Scheduler(ABC):
             cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
             subtasks = self.executions.index[rows].astype(np.int64)
             self.failures.failed(Failure(vertex, rows, subtasks, cause, culpable=True))
+
+    def _returned(self, event: ExecutionsReturned) -> None:
+        vertex, rows = self._find(event)
+        nodes = dict(zip(rows.tolist(), event.nodes, strict=False))
+        rows = distinct(rows)
+        states = self.executions.state[rows]
+        self._gone(vertex, rows[states == S.CANCELING])
+        rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
+        self.operations.move(vertex.id, rows, S.CANCELED, cause="handed back by a blocked node")
+        if len(rows) and self.job.is_active:
+            self.speculation.returned(vertex, rows, [nodes.get(row, "") for row in rows.tolist()])
 
     def _partitions_lost(self, event: PartitionsLost) -> None:
         if not self._committing:
@@ -373,13 +401,10 @@ class Scheduler(ABC):
         self.gathering.timer_fired(event.timer)
         self.merging.timer_fired(event.timer)
         self.failures.timer_fired(event.timer)
+        self.speculation.timer_fired(event.timer)
 
     def _executor(self, event: ExecutorChanged) -> None:
-        self._told_of_executors = True
-        if event.added:
-            self.slots[event.executor] = event.slots
-        else:
-            self.slots.pop(event.executor, None)
+        self.nodes.change(event)
         what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
         self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
 
@@ -411,7 +436,8 @@ class Scheduler(ABC):
     # --- executions --------------------------------------------------------------------------------------------
 
     def _find(
-        self, event: ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled
+        self,
+        event: ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled | ExecutionsReturned,
     ) -> tuple[ExecutionJobVertex, Rows]:
         """The executions an event speaks of. Raises ValueError for a subtask or attempt that was never deployed."""
         vertex = self.graph.vertices[event.vertex]
@@ -499,7 +525,7 @@ class Scheduler(ABC):
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
         state, token = S(self.executions.state[row]), int(self.executions.token[row])
         if IS_DEPLOYED[state]:
-            self.operations.move(vertex.id, np.array([row]), S.CANCELING, cause="another attempt was faster")
+            self.operations.move(vertex.id, np.array([row]), S.CANCELING, cause=_FASTER)
             state = S.CANCELING
         if state is S.CANCELING:
             self._gone(vertex, np.array([row]))

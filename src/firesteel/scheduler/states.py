@@ -38,9 +38,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(S.CREATED, S.CANCELED, "the job ends before it was scheduled"),
     Transition(S.SCHEDULED, S.DEPLOYING, "Spark launched its task"),
     Transition(S.SCHEDULED, S.CANCELING, "cancelled while queued"),
+    Transition(S.SCHEDULED, S.CANCELED, "a blocked node handed it back"),
     Transition(S.SCHEDULED, S.FAILED, "lost while queued"),
     Transition(S.DEPLOYING, S.RUNNING, "its program began"),
     Transition(S.DEPLOYING, S.CANCELING, "cancelled"),
+    Transition(S.DEPLOYING, S.CANCELED, "a blocked node handed it back"),
     Transition(S.DEPLOYING, S.FAILED, "failed before its program began"),
     Transition(S.RUNNING, S.FINISHED, "its result was admitted"),
     Transition(S.RUNNING, S.CANCELING, "cancelled"),
@@ -74,6 +76,8 @@ LEGAL = _matrix()
 IS_TERMINAL: NDArray[np.bool_] = ~np.any(LEGAL, axis=1, keepdims=True)[:, 0]
 IS_DEPLOYED = np.isin(np.arange(len(S)), (S.SCHEDULED, S.DEPLOYING, S.RUNNING))
 """Handed to Spark and still able to finish."""
+IS_ABLE = IS_DEPLOYED | np.isin(np.arange(len(S)), (S.CREATED, S.FINISHED))
+"""Has finished, or may still do so (FLIP-168: possible to finish)."""
 IS_PENDING = IS_DEPLOYED | (np.arange(len(S)) == S.CANCELING)
 """Spark still owes us a word about it."""
 SAME_SECONDS = 1e-4

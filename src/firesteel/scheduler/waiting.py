@@ -129,7 +129,7 @@ def _running(
     now: float,
     how: str = "under way for",
 ) -> str:
-    rows = vertex.newest[subtasks]
+    rows = vertex.chosen[subtasks]
     stamps = graph.executions.stamps
     launched = stamps[S.DEPLOYING][rows]
     # Waiting in Spark's queue is not running; where nobody told us of the launch, the queue is all we know.

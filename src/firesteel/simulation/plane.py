@@ -70,6 +70,7 @@ class Plane:
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
         self.deploys = 0
+        self.blocked: tuple[str, ...] = ()
         self.descriptor_bytes = 0
         self.deployment_bytes = 0
         """Of one execution, the largest: what is its own, and its gates or the names of their blobs."""
@@ -96,6 +97,7 @@ class Plane:
             c.MergePartitions: self._merge,
             c.ReleaseMerged: lambda command: self.storage.delete_merged(command.dataset, command.merged),
             c.StoreBlob: lambda command: self.storage.store_blob(command.digest, command.data),
+            c.BlockNodes: self._block,
             c.DropBlobs: lambda command: self.storage.drop_blobs(command.digests),
             c.SetTimer: self._set_timer,
             c.CommitSinks: self._commit,
@@ -161,6 +163,9 @@ class Plane:
         self.descriptor_bytes += own
         inline = sum(len(g.encoded.digest if g.offloaded else g.encoded.data) for g in command.gates)
         self.deployment_bytes = max(self.deployment_bytes, inline + own // len(command.subtasks))
+
+    def _block(self, command: c.BlockNodes) -> None:
+        self.blocked = command.nodes
 
     def _cancel(self, command: c.Cancel) -> None:
         rows = self.runs.find(command.vertex, command.subtasks, command.attempts)

@@ -20,6 +20,7 @@ from firesteel.graph.compiled import CompiledJob
 from firesteel.operators.program import ResultOutput
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
+    BlockNodes,
     Cancel,
     Command,
     CommitSinks,
@@ -136,6 +137,7 @@ class JobDriver:
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
+        self._blocked: tuple[str, ...] = ()
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
@@ -146,6 +148,7 @@ class JobDriver:
             Record: self._record,
             Deploy: self._deploy,
             DeployRegions: self._deploy,
+            BlockNodes: self._block,
             Cancel: self._cancel,
             ReleasePartitions: self.outputs.release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
@@ -518,6 +521,9 @@ class JobDriver:
                     attempts=_ints(list(wanted.values())),
                 )
             )
+
+    def _block(self, command: BlockNodes) -> None:
+        self._blocked = command.nodes
 
     def _cancel_batch(self, batch: Batch) -> None:
         self._had_zombies = True

@@ -1,0 +1,112 @@
+"""What an option is, and how its values are written: sizes, durations, numbers, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_SIZE_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": KIB,
+    "kb": KIB,
+    "kib": KIB,
+    "m": MIB,
+    "mb": MIB,
+    "mib": MIB,
+    "g": GIB,
+    "gb": GIB,
+    "gib": GIB,
+    "t": GIB << 10,
+    "tb": GIB << 10,
+    "tib": GIB << 10,
+}
+_TIME_UNITS = {"": 0.001, "ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_QUANTITY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$")
+
+
+def parse_size(value: Any) -> int:
+    """Bytes of ``"16 MiB"``, ``"1g"``, ``4096`` (KB, MB, GB are binary, as in Flink). Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _QUANTITY.match(str(value))
+    if match is None or match[2].lower() not in _SIZE_UNITS:
+        raise ValueError("a size such as '64 MiB', '1 GiB' or a number of bytes")
+    return round(float(match[1]) * _SIZE_UNITS[match[2].lower()])
+
+
+def parse_seconds(value: Any) -> float:
+    """Seconds of ``"1 s"``, ``"500 ms"``, ``"2 min"``; a bare number is milliseconds, as in Flink. Raises ValueError."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    match = _QUANTITY.match(str(value))
+    if match is None or match[2].lower() not in _TIME_UNITS:
+        raise ValueError("a duration such as '500 ms', '1 s' or '2 min'")
+    return float(match[1]) * _TIME_UNITS[match[2].lower()]
+
+
+def parse_int(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
+        raise ValueError("a whole number")
+    return int(value)
+
+
+def parse_number(value: Any) -> float:
+    try:
+        number = float(str(value).strip())
+    except ValueError:
+        raise ValueError("a number") from None
+    if not math.isfinite(number):
+        raise ValueError("a finite number")
+    return number
+
+
+def parse_bool(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def one_of(*names: str) -> Callable[[Any], str]:
+    by_lower = {n.lower(): n for n in names}
+
+    def parse(value: Any) -> str:
+        try:
+            return by_lower[str(value).strip().lower()]
+        except KeyError:
+            raise ValueError(f"one of {', '.join(names)}") from None
+
+    return parse
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """``check`` returns a complaint ("must be at least 1") or None. A default of None means unset."""
+
+    key: str
+    parse: Callable[[Any], T]
+    default: T
+    doc: str
+    kind: str
+    aliases: tuple[str, ...] = ()
+    """Other keys that mean the same, without a warning (today's Flink keys)."""
+    deprecated_keys: tuple[str, ...] = ()
+    """Older keys that mean the same; using one warns, once in a process."""
+    check: Callable[[T], str | None] = lambda _value: None
+
+
+def at_least(least: float, text: str | None = None) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if value is None or value >= least:
+            return None
+        return f"must be at least {text or least}" if least else "must not be negative"
+
+    return check
