@@ -90,7 +90,7 @@ class TestWhatIsStored:
 
     def test_what_a_dataframe_makes(self, rows):
         class Settled:
-            dataframe, num_partitions = object(), 3
+            dataframe, num_partitions, deterministic = object(), 3, True
 
         node = StreamNode("from_dataframe", DataFrameStep(Settled), pa.schema({"k": pa.int64()}))
         job = compiled(step(step(DataStream(rows._env, node), "one"), "two"))

@@ -112,6 +112,34 @@ class _Configurable:
             config.chaining = Chaining.HEAD
         return self
 
+    def no_speculation(self) -> Self:
+        """Never mirrors the step, nor the steps that share its task, however slow one of its executions is."""
+        with self._setting("no_speculation") as config:
+            config.speculative = False
+        return self
+
+    def side_effects(self) -> Self:
+        """Says that its functions act on the outside (call a service, write files of their own).
+
+        No two attempts of a subtask run at the same time then, so there are no mirrors either. An attempt that failed is
+        still followed by another one: what it did, it may do twice.
+        """
+        with self._setting("side_effects") as config:
+            config.side_effects = True
+        return self
+
+    def as_nondeterministic(self) -> Self:
+        """Says that its functions may give other rows when they run again (random numbers, the time, a service's answers).
+
+        As PySpark's ``udf(...).asNondeterministic()``. When one of its subtasks has to run again after somebody read what
+        it gave before, whoever read it runs again too, so that all of them see the same rows.
+        """
+        with self._setting("as_nondeterministic") as config:
+            config.deterministic = False
+        return self
+
+    asNondeterministic = as_nondeterministic  # noqa: N815
+
 
 class DataStream(_Configurable):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.graph.attempts import attempts_of
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.exchanges import is_pipelined, pipeline, unasked_ship
 from firesteel.graph.job_graph import (
@@ -133,7 +134,7 @@ class _Builder:
             has_sink=bool(sinks),
         )
         job_vertex.source = self._source(vertex, job_vertex, job)
-        job_vertex.supports_concurrent_attempts = _concurrent(vertex)
+        self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
         if sinks:
             for step in sinks:
@@ -141,6 +142,13 @@ class _Builder:
             job.sinks[number] = [_sink_of(step) for step in sinks]
         job.places[number] = ", ".join(dict.fromkeys(s.node.place for s in vertex.steps if s.node.place))
         return job_vertex
+
+    @staticmethod
+    def _attempts(vertex: Vertex, job_vertex: JobVertex) -> None:
+        attempts = attempts_of(vertex, job_vertex.source)
+        job_vertex.supports_concurrent_attempts = not attempts.why_alone
+        job_vertex.speculative, job_vertex.not_mirrored = not attempts.why_not_mirrored, attempts.why_not_mirrored
+        job_vertex.deterministic, job_vertex.other_rows = not attempts.why_other_rows, attempts.why_other_rows
 
     def _source(self, vertex: Vertex, job_vertex: JobVertex, job: CompiledJob) -> SourceInfo | None:
         work = vertex.first.work
@@ -166,7 +174,9 @@ class _Builder:
                     hint="Use df.repartition(n) before from_dataframe, or set the parallelism behind rescale().",
                 )
             job.dataframes[job_vertex.id] = settled.dataframe
-            return SourceInfo(np.zeros(count, dtype=np.int64), fixed_parallelism=count)
+            return SourceInfo(
+                np.zeros(count, dtype=np.int64), fixed_parallelism=count, deterministic=settled.deterministic
+            )
         return None
 
 
@@ -186,14 +196,6 @@ def _uid(vertex: Vertex, number: int, upstream: list[str]) -> str:
             return step.node.config.uid
     kinds = [step.node.kind for step in (*vertex.steps, *vertex.ends)]
     return hashlib.sha1("\n".join([str(number), *kinds, *upstream]).encode(), usedforsecurity=False).hexdigest()[:16]
-
-
-def _concurrent(vertex: Vertex) -> bool:
-    """A source may be read twice at a time unless it says no; a sink written only if it says yes (FLIP-168)."""
-    work = vertex.first.work
-    source = not isinstance(work, SourceStep) or getattr(work.source, "supports_concurrent_execution_attempts", True)
-    sinks = [_sink_of(end) for end in vertex.ends if isinstance(end.work, SinkStep)]
-    return source and all(getattr(sink, "supports_concurrent_execution_attempts", False) for sink in sinks)
 
 
 def _sink_of(step: PlannedStep) -> Any:

@@ -25,6 +25,11 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
         splits = job.splits[vertex.id]
         total = sum(split.bytes for split in splits)
         lines.append(f"    reads {plural(len(splits), 'split')}, {format_bytes(total)}")
+    if vertex.not_mirrored:
+        alone = "" if vertex.supports_concurrent_attempts else "one attempt of a subtask at a time, "
+        lines.append(f"    {alone}never mirrored: {vertex.not_mirrored}")
+    if vertex.other_rows:
+        lines.append(f"    may give other rows when it runs again: {vertex.other_rows}")
     kept = [number for number in vertex.outputs if graph.datasets[number].persistent]
     if kept:
         lines.append("    its rows are kept for the driver")

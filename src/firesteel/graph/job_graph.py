@@ -85,6 +85,8 @@ class SourceInfo:
     """A source whose parallelism is given by its nature (one subtask per split, e.g. a Spark DataFrame)."""
     inferred_parallelism: int | None = None
     """What the source's own ``infer_parallelism`` answered, if it has one."""
+    deterministic: bool = True
+    """False: a split may give other rows when it is read again."""
 
 
 @dataclass(slots=True)
@@ -103,8 +105,12 @@ class JobVertex:
     """False: two attempts of a subtask must never run at once, as its source, sink or side effects demand."""
     speculative: bool = True
     """Mirrors of its slow executions may be made, if attempts may be concurrent at all and speculation is on."""
+    not_mirrored: str = ""
+    """Why there are no mirrors, in words, where one of the two above is False."""
     deterministic: bool = True
     """False: a subtask that runs again may give other rows."""
+    other_rows: str = ""
+    """Why it may, in words."""
     program: Any = None
     """``firesteel.operators.program.VertexProgram``: opaque to the scheduler."""
 

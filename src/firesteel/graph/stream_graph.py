@@ -38,6 +38,12 @@ class StepConfig:
     parallelism: int | None = None
     max_parallelism: int | None = None
     chaining: Chaining = Chaining.ALWAYS
+    speculative: bool = True
+    """False: its task is never mirrored."""
+    side_effects: bool = False
+    """It acts on the outside: two attempts of a subtask must never run at once."""
+    deterministic: bool = True
+    """False: its functions may give other rows when they run again."""
 
 
 # --- what a step does ------------------------------------------------------------------------------------------
@@ -53,7 +59,8 @@ class SourceStep:
 @dataclass(frozen=True, slots=True, eq=False)
 class DataFrameStep:
     """``settle()``, called when the job is compiled, gives the Spark DataFrame to read (``dataframe``, never looked into
-    here) and how many partitions it has (``num_partitions``)."""
+    here), how many partitions it has (``num_partitions``), and whether these come out the same when Spark computes them
+    again (``deterministic``)."""
 
     settle: Callable[[], Any]
 

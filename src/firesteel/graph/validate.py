@@ -11,11 +11,12 @@ from firesteel.errors import UsageError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType, ShipStrategy
 from firesteel.graph.stream_graph import StreamNode
-from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options
+from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, SPECULATIVE_ENABLED, Options
 
 
 def check_options(options: Options) -> None:
     """Refuses what a batch job cannot have, with the reason."""
+    check_speculation(options)
     if options[SCHEDULER] == "Adaptive":
         raise UsageError(
             "jobmanager.scheduler = Adaptive is the scheduler of streams: it rescales running steps after checkpoints, "
@@ -28,6 +29,25 @@ def check_options(options: Options) -> None:
             f"{BATCH_SHUFFLE_MODE.key} = ALL_EXCHANGES_PIPELINED asks for results that are read while they are written, but "
             f"{options[SCHEDULER]}{default} decides a step's parallelism from the finished results it reads.",
             hint=f"Set {SCHEDULER.key} = Default, or leave the exchanges at ALL_EXCHANGES_BLOCKING.",
+        )
+
+
+def check_speculation(options: Options) -> None:
+    """Speculative execution is for batch jobs with blocking exchanges under the adaptive batch scheduler (FLIP-168)."""
+    if not options[SPECULATIVE_ENABLED]:
+        return
+    why = ""
+    if options[SCHEDULER] == "Adaptive":
+        why = f"{SCHEDULER.key} = Adaptive is the scheduler of streams: all subtasks of a stream run for ever"
+    elif options[BATCH_SHUFFLE_MODE] == "ALL_EXCHANGES_PIPELINED":
+        why = f"{BATCH_SHUFFLE_MODE.key} = ALL_EXCHANGES_PIPELINED makes steps run together, so that none of their subtasks can be mirrored alone"
+    elif options[SCHEDULER] != "AdaptiveBatch":
+        why = f"{SCHEDULER.key} is {options[SCHEDULER]}"
+    if why:
+        raise UsageError(
+            f"Speculative execution is for batch jobs under the adaptive batch scheduler, and {why}.",
+            hint=f"Set {SCHEDULER.key} = AdaptiveBatch (the default) and leave the exchanges at ALL_EXCHANGES_BLOCKING, "
+            f"or {SPECULATIVE_ENABLED.key} = false.",
         )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from firesteel.descriptors import Encoded, GateColumns, encode_gate
 from firesteel.scheduler.events import FailureCause, Ints
+from firesteel.scheduler.numbers import is_ascending
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class InputRanges:
         return self.rects[self.offsets[subtask] : self.offsets[subtask + 1]]
 
     def select(self, subtasks: Ints) -> InputRanges:
-        """The ranges of these subtasks (ascending), in their order."""
-        if len(subtasks) == self.parallelism:
+        """The ranges of these subtasks, in their order."""
+        if len(subtasks) == self.parallelism and is_ascending(subtasks):
             return self
         spans = np.diff(self.offsets)[subtasks]
         offsets = np.concatenate(([0], np.cumsum(spans))).astype(np.int32)
@@ -58,7 +59,7 @@ class Splits:
 
     def select(self, subtasks: Ints) -> Splits:
         """The splits of these (distinct) subtasks, in their order."""
-        if len(subtasks) == self.parallelism and bool((np.diff(subtasks) > 0).all()):
+        if len(subtasks) == self.parallelism and is_ascending(subtasks):
             return self
         spans = np.diff(self.offsets)[subtasks]
         offsets = np.concatenate(([0], np.cumsum(spans)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobGraph, ResultPartitionType
+from firesteel.graph.validate import check_speculation
 from firesteel.options import SCHEDULER, Options
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
@@ -16,8 +17,9 @@ def create_scheduler(
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: what asking the storage
     for one slice takes; None: as the option says, else not known yet (``scheduler.merging.request_seconds``).
 
-    Raises UsageError for a scheduler that is for streams, a pipelined exchange that it cannot have, or parallelisms that
-    conflict."""
+    Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
+    parallelisms that conflict."""
+    check_speculation(options)
     name = options[SCHEDULER]
     if name == "Adaptive":
         raise UsageError(

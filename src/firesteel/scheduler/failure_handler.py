@@ -241,8 +241,7 @@ class ExecutionFailureHandler:
         if vertex.has_several:
             self._operations.drop(vertex, vertex.created_rows(subtasks), "its subtask starts anew")
         self._graph.reset(vertex, subtasks, self._recorder.at)
-        rows = vertex.newest[subtasks]
-        self._recorder.states(vertex.id, ExecutionState.CREATED, *self._operations.names(rows), cause="restart")
+        self._operations.created(vertex, vertex.newest[subtasks], "restart")
 
     def _discard(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         """What these finished executions produced is void: all of it, since the next attempt produces all of it anew."""

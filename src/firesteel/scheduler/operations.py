@@ -61,6 +61,15 @@ class ExecutionOperations:
             columns["tokens"] = table.token[rows].tolist()
         return columns
 
+    def created(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> None:
+        """Record executions that came after the first ones: by a restart, or beside others."""
+        table, columns = self._table, dict[str, Any]()
+        if not table.opens[rows].all():
+            columns["beside"] = True
+        if table.mirror[rows].any():
+            columns["mirrors"] = table.mirror[rows].tolist()
+        self._recorder.states(vertex.id, ExecutionState.CREATED, *self.names(rows), cause, **columns)
+
     def names(self, rows: Rows) -> tuple[Ints, Ints]:
         """Subtasks and attempt numbers of executions, int64."""
         return self._table.index[rows].astype(np.int64), self._table.attempt[rows].astype(np.int64)

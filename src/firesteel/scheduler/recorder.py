@@ -91,7 +91,7 @@ class Recorder:
         self.tell(vertex, f"{what}: {fields.get('reason', fields.get('result'))}")
 
     def states(
-        self, vertex: int, state: ExecutionState, subtasks: Ints, attempts: Ints, cause: str = "", **columns: list[Any]
+        self, vertex: int, state: ExecutionState, subtasks: Ints, attempts: Ints, cause: str = "", **columns: Any
     ) -> None:
         """``columns``: the others of :class:`records.StateChange`."""
         if not len(subtasks):

@@ -51,6 +51,10 @@ class StateChange(JournalRecord, frozen=True):
     running: list[float] = []
     tokens: list[int] = []
     """FINISHED: which object was admitted."""
+    beside: bool = False
+    """CREATED: they join the current executions of their subtasks; else those are over."""
+    mirrors: list[bool] = []
+    """CREATED: which of them are copies of slow executions; empty: none."""
 
 
 class MetricsSnapshot(JournalRecord, frozen=True):

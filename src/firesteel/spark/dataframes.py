@@ -30,6 +30,8 @@ class DataFrameSource:
     dataframe: Any
     schema: pa.Schema
     num_partitions: int
+    deterministic: bool = True
+    """False: Spark says that a partition may have other rows when it is computed again (random numbers, some functions)."""
 
 
 def dataframe_schema(dataframe: Any) -> pa.Schema:
@@ -67,6 +69,7 @@ def dataframe_source(dataframe: Any) -> DataFrameSource:
         with own_interrupts():
             settled = _settled(dataframe, session)
             partitions = int(settled._jdf.queryExecution().toRdd().getNumPartitions())
+            deterministic = bool(dataframe._jdf.queryExecution().optimizedPlan().deterministic())
     except KeyboardInterrupt:
         context.cancelJobsWithTag(tag)
         raise
@@ -77,7 +80,7 @@ def dataframe_source(dataframe: Any) -> DataFrameSource:
     if partitions == 0:  # Spark knows that it is empty; a vertex has at least one subtask
         nothing = context.parallelize([], 1)
         return DataFrameSource(session.createDataFrame(nothing, dataframe.schema), schema, 1)
-    return DataFrameSource(settled, schema, partitions)
+    return DataFrameSource(settled, schema, partitions, deterministic)
 
 
 def _settled(dataframe: Any, session: Any) -> Any:
