@@ -12,6 +12,7 @@ from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
 from tpch_kit import ORDERED, QUANTITY
 
 pytestmark = pytest.mark.cluster
+HOSTS = ("127.0.0.2", "127.0.0.3")
 
 
 def until(condition, driver, seconds=180.0):
@@ -42,7 +43,7 @@ def test_a_job_survives_a_killed_executor(cluster, tmp_path):
     driver = cluster.driver("lost", tmp_path)
     until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
     assert {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}
-    cluster.kill_executor("127.0.0.3")
+    cluster.standalone.kill_executor("127.0.0.3")
     until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
     (tmp_path / "go").touch()
     answer = driver.answer()
@@ -54,7 +55,7 @@ def test_a_job_survives_a_killed_executor(cluster, tmp_path):
 def test_a_pipelined_job_survives_a_killed_executor(cluster, tmp_path):
     driver = cluster.driver("pipelined", tmp_path)
     until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
-    cluster.kill_executor("127.0.0.3")
+    cluster.standalone.kill_executor("127.0.0.3")
     until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
     (tmp_path / "go").touch()
     assert driver.answer() == {"values": list(range(40)), "left": []}
@@ -73,7 +74,7 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
 def test_readers_of_merged_objects_survive_a_killed_executor(cluster, tmp_path):
     driver = cluster.driver("merged", tmp_path)
     until(lambda: {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}, driver)
-    cluster.kill_executor("127.0.0.2")
+    cluster.standalone.kill_executor("127.0.0.2")
     (tmp_path / "go").touch()
     assert driver.answer() == {"error": "None", "right": True, "merged": [2], "left": []}
 
@@ -85,7 +86,7 @@ def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(clu
     driver = cluster.driver("tpch", tmp_path)
     for query, victim in zip(queries, ("127.0.0.2", "127.0.0.3", "127.0.0.2"), strict=True):
         until(lambda query=query: _hosts(tmp_path, query) == {"127.0.0.2", "127.0.0.3"}, driver)
-        cluster.kill_executor(victim)
+        cluster.standalone.kill_executor(victim)
         (tmp_path / f"go-{query}").touch()
     assert driver.answer() == {"left": [], "files": []}
     assert_same_rows(pq.read_table(tmp_path / "q1"), answers["q1"])
