@@ -16,8 +16,8 @@ from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
     Where,
-    decode_failed,
     decode_many,
+    decode_other,
     encode,
     is_finished,
 )
@@ -53,7 +53,7 @@ def failed(subtask, token, batch=0):
 def decode(record):
     """One message alone, as its task made it."""
     if not is_finished(record):
-        return decode_failed(record)
+        return decode_other(record)
     many = decode_many([record])
     at = {name: many.header[name][0].item() for name in many.header.dtype.names}
     execution = (at[name] for name in ("batch", "subtask", "attempt", "token"))

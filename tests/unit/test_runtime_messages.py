@@ -15,8 +15,8 @@ from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
     Where,
-    decode_failed,
     decode_many,
+    decode_other,
     encode,
     is_finished,
 )
@@ -122,7 +122,7 @@ def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
     failed = FailedMessage(Where(1, 2, 3, 4, "n", 0.5, 0.6, 0.7), "USER", "bad", "hint", "frames", (1, 2, 3, 4))
     data = encode(failed)
     assert not is_finished(data)
-    assert decode_failed(data) == failed
+    assert decode_other(data) == failed
 
 
 def test_a_message_is_small():

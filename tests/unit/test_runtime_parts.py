@@ -34,7 +34,7 @@ from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
 from firesteel.spark.giveup import read_error, was_cancelled
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
-from firesteel.spark.messages import decode_failed
+from firesteel.spark.messages import decode_other
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.serialise import dumps
@@ -233,7 +233,7 @@ def test_what_spark_runs_again_by_itself_is_turned_away_where_attempts_must_be_a
     vertex = VertexInformation(0, "v", 1, {}, dumps("no program"), exclusive)
     part = VertexPart(Blob.of(vertex), ())
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
-    (message,) = map(decode_failed, function.execute([ExecutionDescriptor(0, 0)], None))
+    (message,) = map(decode_other, function.execute([ExecutionDescriptor(0, 0)], None))
     assert (message.kind, message.where.token) == (kind, 9)
 
 

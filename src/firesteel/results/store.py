@@ -142,6 +142,24 @@ class ResultStore:
         except OSError as error:
             self._fail(error, f"cannot take the new object {name}")
 
+    def replace(self, name: str, data: bytes) -> None:
+        """A small object, in the place of the one of this name if there is one. Local readers find either, never a part.
+
+        Raises StorageError.
+        """
+        self.statistics.creates += 1
+        try:
+            if self._local is not None:
+                partial = self._local / f"{name}.part"
+                partial.write_bytes(data)
+                partial.replace(self._local / name)
+                return
+            fs, root = self._file_system()
+            with fs.open_output_stream(f"{root}/{name}", compression=None) as stream:
+                stream.write(data)
+        except OSError as error:
+            self._fail(error, f"cannot take {name}")
+
     def open_input(self, name: str) -> Input:
         """An existing object. Raises OSError as the file system gave it: what it means is for the reader to say."""
         self.statistics.opens += 1

@@ -19,6 +19,7 @@ from firesteel.scheduler.commands import Deploy, DeployRegions
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.blob_server import BlobServer
+from firesteel.spark.placing import preferring
 from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, VertexPart
 from firesteel.spark.threads import cancel_jobs, local_properties
 
@@ -51,15 +52,17 @@ class Batch:
     thread: Any = None
 
     @classmethod
-    def of(cls, number: int, deploys: Sequence[Deploy], job_id: str, description: str) -> Batch:
-        """Messages of the k-th vertex carry ``number + k``."""
+    def of(
+        cls, number: int, deploys: Sequence[Deploy], job_id: str, description: str, pool: str | None = None
+    ) -> Batch:
+        """Messages of the k-th vertex carry ``number + k``. ``pool``: None for one of its own."""
         executions = {
             (deploy.vertex, subtask): attempt
             for deploy in deploys
             for subtask, attempt in zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
         }
         tag = f"firesteel-{job_id}-{number}"
-        return cls(number, tuple(deploys), tag, description, pools.borrow(), executions)
+        return cls(number, tuple(deploys), tag, description, pool or pools.borrow(), executions)
 
     @property
     def vertices(self) -> list[int]:
@@ -143,7 +146,7 @@ def fused(command: Deploy | DeployRegions, producers: Sequence[int]) -> list[tup
 class BatchCode:
     """What a batch's tasks need beside their deployment: per vertex its information and all of its splits.
 
-    ``dataframe``: for a SparkHead.
+    ``dataframe``: for a SparkHead. ``locations``: where the tasks should run, as Spark writes it; empty: anywhere.
     """
 
     job: Blob
@@ -152,6 +155,7 @@ class BatchCode:
     accumulator: Any
     blobs: BlobServer
     dataframe: Any = None
+    locations: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,9 @@ class BatchRunner:
             VertexPart(vertex, tuple(map(code.blobs.carry, deploy.gates)))
             for vertex, deploy in zip(code.vertices, batch.deploys, strict=True)
         )
-        function = BatchFunction(batch.id, code.job, parts, code.blobs.dropped, code.accumulator)
+        placement = batch.deploys[0].placement
+        returns = placement is not None and placement.returns
+        function = BatchFunction(batch.id, code.job, parts, code.blobs.dropped, code.accumulator, returns=returns)
         self._name_job(batch)
         if batch.cancelled:
             return ()
@@ -214,8 +220,9 @@ class BatchRunner:
             by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
             return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe)
         descriptors = [descriptor for task in zip(*by_part, strict=True) for descriptor in task]
-        rdd = self._context.parallelize(descriptors, len(batch.subtasks))
-        return self._context.runJob(rdd, function, java_range(self._context, len(batch.subtasks)))
+        n = len(batch.subtasks)
+        rdd = preferring(self._context, self._context.parallelize(descriptors, n), n, code.locations)
+        return self._context.runJob(rdd, function, java_range(self._context, n))
 
     def _run_dataframe(self, batch: Batch, function: DataFrameFunction, dataframe: Any) -> Sequence[bytes]:
         """Runs inside ``mapInArrow`` without a second Python worker: the JVM hands the messages over itself."""

@@ -33,6 +33,7 @@ from firesteel.scheduler.commands import (
     JobStatusChanged,
     LoadSizes,
     MergePartitions,
+    Placement,
     Record,
     ReleaseMerged,
     ReleasePartitions,
@@ -42,7 +43,7 @@ from firesteel.scheduler.commands import (
     VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
-from firesteel.spark import pools
+from firesteel.spark import blocklist, pools
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner, Execution, fused
 from firesteel.spark.blob_server import BlobFailed, BlobServer
 from firesteel.spark.channel import Channel
@@ -50,8 +51,17 @@ from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.inbox import Inbox
 from firesteel.spark.merge import Merger
-from firesteel.spark.messages import FailedMessage, FinishedMessages, decode_failed, decode_many, is_finished
+from firesteel.spark.messages import (
+    FailedMessage,
+    FinishedMessages,
+    ReturnedMessage,
+    Where,
+    decode_many,
+    decode_other,
+    is_finished,
+)
 from firesteel.spark.outputs import Outputs
+from firesteel.spark.placing import Executors
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.task import Blob, VertexInformation
@@ -137,7 +147,8 @@ class JobDriver:
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
-        self._blocked: tuple[str, ...] = ()
+        self._executors = Executors()
+        self._control = Cleaner(given.store, given.job_id, "control")
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
@@ -228,6 +239,9 @@ class JobDriver:
             self._launched(item)
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
+        elif isinstance(item, ev.ExecutorChanged):
+            self._executors.change(item)
+            self._feed(item)
         else:
             self._feed(item)
 
@@ -259,9 +273,11 @@ class JobDriver:
             if finished:
                 self._take_finished(self._inbox.fresh(decode_many(list(run))))
                 continue
-            for message in map(decode_failed, run):
-                if self._inbox.is_fresh(message.where):
+            fresh = [message for message in map(decode_other, run) if self._inbox.is_fresh(message.where)]
+            for message in fresh:
+                if isinstance(message, FailedMessage):
                     self._take_failed(message)
+            self._take_returned([message for message in fresh if isinstance(message, ReturnedMessage)])
 
     def _take_finished(self, messages: FinishedMessages) -> None:
         """Tells the scheduler, one event per vertex."""
@@ -295,6 +311,25 @@ class JobDriver:
             batch.close_task(where.subtask)
         self._cancel_if_left(batch)
         self._feed(self._failure(vertex, message))
+
+    def _take_returned(self, messages: Sequence[ReturnedMessage]) -> None:
+        """Tells the scheduler, one event per vertex."""
+        by_vertex: dict[int, list[Where]] = {}
+        for where in (message.where for message in messages):
+            batch, vertex = self._addressed[where.batch]
+            batch.close((vertex, where.subtask), where.attempt)
+            self._cancel_if_left(batch)
+            by_vertex.setdefault(vertex, []).append(where)
+        for vertex, places in by_vertex.items():
+            self._feed(
+                ev.ExecutionsReturned(
+                    at=self._now(),
+                    vertex=vertex,
+                    subtasks=_ints([where.subtask for where in places]),
+                    attempts=_ints([where.attempt for where in places]),
+                    nodes=[where.node for where in places],
+                )
+            )
 
     def _cancel_if_left(self, batch: Batch) -> None:
         if batch.is_left and batch.id in self._active:
@@ -458,7 +493,9 @@ class JobDriver:
         n, parallelism = len(deploys[0].subtasks), deploys[0].parallelism
         title = f"{graph.name}: {' + '.join(vertex.name for vertex in vertices)}"
         description = f"{title} ({n} of {parallelism} subtasks)" if n != parallelism else f"{title} ({n} subtasks)"
-        batch = Batch.of(len(self._addressed), deploys, given.job_id, description)
+        placement = deploys[0].placement or Placement()
+        pool = pools.urgent(given.context) if placement.urgent else None
+        batch = Batch.of(len(self._addressed), deploys, given.job_id, description, pool)
         batch.exclusive = not all(vertex.supports_concurrent_attempts for vertex in vertices)
         batch.by_partition = vertices[0].id in given.compiled.dataframes
         self._active[batch.id] = batch
@@ -470,6 +507,7 @@ class JobDriver:
             accumulator=self._channel.accumulator,
             blobs=self._blobs,
             dataframe=given.compiled.dataframes.get(vertices[0].id),
+            locations=self._executors.locations(placement.avoid) if placement.avoid else (),
         )
         self._runner.start(batch, code)
 
@@ -523,7 +561,9 @@ class JobDriver:
             )
 
     def _block(self, command: BlockNodes) -> None:
-        self._blocked = command.nodes
+        """Tasks that begin from now on look there; in a thread, since the storage may be far."""
+        nodes = command.nodes
+        self._control.call(lambda: blocklist.publish(self._in.store, nodes))
 
     def _cancel_batch(self, batch: Batch) -> None:
         self._had_zombies = True
@@ -547,6 +587,7 @@ class JobDriver:
         self._channel.close()
         self._blobs.close()
         self._files.close()
+        self._control.close()
         self._sizes.close()
         self.outputs.close()
 

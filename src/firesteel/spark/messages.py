@@ -1,7 +1,7 @@
 """What a task tells the driver: one message per execution, through the channel and again as the task's result.
 
-That one has finished is told as a binary record, thousands of which become columns at once; a failure, which is rare, as
-a pickled object. Stdlib and numpy only, since both ends import it.
+That one has finished is told as a binary record, thousands of which become columns at once; a failure, or that a blocked
+node handed it back, which are rare, as a pickled object. Stdlib and numpy only, since both ends import it.
 
     header      kind, numbers of what follows, the execution, when and how much          79 bytes
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     32 bytes each
@@ -83,11 +83,18 @@ class FailedMessage:
     """(data set, partition, attempt, token) of a bad partition."""
 
 
-Message = FinishedMessage | FailedMessage
+@dataclass(frozen=True, slots=True)
+class ReturnedMessage:
+    """It began on a blocked node and ended at once, its program not begun."""
+
+    where: Where
+
+
+Message = FinishedMessage | FailedMessage | ReturnedMessage
 
 
 def encode(message: Message) -> bytes:
-    if isinstance(message, FailedMessage):
+    if not isinstance(message, FinishedMessage):
         return pickle.dumps(message, protocol=5)
     at, node = message.where, message.where.node.encode()[:0xFFFF]
     numbers = len(message.partitions), len(message.commits), len(node)
@@ -104,12 +111,12 @@ def encode(message: Message) -> bytes:
 
 
 def is_finished(data: bytes) -> bool:
-    """Whether :func:`decode_many` takes it; else :func:`decode_failed` does."""
+    """Whether :func:`decode_many` takes it; else :func:`decode_other` does."""
     return data[0] == _FINISHED
 
 
-def decode_failed(data: bytes) -> FailedMessage:
-    message: FailedMessage = pickle.loads(data)
+def decode_other(data: bytes) -> FailedMessage | ReturnedMessage:
+    message: FailedMessage | ReturnedMessage = pickle.loads(data)
     return message
 
 

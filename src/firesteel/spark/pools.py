@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import heapq
 import threading
+from typing import Any
 
+URGENT = "firesteel-urgent"
+"""Defined in fairscheduler.xml, in sessions that we make: Spark serves it before all others."""
 _lock = threading.Lock()
 _free: list[int] = []
 _made = 0
+_urgent: dict[str, bool] = {}
+"""By application, whether it has that pool."""
 
 
 def borrow() -> str:
@@ -20,6 +25,24 @@ def borrow() -> str:
         return f"firesteel-{_made - 1}"
 
 
+def urgent(context: Any) -> str:
+    """The pool for what must not queue. In a session that lacks it a fresh one, which comes first since nothing of it runs.
+
+    In a FIFO session no pool helps: there work is handed to Spark only when a slot is free.
+    """
+    application = context.applicationId
+    if application not in _urgent:
+        pool = context._jsc.sc().getPoolForName(URGENT)
+        _urgent[application] = bool(pool.isDefined() and int(pool.get().minShare()) > 0)
+    return URGENT if _urgent[application] else borrow()
+
+
 def give_back(name: str) -> None:
-    with _lock:
-        heapq.heappush(_free, int(name.rpartition("-")[2]))
+    if name != URGENT:
+        with _lock:
+            heapq.heappush(_free, int(name.rpartition("-")[2]))
+
+
+def is_fair(context: Any) -> bool:
+    """Whether Spark shares its slots among jobs; else (FIFO) they go to the oldest first."""
+    return context._jsc.sc().getSchedulingMode().toString() == "FAIR"

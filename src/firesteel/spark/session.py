@@ -22,8 +22,10 @@ from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
 
 SUPPORTED_SPARK = (4, 3)
+_POOLS = Path(__file__).with_name("fairscheduler.xml")
 _ANYWHERE = {
     "spark.scheduler.mode": "FAIR",
+    **({"spark.scheduler.allocation.file": _POOLS.as_uri()} if _POOLS.is_file() else {}),
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -37,7 +37,8 @@ from firesteel.operators.user_code import UserFunctionError, error_words, shorte
 from firesteel.results.lru import LruBytes
 from firesteel.results.store import StorageError
 from firesteel.spark.blobs import BlobCache
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, Where, encode
+from firesteel.spark.blocklist import Blocklist
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, ReturnedMessage, Where, encode
 
 if TYPE_CHECKING:
     from firesteel.operators.task import Part
@@ -114,23 +115,33 @@ _told_dropped: tuple[bytes, ...] = ()
 _extended_by: set[tuple[str, ...]] = {()}
 _scratch: dict[str, Path] = {}
 _settled_modules = 0
+_blocklist = Blocklist()
 
 
 class BatchFunction:
     """What Spark runs on each partition of a batch: one execution of each of ``parts``, together.
 
-    A partition holds their descriptors, in the order of ``parts``. Messages of part k carry ``batch + k``. ``dropped``: blobs that nobody needs any more.
+    A partition holds their descriptors, in the order of ``parts``. Messages of part k carry ``batch + k``. ``dropped``:
+    blobs that nobody needs any more. ``returns``: one that begins on a blocked node hands itself back.
     Picklable by name (this module), carries only bytes and the channel's accumulator.
     """
 
     def __init__(
-        self, batch: int, job: Blob, parts: tuple[VertexPart, ...], dropped: tuple[bytes, ...], accumulator: Any
+        self,
+        batch: int,
+        job: Blob,
+        parts: tuple[VertexPart, ...],
+        dropped: tuple[bytes, ...],
+        accumulator: Any,
+        *,
+        returns: bool = False,
     ) -> None:
         self.batch = batch
         self.job = job
         self.parts = parts
         self.dropped = dropped
         self.accumulator = accumulator
+        self.returns = returns
 
     def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
         """Drains its input always: a worker whose task leaves something unread is thrown away by Spark."""
@@ -174,11 +185,20 @@ class _Task:
 
     def run(self, spark_batches: Batches | None) -> list[Message]:
         """What each execution has to say; if one failed, only what that one has: the others ended with it."""
+        if self._function.returns and self._is_blocked():
+            return [execution.returned() for execution in self._executions]
         try:
             outcomes = self._run(spark_batches)
         except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
             return [self._executions[self._culprit].failed(error)]
         return [execution.finished(outcome) for execution, outcome in zip(self._executions, outcomes, strict=True)]
+
+    def _is_blocked(self) -> bool:
+        try:
+            job: JobInformation = self._function.job.load()
+            return _blocklist.has(node_name(), job.job_id, job.store)
+        except Exception:  # what is wrong with the storage or the job shows when it runs
+            return False
 
     def _run(self, spark_batches: Batches | None) -> list[TaskOutcome]:
         from firesteel.operators.task import TaskRun
@@ -274,6 +294,9 @@ class _Execution:
             self.running_at,
             time.time(),
         )
+
+    def returned(self) -> ReturnedMessage:
+        return ReturnedMessage(self._where())
 
     def failed(self, error: BaseException) -> FailedMessage:
         what = describe_failure(error)

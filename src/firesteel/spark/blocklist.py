@@ -1,0 +1,80 @@
+"""Nodes that the job keeps away from, as its tasks learn of them: a small object in the job's store.
+
+There is none as long as nothing was ever blocked. The driver replaces it whenever the blocklist changes; a task looks at it
+before it begins. Looking takes at most a hundredth of a worker's time: on a local disk it is some microseconds and is done
+by each task, on a far storage it is one request every few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+NAME = "blocked-nodes.json"
+LOOK_SHARE = 0.01
+"""Of a worker's time, for looking."""
+LOOK_SECONDS = 5.0
+"""No look is older, whatever looking costs."""
+FIRST_PAUSE = 0.025
+LONGEST_PAUSE = 1.0
+_NONE: frozenset[str] = frozenset()
+
+
+def publish(store: Any, nodes: Sequence[str]) -> None:
+    """From now on tasks find these. Raises StorageError."""
+    store.replace(NAME, json.dumps(sorted(nodes)).encode())
+
+
+@dataclass(slots=True)
+class _Look:
+    job_id: str
+    nodes: frozenset[str]
+    until: float
+
+
+class Blocklist:
+    """A worker process' view."""
+
+    def __init__(self) -> None:
+        self._look: _Look | None = None
+        self._returned = 0
+
+    def nodes(self, job_id: str, store: Any) -> frozenset[str]:
+        """What is blocked now, or was some time ago: see the module."""
+        now, last = time.monotonic(), self._look
+        if last is not None and last.job_id == job_id and now < last.until:
+            return last.nodes
+        nodes = _read(store)
+        took = time.monotonic() - now
+        self._look = _Look(job_id, nodes, now + min(LOOK_SECONDS, took / LOOK_SHARE))
+        return nodes
+
+    def has(self, node: str, job_id: str, store: Any) -> bool:
+        """Whether a task on this node must hand itself back. It comes back to its driver a little later each time.
+
+        Else a blocked node with a free slot would take all that is queued, one by one, as fast as it can.
+        """
+        if node not in self.nodes(job_id, store):
+            self._returned = 0
+            return False
+        if self._returned:
+            time.sleep(min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._returned))
+        self._returned += 1
+        return True
+
+
+def _read(store: Any) -> frozenset[str]:
+    """None of them where it cannot be read: then tasks run where they are."""
+    try:
+        source = store.open_input(NAME)
+    except OSError:
+        return _NONE
+    try:
+        return frozenset(json.loads(bytes(source.read_at(0, source.size))))
+    except (OSError, ValueError):  # just being replaced, where that takes two steps
+        return _NONE
+    finally:
+        source.close()

@@ -1,0 +1,60 @@
+"""Where tasks should run: the executors there are, and an RDD whose partitions prefer some of them.
+
+Spark takes preferred locations as a wish: it insists for ``spark.locality.wait`` and then takes any free slot. So a task
+looks at where it is too (``blocklist``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from firesteel.scheduler.events import ExecutorChanged
+
+MAX_WISHES = 20_000
+"""Tasks times locations of one batch. Spark keeps a list per location and task; a larger batch goes where it may."""
+
+
+class Executors:
+    """What the watcher told of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, str]] = {}
+        """Executor to host and node."""
+
+    def change(self, event: ExecutorChanged) -> None:
+        if event.added:
+            self._known[event.executor] = (event.host, event.node or event.host)
+        else:
+            self._known.pop(event.executor, None)
+
+    def locations(self, avoid: Collection[str]) -> list[str]:
+        """Of all other nodes, as Spark writes them: their hosts, or executors on a host that has an avoided node too.
+
+        Empty where there is nothing to choose.
+        """
+        avoided = {host for host, node in self._known.values() if node in avoid}
+        others = {e: host for e, (host, node) in self._known.items() if node not in avoid}
+        if not avoided:
+            return []
+        return sorted({f"executor_{host}_{e}" if host in avoided else host for e, host in others.items()})
+
+
+def preferring(context: Any, rdd: Any, count: int, locations: Collection[str]) -> Any:
+    """The RDD, each of its ``count`` partitions of one element preferring ``locations``; as it is where that is too much.
+
+    A second RDD, of one element repeated, carries the wish, and the two are zipped inside the JVM: a handful of py4j
+    calls, where telling a partition's locations one by one takes several for each.
+    """
+    from pyspark import RDD
+
+    if not locations or count * len(locations) > MAX_WISHES:
+        return rdd
+    jvm = context._jvm
+    wish = jvm.java.util.ArrayList()
+    for location in locations:
+        wish.add(location)
+    element = jvm.scala.Tuple2("", jvm.PythonUtils.toSeq(wish))
+    elements = jvm.PythonUtils.toSeq(jvm.java.util.Collections.nCopies(count, element))
+    carrier = context._jsc.sc().makeRDD(elements, jvm.scala.reflect.ClassTag.AnyRef()).toJavaRDD()
+    return RDD(rdd._jrdd.zip(carrier).keys(), context, rdd._jrdd_deserializer)

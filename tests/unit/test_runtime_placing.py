@@ -1,0 +1,231 @@
+"""Where executions run: pools, preferred locations, the blocklist, and what hands itself back. Nothing here starts Spark."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as xml
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+from urllib.parse import urlsplit
+
+import pytest
+
+from driver_loop import END, Loop, deploy, ints
+from firesteel.descriptors import ExecutionDescriptor
+from firesteel.results.store import ResultStore, StorageError
+from firesteel.scheduler import events as ev
+from firesteel.scheduler.commands import BlockNodes, Cancel, Placement
+from firesteel.spark import blocklist, pools
+from firesteel.spark.blocklist import Blocklist, publish
+from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
+from firesteel.spark.placing import MAX_WISHES, Executors, preferring
+from firesteel.spark.serialise import dumps
+from firesteel.spark.session import _settings
+from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
+
+FAR = "far_storage:open_far"
+
+
+def executor(number, host, node="", added=True):
+    return ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=1, added=added, node=node)
+
+
+def returned(subtask, token, batch=0, node="slow"):
+    return encode(ReturnedMessage(Where(batch, subtask, 0, token, node, 1.0, 1.0, 1.0)))
+
+
+# --- pools ----------------------------------------------------------------------------------------------------------
+
+
+def context(application, min_share):
+    pool = MagicMock()
+    pool.isDefined.return_value = min_share is not None
+    pool.get().minShare.return_value = min_share
+    made = SimpleNamespace(applicationId=application, _jsc=MagicMock())
+    made._jsc.sc().getPoolForName.return_value = pool
+    return made
+
+
+def test_our_sessions_have_a_pool_that_spark_serves_before_all_others():
+    path = Path(urlsplit(_settings("local[2]")["spark.scheduler.allocation.file"]).path)
+    (pool,) = xml.parse(path).getroot().iter("pool")
+    assert pool.get("name") == pools.URGENT
+    assert int(pool.findtext("minShare")) >= 1_000_000
+
+
+def test_what_is_urgent_runs_in_the_urgent_pool_or_else_in_a_fresh_one():
+    ours = context("ours", 1000)
+    assert [pools.urgent(ours), pools.urgent(ours)] == [pools.URGENT] * 2
+    assert ours._jsc.sc().getPoolForName.call_count == 1
+    pools.give_back(pools.URGENT)
+    assert pools.borrow() != pools.URGENT
+    for number, min_share in enumerate((None, 0)):
+        first, second = (pools.urgent(context(f"given {number}", min_share)) for _ in range(2))
+        assert first != second and pools.URGENT not in (first, second)
+
+
+# --- preferred locations --------------------------------------------------------------------------------------------
+
+
+def test_all_other_nodes_are_preferred_by_host_or_by_executor_where_a_host_is_shared():
+    known = Executors()
+    assert known.locations(["a"]) == []
+    for number, host in enumerate("abbc"):
+        known.change(executor(number, host))
+    assert known.locations(["a"]) == ["b", "c"]
+    assert known.locations(["b"]) == ["a", "c"]
+    assert known.locations(["a", "b", "c"]) == known.locations(["x"]) == []
+    known.change(executor(3, "c", added=False))
+    assert known.locations(["a"]) == ["b"]
+    shared = Executors()
+    for number in range(3):
+        shared.change(executor(number, "h", f"h (executor {number})"))
+    shared.change(executor(7, "i", "i"))
+    assert shared.locations(["h (executor 1)"]) == ["executor_h_0", "executor_h_2", "i"]
+
+
+def test_too_many_wishes_are_not_told():
+    assert preferring(None, "rdd", 5, []) == "rdd"
+    assert preferring(None, "rdd", MAX_WISHES, ["a", "b"]) == "rdd"
+
+
+# --- the blocklist --------------------------------------------------------------------------------------------------
+
+
+def test_a_task_finds_what_was_blocked_last(tmp_path):
+    store = ResultStore(str(tmp_path))
+    assert Blocklist().nodes("job", store) == set()
+    for nodes in (["b", "a"], [], ["c"]):
+        publish(store, nodes)
+        assert Blocklist().nodes("job", store) == set(nodes)
+    assert store.list() == [blocklist.NAME]
+    (tmp_path / blocklist.NAME).write_text('["half')
+    assert Blocklist().nodes("job", store) == set()
+    with pytest.raises(StorageError):
+        publish(ResultStore(str(tmp_path / "gone")), ["a"])
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_far_blocklist_is_replaced_too(tmp_path):
+    store = ResultStore(str(tmp_path / "far"), FAR)
+    store.create()
+    assert Blocklist().nodes("job", store) == set()
+    for nodes in (["b", "a"], ["c"]):
+        publish(store, nodes)
+        assert Blocklist().nodes("job", store) == set(nodes)
+
+
+def test_looking_takes_a_hundredth_of_the_time(tmp_path, monkeypatch):
+    now = [0.0]
+    store = MagicMock()
+    store.open_input.side_effect = lambda name: now.__setitem__(0, now[0] + 0.02) or (_ for _ in ()).throw(OSError())
+    monkeypatch.setattr(blocklist.time, "monotonic", lambda: now[0])
+    view = Blocklist()
+    for _ in range(100):
+        view.nodes("job", store)
+        now[0] += 0.1
+    assert 4 <= store.open_input.call_count <= 6
+    view.nodes("another job", store)
+    now[0] += blocklist.LOOK_SECONDS
+    before = store.open_input.call_count
+    view.nodes("another job", store)
+    assert store.open_input.call_count == before + 1
+
+
+def test_a_worker_that_hands_back_one_after_another_takes_longer_each_time(tmp_path, monkeypatch):
+    store, slept = ResultStore(str(tmp_path)), []
+    monkeypatch.setattr(blocklist.time, "sleep", slept.append)
+    view = Blocklist()
+    publish(store, ["slow"])
+    assert not view.has("quick", "job", store)
+    assert all(view.has("slow", "job", store) for _ in range(9))
+    assert slept[:2] == [0.05, 0.1] and slept[-1] == blocklist.LONGEST_PAUSE and len(slept) == 8
+    assert not view.has("quick", "job", store)
+    slept.clear()
+    assert view.has("slow", "job", store) and slept == []
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("returns", "blocked", "name"), [(True, "here", "Returned"), (False, "here", "Failed"), (True, "there", "Failed")])  # fmt: skip
+def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
+    tmp_path, monkeypatch, returns, blocked, name
+):
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
+    monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
+    monkeypatch.setattr("firesteel.spark.task.node_name", lambda: "here")
+    store = ResultStore(str(tmp_path))
+    publish(store, [blocked])
+    job = JobInformation(f"{tmp_path}", store, "none", 1 << 20, scratch=str(tmp_path))
+    part = VertexPart(Blob.of(VertexInformation(0, "v", 1, {}, dumps("no program"))), ())
+    function = BatchFunction(4, Blob.of(job), (part, part), (), MagicMock(), returns=returns)
+    found = function.execute([ExecutionDescriptor(3, 1), ExecutionDescriptor(3, 0)], None)
+    messages = list(map(decode_other, found))
+    assert [type(m).__name__ for m in messages] == [f"{name}Message"] * (2 if name == "Returned" else 1)
+    assert not any(map(is_finished, found))
+    if name == "Returned":
+        told = [(w.batch, w.subtask, w.attempt, w.token, w.node) for w in (m.where for m in messages)]
+        assert told == [(4, 3, 1, 9, "here"), (5, 3, 0, 9, "here")]
+
+
+# --- the job's loop -------------------------------------------------------------------------------------------------
+
+
+def placed(command, **placement):
+    return replace(command, placement=Placement(**placement))
+
+
+def test_what_was_handed_back_is_told_in_bulk_and_once():
+    loop = Loop(lambda e: [deploy(0, 1, 2)] if isinstance(e, ev.JobStarted) else [END])
+    loop.put(returned(0, 7), returned(2, 8), returned(0, 7))
+    loop.run()
+    (event,) = loop.scheduler.of(ev.ExecutionsReturned)
+    assert (event.vertex, event.subtasks.tolist(), event.attempts.tolist()) == (1, [0, 2], [0, 0])
+    assert list(event.nodes) == ["slow", "slow"]
+    assert list(loop.batches[0].open) == [(1, 1)]
+
+
+def test_one_that_was_cancelled_and_hands_itself_back_leaves_its_batch():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1), Cancel(1, ints(1), ints(0), "why")]
+        if isinstance(event, ev.ExecutionsReturned):
+            cancelled.append(loop.runner.cancel.call_count)
+            return [END]
+        return None
+
+    cancelled = []
+    loop = Loop(answer)
+    loop.put(returned(0, 7))
+    loop.run()
+    assert cancelled == [1]
+
+
+def test_urgent_executions_get_the_urgent_pool_and_wish_for_other_nodes():
+    codes = []
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0)]
+        if event.executor == "3":
+            return [placed(deploy(1, attempt=1), avoid=("b",), urgent=True), placed(deploy(2)), END]
+        return None
+
+    loop = Loop(answer)
+    loop.runner.start.side_effect = lambda batch, code: codes.append((batch, code))
+    loop.put(*[executor(number, host) for number, host in enumerate("abcd")])
+    loop.run()
+    (plain, first), (urgent, second), (other, third) = codes
+    assert urgent.pool == pools.URGENT and pools.URGENT not in (plain.pool, other.pool)
+    assert [list(code.locations) for code in (first, second, third)] == [[], ["a", "c", "d"], []]
+
+
+def test_blocked_nodes_are_published_in_order(tmp_path):
+    blocks = [BlockNodes(("a",)), BlockNodes(("a", "b")), BlockNodes(("b",)), END]
+    loop = Loop(lambda e: blocks)
+    loop.driver._control._store = None
+    loop.driver._in.store = ResultStore(str(tmp_path))
+    loop.run()
+    assert Blocklist().nodes("job", loop.driver._in.store) == {"b"}
