@@ -24,7 +24,8 @@ from firesteel.simulation.held import held_bytes
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.regions import gangs_of
-from firesteel.simulation.runs import SlotQueue, ended_last
+from firesteel.simulation.runs import ended_last
+from firesteel.simulation.slot_queue import SlotQueue, Wish
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch
 from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError
@@ -92,11 +93,47 @@ def test_the_queue_is_first_come_first_served_and_never_splits_a_gang():
     queue.put(ints(0, 1, 2))
     queue.put_gangs(ints(3, 4, 5, 6, 7), ints(0, 0, 0, 1, 1))
     queue.put(ints(8))
-    assert queue.take(2).tolist() == [0, 1]
-    assert queue.take(3).tolist() == [2], "the gang of three does not fit, and nobody passes it"
-    assert queue.take(4).tolist() == [3, 4, 5]
+    assert take(queue, *range(2)) == {0: 0, 1: 1}
+    assert take(queue, *range(3)) == {2: 0}, "the gang of three does not fit, and nobody passes it"
+    assert list(take(queue, *range(4))) == [3, 4, 5]
     queue.drop(ints(7), 9)
-    assert queue.take(9).tolist() == [6, 8] and len(queue) == 0
+    assert list(take(queue, *range(9))) == [6, 8] and len(queue) == 0
+
+
+def take(queue, *free, now=0.0, alive=(True, True, True)):
+    """Three nodes, slot ``s`` on node ``s % 3``. Which of them run next, and where."""
+    rows, slots = queue.take(ints(*free), np.arange(12) % 3, np.array(alive), now)
+    return dict(zip(rows.tolist(), slots.tolist(), strict=True))
+
+
+def test_executions_that_keep_away_wait_a_while_and_urgent_ones_pass():
+    queue, not_0 = SlotQueue(), np.array([True, False, False])
+    queue.put(ints(0, 1, 2))
+    queue.put(ints(3, 4), Wish(not_0, 3.0), urgent=True)
+    assert take(queue, 0, 3) == {0: 0, 1: 3}, "the urgent ones do not want these slots, and let others pass"
+    assert take(queue, 0, 1) == {3: 1, 2: 0}
+    assert take(queue, 0, now=2.9) == {}
+    assert take(queue, 0, now=2.9, alive=(True, False, False)) == {4: 0}, "there is no other node"
+    queue.put(ints(5, 6), Wish(not_0, 3.0))
+    assert take(queue, 0, 2, now=3.0) == {5: 2, 6: 0}, "other nodes first, and then any"
+
+
+def test_a_node_that_stands_still_goes_on_where_it_was():
+    cluster = Cluster(ClusterSpec(nodes=2, slots=1))
+    cluster.occupy(ints(0, 1), ints(4, 5), cluster.ends_of(ints(0, 1), 1.0, np.array([4.0, 4.0])))
+    cluster.set_speed(0, 0.5, 2.0)
+    assert cluster.ends.tolist() == [8.0, 5.0], "three seconds of work were left"
+    cluster.set_speed(0, 0.0, 4.0)
+    assert cluster.ends[0] == np.inf and cluster.healthy.tolist() == [False, True]
+    cluster.vacate(ints(1))
+    cluster.set_speed(1, 0.0, 4.0)
+    cluster.occupy(ints(1), ints(6), cluster.ends_of(ints(1), 5.0, np.array([3.0])))
+    cluster.end_by(ints(1), 5.05)
+    assert cluster.ends[1] == np.inf, "where nothing moves nothing can be cancelled"
+    cluster.set_speed(0, 1.0, 10.0)
+    cluster.set_speed(1, 1.0, 10.0)
+    assert cluster.ends.tolist() == [12.0, 10.0]
+    assert cluster.marked(("node-1", "elsewhere")).tolist() == [False, True]
 
 
 def test_members_of_a_gang_outlast_those_that_feed_them():
@@ -330,7 +367,7 @@ def test_a_node_that_dies_takes_its_disk_along():
     job.start()
     while job.plane.deploys < 2:
         job.step()
-    job.kill(1)
+    job.mishaps.kill(1)
     while job.plane.ended is None:
         job.step()
     assert job.plane.status is c.JobStatus.FINISHED

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,8 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
     }
     options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
-    world = _world(rng, seed, _faults(rng, forgiving) if faults else Faults())
+    happens = replace(_faults(rng, forgiving), **({} if pipelined else _standstill(rng))) if faults else Faults()
+    world = _world(rng, seed, happens)
     return ChaoticJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
 
 
@@ -149,6 +151,11 @@ def _faults(rng: random.Random, forgiving: bool) -> Faults:
         node_death_every=rng.choice([0.0, 0.3, 3.0]),
         node_back_after=rng.choice([0.1, 5.0]),
         lose_every=rng.choice([0.0, 0.2, 2.0]),
+        damage=rng.choice([0.0, 0.5]),
+        lost=rng.choice([0.0, 0.5, 1.0]),
+        launch_late=sometimes(1.0),
+        nameless=sometimes(0.5),
+        tie=rng.choice([0.0, 0.5]),
         innocent=sometimes(1.0),
         duplicate=sometimes(0.3),
         late=sometimes(0.3),
@@ -161,3 +168,15 @@ def _faults(rng: random.Random, forgiving: bool) -> Faults:
         sinks_fail=0.0 if forgiving else 0.6,
         cancel_after=0.0 if forgiving else rng.choice([0.0, 0.5, 3.0]),
     )
+
+
+def _standstill(rng: random.Random) -> dict[str, Any]:
+    """Nodes that become slow, or stand still; not where executions must run at the same time."""
+    return {
+        "slow_every": rng.choice([0.0, 0.5, 3.0]),
+        "slow_for": rng.choice([1.0, 20.0]),
+        "freeze_every": rng.choice([0.0, 0.5, 3.0]),
+        "freeze_for": rng.choice([0.5, 4.0, float("inf")]),
+        "heartbeat_timeout": rng.choice([1.0, 10.0]),
+        "zombie": rng.choice([0.0, 0.7]),
+    }

@@ -33,20 +33,34 @@ class Cluster:
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.names = tuple(f"node-{n}" for n in range(spec.nodes))
-        self.speed: Floats = np.ones(spec.nodes)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self.usual_speed: Floats = np.ones(spec.nodes)
         if spec.slow_nodes:
-            places = np.linspace(0, spec.nodes, spec.slow_nodes, endpoint=False).astype(np.int64)
-            self.speed[places] = spec.slow_factor
+            self.usual_speed[self.spread(spec.slow_nodes)] = spec.slow_factor
+        self.speed: Floats = self.usual_speed.copy()
+        """As it is now; 0: the node stands still, and takes what it is given none the less."""
         self.alive: NDArray[np.bool_] = np.ones(spec.nodes, np.bool_)
         self.node_of: Ints = np.arange(spec.total_slots, dtype=np.int64) % spec.nodes
         self.run: Ints = np.full(spec.total_slots, FREE, np.int64)
         """The execution (a row of the plane's table) in each slot."""
         self.ends: Floats = np.full(spec.total_slots, np.inf)
-        """When what runs there ends, virtual seconds; inf: nothing runs."""
+        """When what runs there ends, virtual seconds; inf: nothing runs, or it stands still."""
+        self._left: Floats = np.zeros(spec.total_slots)
+        """Of slots on nodes that stand still: seconds of work at full speed."""
 
     @property
     def num_alive_slots(self) -> int:
         return int(self.alive.sum()) * self.spec.slots
+
+    @property
+    def healthy(self) -> NDArray[np.bool_]:
+        """Nodes that live and move."""
+        return self.alive & (self.speed > 0)
+
+    def spread(self, count: int, *, after: int = 0) -> Ints:
+        """So many nodes, far from each other; ``after``: moved on by so many."""
+        places = np.linspace(0, self.spec.nodes, count, endpoint=False).astype(np.int64)
+        return (places + after) % self.spec.nodes
 
     def next_to_end(self) -> int:
         """The slot whose execution ends first."""
@@ -56,8 +70,31 @@ class Cluster:
         """Slots of living nodes that hold nothing, ascending."""
         return np.flatnonzero((self.run == FREE) & self.alive[self.node_of])
 
+    def ends_of(self, slots: Ints, now: float, seconds: Floats) -> Floats:
+        """When work of so many seconds (at full speed) is done that begins now; inf where the node stands still."""
+        speed = self.speed[self.node_of[slots]]
+        if speed.all():
+            return now + seconds / speed
+        self._left[slots] = seconds
+        return np.where(speed > 0, now + seconds / np.where(speed > 0, speed, 1.0), np.inf)
+
     def occupy(self, slots: Ints, runs: Ints, ends: Floats) -> None:
         self.run[slots], self.ends[slots] = runs, ends
+
+    def end_by(self, slots: Ints, when: float) -> None:
+        """What runs there ends at ``when`` if not before; on a node that stands still: as soon as it moves again."""
+        still = self.speed[self.node_of[slots]] == 0
+        moving = slots[~still]
+        self.ends[moving] = np.minimum(self.ends[moving], when)
+        self._left[slots[still]] = 0.0
+
+    def set_speed(self, node: int, speed: float, now: float) -> None:
+        """From now on what runs there is done so fast; 0: not at all."""
+        slots, before = np.flatnonzero((self.node_of == node) & (self.run != FREE)), float(self.speed[node])
+        if before:
+            self._left[slots] = np.maximum(self.ends[slots] - now, 0.0) * before
+        self.speed[node] = speed
+        self.ends[slots] = now + self._left[slots] / speed if speed else np.inf
 
     def due(self, now: float) -> Ints:
         """Slots whose execution has ended by now, in the order of the ends."""
@@ -76,9 +113,16 @@ class Cluster:
         return np.flatnonzero((self.node_of == node) & (self.run != FREE))
 
     def revive(self, node: int) -> None:
-        self.alive[node] = True
+        """It comes back empty, at its usual speed."""
+        self.alive[node], self.speed[node] = True, self.usual_speed[node]
 
     def names_of(self, nodes: NDArray[np.int32]) -> Names:
         """Of the node numbers in a column. Only names that occur are told."""
         known, codes = np.unique(nodes, return_inverse=True)
         return Names(tuple(self.names[node] for node in known.tolist()), codes.astype(np.int32))
+
+    def marked(self, names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Which nodes these names are. Names of nobody mark nothing."""
+        mask = np.zeros(self.spec.nodes, np.bool_)
+        mask[[self._numbers[name] for name in names if name in self._numbers]] = True
+        return mask

@@ -24,8 +24,33 @@ class Faults:
     lose_every: float = 0.0
     """Single objects vanish."""
     max_losses: int = 5
+    damage: float = 0.0
+    """Of the objects that would vanish: they stay, and cannot be read."""
     innocent: float = 0.0
     """Node deaths that are told as nobody's fault."""
+    lost: float = 0.0
+    """Node deaths after which the tasks are started again elsewhere, where they end at once and say that they were lost."""
+    slow_every: float = 0.0
+    """A node becomes slow: 0.05 to 0.5 of its speed, for ``slow_for`` seconds."""
+    slow_for: float = 5.0
+    max_slow: int = 5
+    freeze_every: float = 0.0
+    """A node stands still for ``freeze_for`` seconds; inf: for good."""
+    freeze_for: float = 5.0
+    max_freezes: int = 3
+    frozen_nodes: int = 0
+    """So many stand still for good, ``frozen_after`` the job's start."""
+    frozen_after: float = 0.1
+    heartbeat_timeout: float = 120.0
+    """A node that has stood still so long is told as gone (Spark: ``spark.network.timeout``)."""
+    zombie: float = 0.0
+    """Executions that were given up, on nodes that stood still or were called dead, go on and finish late."""
+    tie: float = 0.0
+    """A mirror finishes in the very moment in which another attempt of its subtask does."""
+    launch_late: float = 0.0
+    """It is told late that executions were launched, and it is not told that their programs began."""
+    nameless: float = 0.0
+    """Nobody says on which nodes executions were launched."""
     duplicate: float = 0.0
     """An event is told twice, the second time late."""
     late: float = 0.0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from firesteel.descriptors import encode_executions
 from firesteel.journal.journal import Instrument
+from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED
 from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
@@ -19,7 +20,9 @@ from firesteel.simulation import reading, regions
 from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import Cluster, ClusterSpec
 from firesteel.simulation.faults import Dice, Faults
-from firesteel.simulation.runs import Deployment, Runs, RunState, SlotQueue
+from firesteel.simulation.ledger import Ledger
+from firesteel.simulation.runs import Deployment, Runs, RunState
+from firesteel.simulation.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError, check
@@ -66,11 +69,18 @@ class Plane:
         self.storage = Storage(world.storage, self.graph)
         self.dice = Dice(world.seed)
         self.runs = Runs(len(self.graph.vertices))
+        self.ledger = Ledger(self.graph, self.storage)
         self.queue = SlotQueue()
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
         self.deploys = 0
-        self.blocked: tuple[str, ...] = ()
+        self.blocked: NDArray[np.bool_] = np.zeros(world.cluster.nodes, np.bool_)
+        """Nodes that get nothing new."""
+        self.blocks = 0
+        """How often a node was blocked."""
+        self.returns = 0
+        options = scheduler.options
+        self._attempts = options[MAX_CONCURRENT_EXECUTIONS] if options[SPECULATIVE_ENABLED] else 1
         self.descriptor_bytes = 0
         self.deployment_bytes = 0
         """Of one execution, the largest: what is its own, and its gates or the names of their blobs."""
@@ -115,7 +125,16 @@ class Plane:
     # --- executions --------------------------------------------------------------------------------------------
 
     def _deploy(self, command: c.Deploy) -> None:
-        self.queue.put(self._add(command))
+        rows, placement = self._add(command), command.placement
+        if placement is None:
+            check(not self.blocked.any(), f"vertex {command.vertex} is deployed as if no node were blocked")
+            self.queue.put(rows)
+            return
+        wish = None
+        if placement.avoid:
+            wish = Wish(self.cluster.marked(placement.avoid), self.clock.now + LOCALITY_WAIT)
+            self.clock.at(wish.until, lambda: None)  # a moment at which slots are looked at
+        self.queue.put(rows, wish, urgent=placement.urgent)
 
     def _deploy_regions(self, command: c.DeployRegions) -> None:
         rows = [self._add(regions.seen_by(part, command)) for part in command.parts]
@@ -134,6 +153,7 @@ class Plane:
         vertex = self.graph.vertices[command.vertex]
         check(set(command.subpartitions) == set(vertex.outputs), f"vertex {vertex.id} is not told all it writes")
         reading.check_told_of_stored(command, self.storage)
+        self.ledger.deployed(command)
         self.deploys += 1
         with self._watch.measure("encode"):
             self._count_bytes(command)
@@ -147,8 +167,11 @@ class Plane:
             reading.requests_of(command),
             read,
             [-1] * len(command.gates),
+            self.blocked if self.blocked.any() else None,
         )
-        return self.runs.deploy(deployment, alone=not vertex.supports_concurrent_attempts)
+        alone = not vertex.supports_concurrent_attempts
+        most = self._attempts if vertex.speculative and not alone else 1
+        return self.runs.deploy(deployment, alone=alone, most=most)
 
     def _count_bytes(self, command: c.Deploy) -> None:
         """What the deployment ships: each gate once, however often it is named, and what is each execution's own."""
@@ -165,7 +188,10 @@ class Plane:
         self.deployment_bytes = max(self.deployment_bytes, inline + own // len(command.subtasks))
 
     def _block(self, command: c.BlockNodes) -> None:
-        self.blocked = command.nodes
+        blocked = self.cluster.marked(command.nodes)
+        check(bool((blocked != self.blocked).any()), "the nodes that are blocked are told again, and are the same")
+        self.blocks += int((blocked & ~self.blocked).sum())
+        self.blocked = blocked
 
     def _cancel(self, command: c.Cancel) -> None:
         rows = self.runs.find(command.vertex, command.subtasks, command.attempts)
@@ -179,8 +205,14 @@ class Plane:
         if len(running):
             raced = self.dice.which(self.world.faults.race, len(running))
             raced &= np.isfinite(self.cluster.ends[self.runs.slot[running]])
-            slots = self.runs.slot[running[~raced]]
-            self.cluster.ends[slots] = np.minimum(self.cluster.ends[slots], self.clock.now + CANCEL_SECONDS)
+            self.cluster.end_by(self.runs.slot[running[~raced]].astype(np.int64), self.clock.now + CANCEL_SECONDS)
+            self._give_up(running[self.cluster.speed[self.runs.node[running]] == 0])
+
+    def _give_up(self, rows: Ints) -> None:
+        """Of these, which stand still: Spark may call some gone, which will go on."""
+        zombies = rows[self.dice.which(self.world.faults.zombie, len(rows))]
+        if len(zombies):
+            self.clock.after(CANCEL_SECONDS, lambda: self.tell_cancelled(zombies))
 
     def tell_cancelled(self, rows: Ints) -> None:
         """The rows are of one vertex, and are gone."""
@@ -195,6 +227,15 @@ class Plane:
             "subtasks": self.runs.subtask[rows].astype(np.int64),
             "attempts": self.runs.attempt[rows].astype(np.int64),
         }
+
+    def by_vertex(self, rows: Ints) -> list[Ints]:
+        """Rows of each vertex, in topological order."""
+        vertices = self.runs.vertex[rows]
+        return [rows[vertices == vertex] for vertex in np.unique(vertices).tolist()]
+
+    def delay(self) -> float:
+        """Seconds by which something that is told late is late."""
+        return self.dice.until_next(self.world.faults.late_by)
 
     def gang_of(self, rows: Ints) -> Ints:
         """Which of these rows must run together: equal numbers; -1: on its own."""
@@ -213,6 +254,7 @@ class Plane:
 
     def _discard(self, command: c.DiscardExecutions) -> None:
         self.runs.find(command.vertex, command.subtasks, command.attempts)
+        self.ledger.discarded(command)
         for token in command.tokens.tolist():
             self.storage.discard(command.vertex, token)
 
@@ -254,7 +296,7 @@ class Plane:
         """Groups whose partitions are all there, but for some that fail."""
         gate, count = command.gate, len(command.bounds) - 1
         partitions = np.arange(len(gate.tokens)) if gate.partitions is None else gate.partitions
-        absent = np.concatenate(([0], np.cumsum(~self.storage.has(gate.dataset, gate.tokens))))
+        absent = np.concatenate(([0], np.cumsum(~self.storage.is_readable(gate.dataset, gate.tokens))))
         bounds = np.searchsorted(partitions, command.bounds)
         fails = self.dice.which(self.world.faults.merge_fails, count)
         groups = np.flatnonzero((absent[bounds[1:]] == absent[bounds[:-1]]) & ~fails)
@@ -301,6 +343,7 @@ class Plane:
             self._tell(e.TimerFired(at=self.clock.now, timer=command.timer))
 
     def _commit(self, command: c.CommitSinks) -> None:
+        self.ledger.check_published(command)
         for vertex, winners in command.winners.items():
             attempts = np.array([attempt for attempt, _ in winners], np.int64)
             rows = self.runs.find(vertex, np.arange(len(winners)), attempts)

@@ -65,7 +65,7 @@ def check_told_of_stored(command: Deploy, storage: Storage) -> None:
     for gate, ranges in inputs_of(command):
         bad = (gate.tokens < 0) | storage.was_deleted(gate.dataset, gate.tokens)
         if bad.any():
-            told = not bool(_reads_one_of(gate, ranges, bad).any())
+            told = not bool(reads_one_of(gate, ranges, bad).any())
             check(told, f"vertex {command.vertex} is told to read objects of data set {gate.dataset} that are deleted")
         if gate.merged is not None:
             there = all(token in storage.merged for token in gate.merged.tokens.tolist())
@@ -93,7 +93,7 @@ def named(gate: GateDescriptor, place: int) -> Missing:
     return Missing(gate.dataset, partition, int(gate.attempts[place]), int(gate.tokens[place]))
 
 
-def _reads_one_of(gate: GateDescriptor, ranges: InputRanges, bad: Mask) -> Mask:
+def reads_one_of(gate: GateDescriptor, ranges: InputRanges, bad: Mask) -> Mask:
     """Which rectangles hold one of these places of the gate."""
     upto = np.concatenate(([0], np.cumsum(bad)))
     first, end = _places(gate, ranges.rects)

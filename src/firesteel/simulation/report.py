@@ -193,7 +193,7 @@ def _failover(simulated: Simulated) -> Phase | None:
         running = (runs.state[: runs.size] == RunState.RUNNING) & (runs.vertex[: runs.size] == last)
         if running.any():
             started = time.perf_counter()
-            job.fail_one(int(np.argmax(running)))
+            job.mishaps.fail_one(int(np.argmax(running)))
             return Phase((time.perf_counter() - started) * 1000, 1)
         job.step()
     return None

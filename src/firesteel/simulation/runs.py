@@ -1,8 +1,7 @@
-"""The executions a simulated cluster was given, as columns; and those of them that wait for a slot."""
+"""The executions a simulated cluster was given, as columns."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,6 +24,10 @@ class RunState(IntEnum):
     """It has ended, and the news of it is on its way."""
 
 
+ACTIVE = np.array([True, True, False, False])
+"""By RunState: in the queue or in a slot."""
+
+
 @dataclass(slots=True, eq=False)
 class Deployment:
     """One Deploy: its executions are the rows from ``first`` on, in the order of ``command.subtasks``.
@@ -39,6 +42,8 @@ class Deployment:
     reads: Ints
     input_bytes: Ints
     seen: list[int]
+    blocked: NDArray[np.bool_] | None = None
+    """Nodes that were blocked when it was deployed; None: there were none."""
 
 
 class Runs:
@@ -56,6 +61,8 @@ class Runs:
         ("cancelled", np.bool_),
         ("fails", np.bool_),
         ("delivered", np.bool_),
+        ("returns", np.bool_),
+        ("mirror", np.bool_),
         ("started", np.float64),
         ("ended", np.float64),
     )
@@ -74,14 +81,20 @@ class Runs:
         self.fails = np.empty(0, np.bool_)
         self.delivered = np.empty(0, np.bool_)
         """The scheduler was told of its result."""
+        self.returns = np.empty(0, np.bool_)
+        """It hands itself back."""
+        self.mirror = np.empty(0, np.bool_)
+        """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
         self.ended = np.empty(0, np.float64)
         self._newest: list[Ints] = [np.empty(0, np.int64) for _ in range(vertices)]
         self.deployments: list[Deployment | None] = []
         """None: all of its executions have ended."""
 
-    def deploy(self, deployment: Deployment, *, alone: bool) -> Ints:
-        """Rows for the executions of one Deploy. ``alone``: no two attempts of a subtask may run at the same time."""
+    def deploy(self, deployment: Deployment, *, alone: bool, most: int = 1) -> Ints:
+        """Rows for the executions of one Deploy. ``alone``: an attempt may run only when all others are gone for sure;
+        ``most``: how many of a subtask may be under way that are not being cancelled.
+        """
         command = deployment.command
         newest = self._newest_of(command.vertex, command.parallelism)
         prior = newest[command.subtasks]
@@ -89,14 +102,41 @@ class Runs:
         later = command.attempts[prior != NO_RUN] > self.attempt[known]
         check(bool(later.all()), f"an execution of vertex {command.vertex} was deployed twice")
         if alone:
-            over = bool((self.state[known] == RunState.TOLD).all())
+            over = not self._chain(known, self.state != RunState.TOLD).any()
             check(over, f"two attempts run where vertex {command.vertex} allows one")
+        beside = self._under_way(known)
+        many = bool((beside >= most).any())
+        check(not many, f"more than {most} attempts of a subtask of vertex {command.vertex} are under way")
         rows = self._append(len(command.subtasks))
+        self.mirror[rows[prior != NO_RUN]] = beside > 0
         self.vertex[rows], self.subtask[rows], self.attempt[rows] = command.vertex, command.subtasks, command.attempts
         self.prior[rows], self.deployment[rows] = prior, len(self.deployments)
         newest[command.subtasks] = rows
         self.deployments.append(deployment)
         return rows
+
+    def _under_way(self, newest: Ints) -> Ints:
+        """How many attempts that are not being cancelled wait or run, of the subtasks with these newest rows."""
+        return self._chain(newest, ACTIVE[self.state] & ~self.cancelled)
+
+    def _chain(self, newest: Ints, counted: NDArray[np.bool_]) -> Ints:
+        """How many attempts of the subtasks with these newest rows are counted. A step for each attempt walked back."""
+        found, rows = np.zeros(len(newest), np.int64), newest
+        places = np.arange(len(newest))
+        while len(places):
+            found[places] += counted[rows]
+            rows = self.prior[rows]
+            more = rows != NO_RUN
+            places, rows = places[more], rows[more]
+        return found
+
+    def siblings(self, row: int) -> list[int]:
+        """Other attempts of the same subtask, the newest first."""
+        found, other = list[int](), int(self._newest[int(self.vertex[row])][int(self.subtask[row])])
+        while other != NO_RUN:
+            found += [other] if other != row else []
+            other = int(self.prior[other])
+        return found
 
     def again(self, row: int) -> int:
         """A row for the result that a second run of the same execution reports: only its token is another one."""
@@ -134,8 +174,8 @@ class Runs:
         return [(self.deployment_of(int(group[0])), group) for group in groups]
 
     def end(self, rows: Ints, state: RunState) -> None:
-        """These have ended, whatever came of it."""
-        self.state[rows] = state
+        """These have ended, whatever came of it. Of one that was called gone before, nothing more is to be told."""
+        self.state[rows] = np.where(self.state[rows] == RunState.TOLD, RunState.TOLD, state)
         for deployment, group in self.by_deployment(rows):
             deployment.left -= len(group)
 
@@ -149,8 +189,7 @@ class Runs:
     def active(self) -> Ints:
         """Rows that still need their inputs."""
         state = self.state[: self.size]
-        running = (state == RunState.QUEUED) | (state == RunState.RUNNING)
-        return np.flatnonzero(running & ~self.cancelled[: self.size])
+        return np.flatnonzero(ACTIVE[state] & ~self.cancelled[: self.size])
 
     def _newest_of(self, vertex: int, parallelism: int) -> Ints:
         if len(self._newest[vertex]) != parallelism:
@@ -170,67 +209,6 @@ class Runs:
         self.slot[rows], self.node[rows] = -1, -1
         self.size = end
         return rows
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """Rows in order; ``gangs``: a number per row, rows of a gang (neighbours) start together. None: each on its own."""
-
-    rows: Ints
-    gangs: Ints | None
-
-    def next(self, most: int) -> Ints:
-        """Takes up to ``most`` rows, never a part of a gang."""
-        count = min(most, len(self.rows))
-        if self.gangs is not None and count < len(self.rows):
-            count = int(np.searchsorted(self.gangs, self.gangs[count]))
-            taken, self.gangs = self.rows[:count], self.gangs[count:]
-        else:
-            taken = self.rows[:count]
-        self.rows = self.rows[count:]
-        return taken
-
-    def drop(self, gone: NDArray[np.bool_]) -> None:
-        kept = ~gone[self.rows]
-        self.rows = self.rows[kept]
-        self.gangs = None if self.gangs is None else self.gangs[kept]
-
-
-class SlotQueue:
-    """First come, first served; a gang that does not fit lets nobody pass."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[_Waiting] = deque()
-
-    def __len__(self) -> int:
-        return sum(len(entry.rows) for entry in self._waiting)
-
-    def put(self, rows: Ints) -> None:
-        self._waiting.append(_Waiting(rows, None))
-
-    def put_gangs(self, rows: Ints, gangs: Ints) -> None:
-        """``gangs`` must be ascending."""
-        self._waiting.append(_Waiting(rows, gangs))
-
-    def take(self, slots: int) -> Ints:
-        """Those that run next."""
-        taken: list[Ints] = []
-        while self._waiting and slots:
-            entry = self._waiting[0]
-            rows = entry.next(slots)
-            taken.append(rows)
-            slots -= len(rows)
-            if len(entry.rows):
-                break
-            self._waiting.popleft()
-        return np.concatenate(taken) if taken else np.empty(0, np.int64)
-
-    def drop(self, rows: Ints, size: int) -> None:
-        """These do not want a slot any more. ``size``: rows of the table."""
-        gone = np.zeros(size, np.bool_)
-        gone[rows] = True
-        for entry in self._waiting:
-            entry.drop(gone)
 
 
 def ended_last(ends: Floats, gangs: Ints, depth: Ints) -> Floats:

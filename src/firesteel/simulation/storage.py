@@ -61,6 +61,7 @@ class _Bits:
     there: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     written: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     deleted: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    damaged: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
 
 class Storage:
@@ -97,6 +98,10 @@ class Storage:
     def has(self, dataset: int, tokens: Ints) -> Mask:
         return self._test(self._bits.there, dataset, tokens)
 
+    def is_readable(self, dataset: int, tokens: Ints) -> Mask:
+        """It is there, and whole: who only lists the storage does not see the difference."""
+        return self.has(dataset, tokens) & ~self._test(self._bits.damaged, dataset, tokens)
+
     def was_deleted(self, dataset: int, tokens: Ints) -> Mask:
         """By command, that is; an object that is lost as well counts as deleted."""
         return self._test(self._bits.deleted, dataset, tokens)
@@ -122,6 +127,11 @@ class Storage:
 
     def lose(self, dataset: int, tokens: Ints) -> None:
         self._clear(dataset, tokens)
+
+    def damage(self, dataset: int, tokens: Ints) -> None:
+        """They are there, and their readers find that checksums do not fit."""
+        self._bits.damaged[tokens] |= self._bit[dataset]
+        self.version[dataset] += 1
 
     def lose_node(self, node: int) -> None:
         """All that lay on a node whose disk is gone."""
@@ -207,6 +217,6 @@ class Storage:
         def longer(column: NDArray[np.generic]) -> NDArray[np.generic]:
             return np.concatenate([column, np.zeros(grown - have, column.dtype)])
 
-        for name in ("there", "written", "deleted"):
+        for name in ("there", "written", "deleted", "damaged"):
             setattr(self._bits, name, longer(getattr(self._bits, name)))
         self._node, self._vertex = longer(self._node), longer(self._vertex)

@@ -1,0 +1,151 @@
+"""Executions get slots, and the scheduler is told of it, sometimes late or never; on a blocked node they turn back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from firesteel.scheduler import events as e
+from firesteel.scheduler.events import Floats, Ints
+from firesteel.simulation.plane import Plane
+from firesteel.simulation.runs import RunState, ended_last
+from firesteel.simulation.slot_queue import Mask
+from firesteel.simulation.violation import check
+
+LAUNCH_SECONDS = 0.02
+"""From the slot to the program's first step."""
+RETURN_SECONDS = 0.1
+"""From the slot to the word that the execution hands itself back: a node that is slow is slow in this as well."""
+COMPUTE_BYTES_PER_SECOND = 100e6
+
+
+class Launcher:
+    def __init__(self, plane: Plane, tell: Callable[[e.Event], None]) -> None:
+        self._plane = plane
+        self._tell = tell
+        self._failures_left = plane.world.faults.max_failures
+
+    def start_waiting(self) -> None:
+        """All free slots are given to those that wait and want them."""
+        plane = self._plane
+        if plane.ended is not None or not len(plane.queue):
+            return
+        cluster, now = plane.cluster, plane.clock.now
+        rows, slots = plane.queue.take(cluster.free_slots(), cluster.node_of, cluster.alive, now)
+        if not len(rows):
+            return
+        runs, faults = plane.runs, plane.world.faults
+        runs.state[rows], runs.slot[rows], runs.started[rows] = RunState.RUNNING, slots, now
+        runs.node[rows] = cluster.node_of[slots]
+        seconds = self._seconds(rows)
+        fails = plane.dice.which(faults.fail_rate, len(rows))
+        fails &= np.cumsum(fails) <= self._failures_left
+        self._failures_left -= int(fails.sum())
+        seconds[fails] *= plane.dice.between(0.1, 0.9, int(fails.sum()))
+        runs.fails[rows] = fails
+        seconds += LAUNCH_SECONDS
+        if plane.blocked.any():
+            returns = runs.returns[rows] = self._turns_back(rows)
+            seconds[returns] = RETURN_SECONDS
+            runs.fails[rows[returns]] = False
+        ends = self._together(rows, cluster.ends_of(slots, now, seconds))
+        cluster.occupy(slots, rows, ends)
+        self._tie(rows)
+        if plane.blocked.any():
+            self._check_places(rows[~runs.returns[rows]])
+        for group in plane.by_vertex(rows):
+            self._tell_of_launch(group)
+
+    def _seconds(self, rows: Ints) -> Floats:
+        """What each takes on a node of full speed: requests, bytes over the wire, bytes through the program."""
+        plane, seconds = self._plane, np.empty(len(rows))
+        spec = plane.world.storage
+        order = np.argsort(plane.runs.deployment[rows], kind="stable")
+        place = 0
+        for deployment, group in plane.runs.by_deployment(rows):
+            requests, read = (column[group - deployment.first] for column in (deployment.reads, deployment.input_bytes))
+            waits = np.ceil(requests / spec.parallel_requests) * spec.latency
+            plane.storage.requests.reads += int(requests.sum())
+            seconds[order[place : place + len(group)]] = waits + read * (
+                1 / spec.bandwidth + 1 / COMPUTE_BYTES_PER_SECOND
+            )
+            place += len(group)
+        return seconds * plane.dice.between(0.9, 1.1, len(rows))
+
+    def _together(self, rows: Ints, ends: Floats) -> Floats:
+        """Members of a gang end after those that feed them; when one fails, the others stand still."""
+        gangs = self._plane.gang_of(rows)
+        members = np.flatnonzero(gangs >= 0)
+        if not len(members):
+            return ends
+        numbers = np.unique(gangs[members], return_inverse=True)[1]
+        latest = ended_last(ends[members], numbers, self._plane.runs.vertex[rows[members]].astype(np.int64))
+        failed_at = np.full(numbers.max() + 1, np.inf)
+        fails = self._plane.runs.fails[rows[members]]
+        np.minimum.at(failed_at, numbers[fails], ends[members][fails])
+        still = ~fails & (latest > failed_at[numbers])
+        ends[members] = np.where(fails, ends[members], np.where(still, np.inf, latest))
+        return ends
+
+    # --- several attempts of a subtask -------------------------------------------------------------------------------
+
+    def _turns_back(self, rows: Ints) -> Mask:
+        """Which of them see that their node is blocked, and are allowed to mind."""
+        runs, turns = self._plane.runs, np.zeros(len(rows), np.bool_)
+        for place in np.flatnonzero(self._plane.blocked[runs.node[rows]]).tolist():
+            placement = runs.deployment_of(int(rows[place])).command.placement
+            turns[place] = placement is not None and placement.returns
+        return turns
+
+    def _check_places(self, rows: Ints) -> None:
+        """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot."""
+        plane = self._plane
+        free = plane.cluster.node_of[plane.cluster.free_slots()]
+        elsewhere = bool((~plane.blocked[free] & plane.cluster.healthy[free]).any())
+        for row in rows[plane.blocked[plane.runs.node[rows]]].tolist():
+            deployment, node = plane.runs.deployment_of(row), int(plane.runs.node[row])
+            known = deployment.blocked is not None and bool(deployment.blocked[node])
+            check(
+                not (elsewhere and known),
+                f"subtask {plane.runs.subtask[row]} of vertex {deployment.command.vertex} begins on node-{node}, which is "
+                "blocked, while another node has a free slot",
+            )
+
+    def _tie(self, rows: Ints) -> None:
+        """Some mirrors finish together with another attempt of their subtask."""
+        plane = self._plane
+        runs, ends = plane.runs, plane.cluster.ends
+        mirrors = rows[runs.mirror[rows] & ~runs.returns[rows] & ~runs.fails[rows]]
+        for row in mirrors[plane.dice.which(plane.world.faults.tie, len(mirrors))].tolist():
+            others = [o for o in runs.siblings(row) if runs.state[o] == RunState.RUNNING and not runs.cancelled[o]]
+            when = [float(ends[runs.slot[o]]) for o in others if runs.slot[o] >= 0]
+            if when and np.isfinite(ends[runs.slot[row]]) and np.isfinite(min(when)):
+                ends[runs.slot[row]] = min(when)
+
+    # --- word of it ------------------------------------------------------------------------------------------------
+
+    def _tell_of_launch(self, rows: Ints) -> None:
+        """These, of one vertex, have been launched."""
+        plane, faults = self._plane, self._plane.world.faults
+        if plane.dice.happens(faults.untold):
+            return
+        still = plane.runs.returns[rows] | (plane.cluster.speed[plane.runs.node[rows]] == 0)
+        late = plane.dice.happens(faults.launch_late)
+        for part, running in ((rows[still], False), (rows[~still], not late)):
+            if not len(part):
+                continue
+            event = self._launched(part, running)
+            if late:
+                plane.clock.after(plane.dice.until_next(faults.late_by), lambda event=event: self._tell(event))
+            else:
+                self._tell(event)
+
+    def _launched(self, rows: Ints, running: bool) -> e.ExecutionsDeploying:
+        plane = self._plane
+        names = plane.cluster.names_of(plane.runs.node[rows])
+        nodes = np.array(names.names, object)[names.codes].tolist()
+        if plane.dice.happens(plane.world.faults.nameless):
+            nodes = []
+        times = plane.runs.started[rows]
+        return e.ExecutionsDeploying(at=plane.clock.now, running=running, nodes=nodes, times=times, **plane.names(rows))

@@ -1,0 +1,214 @@
+"""What goes wrong in the simulated cluster while a job runs: nodes die, slow down and stand still; objects are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from firesteel.scheduler import events as e
+from firesteel.scheduler.events import Ints
+from firesteel.simulation import reading
+from firesteel.simulation.ending import Ending
+from firesteel.simulation.plane import Plane
+
+
+class Mishaps:
+    def __init__(self, plane: Plane, ending: Ending, tell: Callable[[e.Event], None]) -> None:
+        self._plane = plane
+        self._ending = ending
+        self._tell = tell
+        self._freezes = 0
+        self._frozen_since: dict[int, int] = {}
+        """Node to the number of its freeze."""
+
+    def begin(self) -> None:
+        """Throw the first dice."""
+        faults = self._plane.world.faults
+        kinds = (
+            (faults.node_death_every, faults.max_node_deaths, self._some_node_dies),
+            (faults.lose_every, faults.max_losses, self._some_object_vanishes),
+            (faults.slow_every, faults.max_slow, self._some_node_slows_down),
+            (faults.freeze_every, faults.max_freezes, self._some_node_freezes),
+        )
+        for every, most, happens in kinds:
+            if every and most:
+                self._repeat(every, most, happens)
+        if faults.cancel_after:
+            self._plane.clock.after(faults.cancel_after, self._cancel)
+        if faults.frozen_nodes:
+            self._plane.clock.after(faults.frozen_after, self._freeze_for_good)
+
+    def _repeat(self, every: float, left: int, happens: Callable[[], None]) -> None:
+        def now() -> None:
+            happens()
+            if left > 1:
+                self._repeat(every, left - 1, happens)
+
+        self._plane.clock.after(self._plane.dice.until_next(every), now)
+
+    def _cancel(self) -> None:
+        self._tell(e.CancelRequested(at=self._plane.clock.now))
+
+    # --- nodes -----------------------------------------------------------------------------------------------------
+
+    def kill(self, node: int, *, back_after: float | None = None) -> None:
+        """A node dies, and all that runs there; its objects too where storage is the nodes' own."""
+        plane, faults = self._plane, self._plane.world.faults
+        rows = plane.cluster.vacate(plane.cluster.kill(node))
+        self._frozen_since.pop(node, None)
+        self._ending.end(rows)
+        self._ending.halt_gangs(rows)
+        self._finish_late(rows[~plane.runs.returns[rows] & (plane.gang_of(rows) < 0)])
+        if plane.world.storage.node_local:
+            plane.storage.lose_node(node)
+        self.tell_of_node(node, added=False)
+        name = plane.cluster.names[node]
+        if plane.dice.happens(faults.lost):
+            cause = e.FailureCause(e.FailureKind.LOST, f"{name} is gone, and Spark started it again")
+            for group in plane.by_vertex(rows):
+                self._tell_lost(group, cause)
+        else:
+            culpable = not plane.dice.happens(faults.innocent)
+            cause = e.FailureCause(e.FailureKind.WORKER, f"{name} is gone")
+            for group in plane.by_vertex(rows):
+                if plane.ended is None:
+                    self._ending.tell_failed(group, cause, culpable)
+            plane.runs.forget(rows)
+        back = faults.node_back_after if back_after is None else back_after
+        if np.isfinite(back):
+            plane.clock.after(back, lambda: self._back(node))
+
+    def _tell_lost(self, rows: Ints, cause: e.FailureCause) -> None:
+        """Once the second runs have found slots, and ended at once."""
+
+        def told() -> None:
+            if self._plane.ended is None:
+                self._ending.tell_failed(rows, cause)
+            self._plane.runs.forget(rows)
+
+        self._plane.clock.after(self._plane.dice.until_next(self._plane.world.faults.late_by), told)
+
+    def _finish_late(self, rows: Ints) -> None:
+        """Some of these, given up with their node, go on unseen; what they wrote and say comes in later."""
+        plane = self._plane
+        for row in rows[plane.dice.which(plane.world.faults.zombie, len(rows))].tolist():
+            one = np.array([row])
+            if plane.runs.fails[row] or self._ending.missing(one)[1]:
+                continue
+            plane.runs.ended[one] = plane.clock.now
+            event = self._ending.finished(one, one + 1)
+            plane.storage.write(
+                event.vertex, [p.dataset for p in event.reports.partitions], one + 1, plane.runs.node[one]
+            )
+            self._put_off(row, event)
+
+    def _put_off(self, row: int, event: e.ExecutionsFinished) -> None:
+        plane = self._plane
+
+        def told() -> None:
+            plane.runs.delivered[row] = plane.ended is None
+            self._tell(replace(event, at=plane.clock.now))
+
+        plane.clock.after(plane.dice.until_next(2 * plane.world.faults.late_by), told)
+
+    def _back(self, node: int) -> None:
+        self._plane.cluster.revive(node)
+        self.tell_of_node(node, added=True)
+
+    def _one_of_the_healthy(self) -> int | None:
+        """None: there is only one."""
+        healthy = np.flatnonzero(self._plane.cluster.healthy)
+        return int(healthy[self._plane.dice.one_of(len(healthy))]) if len(healthy) > 1 else None
+
+    def _some_node_dies(self) -> None:
+        node = self._one_of_the_healthy()
+        if node is not None:
+            self.kill(node)
+
+    def _some_node_slows_down(self) -> None:
+        node, plane = self._one_of_the_healthy(), self._plane
+        if node is None:
+            return
+        cluster = plane.cluster
+        cluster.set_speed(node, float(plane.dice.between(0.05, 0.5, 1)[0]), plane.clock.now)
+
+        def over() -> None:
+            if cluster.healthy[node]:
+                cluster.set_speed(node, float(cluster.usual_speed[node]), plane.clock.now)
+
+        plane.clock.after(plane.world.faults.slow_for, over)
+
+    def _some_node_freezes(self) -> None:
+        node = self._one_of_the_healthy()
+        if node is not None:
+            self.freeze(node, self._plane.world.faults.freeze_for)
+
+    def _freeze_for_good(self) -> None:
+        # One beside each slow node would be no other node.
+        for node in self._plane.cluster.spread(self._plane.world.faults.frozen_nodes, after=1).tolist():
+            self.freeze(node, np.inf)
+
+    def freeze(self, node: int, seconds: float) -> None:
+        """Nothing there moves, for so long; after the heartbeat's timeout it counts as gone. inf: it never comes back."""
+        plane = self._plane
+        self._freezes += 1
+        number = self._frozen_since[node] = self._freezes
+        plane.cluster.set_speed(node, 0.0, plane.clock.now)
+
+        def still() -> bool:
+            return self._frozen_since.get(node) == number
+
+        def thaw() -> None:
+            if still():
+                del self._frozen_since[node]
+                plane.cluster.set_speed(node, float(plane.cluster.usual_speed[node]), plane.clock.now)
+
+        def missed() -> None:
+            if still():
+                self.kill(node, back_after=plane.world.faults.node_back_after if np.isfinite(seconds) else np.inf)
+
+        if np.isfinite(seconds):
+            plane.clock.after(seconds, thaw)
+        plane.clock.after(plane.world.faults.heartbeat_timeout, missed)
+
+    def tell_of_node(self, node: int, *, added: bool) -> None:
+        name, slots = self._plane.cluster.names[node], self._plane.world.cluster.slots
+        event = e.ExecutorChanged(
+            at=self._plane.clock.now, executor=name, host=name, slots=slots, added=added, node=name
+        )
+        self._tell(event)
+
+    # --- executions and objects ------------------------------------------------------------------------------------
+
+    def fail_one(self, row: int) -> None:
+        """One running execution misses the first object it reads; one that reads none fails by itself."""
+        plane, rows = self._plane, np.array([row])
+        plane.cluster.vacate(plane.runs.slot[rows].astype(np.int64))
+        deployment = plane.runs.deployment_of(row)
+        self._ending.end(rows)
+        for gate, ranges in reading.inputs_of(deployment.command):
+            rects = ranges.of(row - deployment.first)
+            if len(rects):
+                first = int(rects[0, 0])
+                place = first if gate.partitions is None else int(np.searchsorted(gate.partitions, first))
+                plane.storage.lose(gate.dataset, gate.tokens[place : place + 1])
+                self._ending.tell_missing(rows, np.zeros(1, np.int64), [reading.named(gate, place)])
+                return
+        self._ending.tell_failed(rows, e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function"))
+
+    def lose(self, dataset: int, count: int = 1) -> None:
+        """Some objects of a data set vanish, or cannot be read any more."""
+        plane = self._plane
+        tokens = plane.storage.objects(dataset, plane.graph.datasets[dataset].producer)
+        if len(tokens):
+            chosen = np.unique(plane.dice.rng.choice(tokens, count))
+            damaged = plane.dice.which(plane.world.faults.damage, len(chosen))
+            plane.storage.damage(dataset, chosen[damaged])
+            plane.storage.lose(dataset, chosen[~damaged])
+
+    def _some_object_vanishes(self) -> None:
+        plane = self._plane
+        if plane.graph.datasets:
+            self.lose(plane.dice.one_of(len(plane.graph.datasets)), 1 + plane.dice.one_of(3))
