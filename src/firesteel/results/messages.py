@@ -185,4 +185,4 @@ class MessageStream:
         return self._drained_to + len(footer)
 
     def discard(self) -> None:
-        self._target.close()
+        self._target.discard()

@@ -1,7 +1,8 @@
 """Where a job's result objects lie: one directory per job, on any location that ``pyarrow.fs`` can open.
 
 Objects are flat files with unique names. The driver's acceptance of a name is the commit, so nothing here renames,
-locks or syncs: a half-written object has no trailer and is told apart by the reader.
+locks or syncs: a half-written object has no trailer and is told apart by the reader. What fails and may pass is asked again
+(``retry``), as far as that is safe.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import errno
 import os
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -23,11 +24,14 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.results.filesystem import first_line, open_location
+from firesteel.results.retry import PAUSES, passes, rest, retried
 
 DELETE_THREADS = 8
 """Remote objects deleted at once; each is one round trip."""
 WRITE_BYTES = 1 << 20
-"""What is gathered for one write to a remote location: many answer each write with a round trip."""
+"""What is gathered for one write to a remote location: many answer each write with a round trip. A smaller object is created,
+written and closed as one request, which can be asked again."""
+_T = TypeVar("_T")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -40,10 +44,14 @@ class StorageError(FiresteelError):
 
 
 class Output(Protocol):
-    """An object being written. Buffers go out as they are: callers collect a few MiB first."""
+    """An object being written. Buffers go out as they are: callers collect a few MiB first, and do not change them later.
+
+    Whether it can be written at all may show only at ``close``. ``discard``: gives up; the caller deletes what there is.
+    """
 
     def write(self, data: Any) -> None: ...
     def close(self) -> None: ...
+    def discard(self) -> None: ...
 
 
 class Input(Protocol):
@@ -67,7 +75,10 @@ def merged_name(dataset: int, first: int, end: int, token: int) -> str:
 
 @dataclass(slots=True)
 class StoreStatistics:
-    """What this process asked of a store. A request is a read or a write of bytes; opening and deleting are counted apart."""
+    """What this process asked of a store. A request is a read or a write of bytes; opening and deleting are counted apart.
+
+    ``retries``: what was asked again, of any of them.
+    """
 
     opens: int = 0
     creates: int = 0
@@ -76,6 +87,10 @@ class StoreStatistics:
     deletes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    retries: int = 0
+
+    def retried(self) -> None:
+        self.retries += 1
 
     @property
     def requests(self) -> int:
@@ -122,23 +137,18 @@ class ResultStore:
     def create(self) -> None:
         """Make the directory. Raises UsageError for a location that cannot be opened, StorageError when it cannot be made."""
         try:
-            if self._local is not None:
-                self._local.mkdir(parents=True, exist_ok=True)
-            else:
-                fs, root = self._file_system()
-                fs.create_dir(root, recursive=True)
+            self._asked(self._make_directory)
         except OSError as error:
             self._fail(error, "cannot be created")
 
     def open_output(self, name: str) -> Output:
         """A new object; an existing one of that name is an error, never overwritten (as far as the location can tell)."""
         self.statistics.creates += 1
+        if self._local is None:
+            return _RemoteOutput(self, name)
+        path = str(self._local / name)
         try:
-            if self._local is not None:
-                return _LocalOutput(self, str(self._local / name))
-            fs, root = self._file_system()
-            stream = fs.open_output_stream(f"{root}/{name}", compression=None, buffer_size=WRITE_BYTES)
-            return _RemoteOutput(self, stream)
+            return self._asked(lambda: _LocalOutput(self, path))
         except OSError as error:
             self._fail(error, f"cannot take the new object {name}")
 
@@ -164,32 +174,32 @@ class ResultStore:
         """An existing object. Raises OSError as the file system gave it: what it means is for the reader to say."""
         self.statistics.opens += 1
         if self._local is not None:
-            return _LocalInput(f"{self._local}/{name}", self.statistics)
+            path = f"{self._local}/{name}"
+            return self._asked(lambda: _LocalInput(path, self.statistics))
         fs, root = self._file_system()
-        return _RemoteInput(fs.open_input_file(f"{root}/{name}"), self.statistics)
+        path = f"{root}/{name}"
+        return self._asked(lambda: _RemoteInput(lambda: fs.open_input_file(path), self.statistics))
 
     def delete(self, names: Iterable[str]) -> None:
         """Remove objects; the ones that do not exist are no error, the others raise StorageError once all were tried."""
         names = list(names)
         self.statistics.deletes += len(names)
-        if self._local is not None:
-            errors = [e for name in names if (e := _unlink(self._local / name)) is not None]
-        elif names:
-            with ThreadPoolExecutor(min(DELETE_THREADS, len(names))) as pool:
-                errors = [e for e in pool.map(self._delete_remote, names) if e is not None]
-        else:
-            return
-        if errors:
-            self._fail(errors[0], f"still holds {len(errors)} of {len(names)} objects that should go")
+        failed = self._deleted(names)
+        for pause in PAUSES:  # all of them together: many in a row would make many pauses
+            again = [name for name, error in failed.items() if passes(error)]
+            if not again:
+                break
+            self.statistics.retries += len(again)
+            rest(pause)
+            failed = {name: error for name, error in failed.items() if not passes(error)} | self._deleted(again)
+        if failed:
+            first = next(iter(failed.values()))
+            self._fail(first, f"still holds {len(failed)} of {len(names)} objects that should go")
 
     def delete_all(self) -> None:
         """Remove the whole directory; no error when there is none."""
         try:
-            if self._local is not None:
-                shutil.rmtree(self._local)
-            else:
-                fs, root = self._file_system()
-                fs.delete_dir(root)
+            self._asked(self._remove_directory)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -198,15 +208,46 @@ class ResultStore:
     def list(self) -> list[str]:
         """Names of the objects there are, sorted; none when the directory does not exist."""
         try:
-            if self._local is not None:
-                return sorted(entry.name for entry in os.scandir(self._local) if entry.is_file())
-            fs, root = self._file_system()
-            infos = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-            return sorted(info.base_name for info in infos if info.type == pafs.FileType.File)
+            return self._asked(self._listed)
         except FileNotFoundError:
             return []
         except OSError as error:
             self._fail(error, "cannot be listed")
+
+    def _asked(self, ask: Callable[[], _T]) -> _T:
+        return retried(ask, noted=self.statistics.retried)
+
+    def _make_directory(self) -> None:
+        if self._local is not None:
+            self._local.mkdir(parents=True, exist_ok=True)
+        else:
+            fs, root = self._file_system()
+            fs.create_dir(root, recursive=True)
+
+    def _remove_directory(self) -> None:
+        if self._local is not None:
+            shutil.rmtree(self._local)
+        else:
+            fs, root = self._file_system()
+            fs.delete_dir(root)
+
+    def _listed(self) -> list[str]:
+        if self._local is not None:
+            return sorted(entry.name for entry in os.scandir(self._local) if entry.is_file())
+        fs, root = self._file_system()
+        infos = fs.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == pafs.FileType.File)
+
+    def _deleted(self, names: Sequence[str]) -> dict[str, OSError]:
+        """Those that are still there, with why."""
+        if self._local is not None:
+            tried = {name: _unlink(self._local / name) for name in names}
+        elif names:
+            with ThreadPoolExecutor(min(DELETE_THREADS, len(names))) as pool:
+                tried = dict(zip(names, pool.map(self._delete_remote, names), strict=True))
+        else:
+            return {}
+        return {name: error for name, error in tried.items() if error is not None}
 
     def _delete_remote(self, name: str) -> OSError | None:
         fs, root = self._file_system()
@@ -217,6 +258,11 @@ class ResultStore:
         except OSError as error:
             return error
         return None
+
+    def remote_stream(self, name: str) -> Any:
+        """Of a new remote object. Raises OSError."""
+        fs, root = self._file_system()
+        return fs.open_output_stream(f"{root}/{name}", compression=None, buffer_size=WRITE_BYTES)
 
     def _file_system(self) -> tuple[Any, str]:
         if self._remote is None:
@@ -279,23 +325,70 @@ class _LocalOutput:
             except OSError as error:  # some network file systems tell of a full disk only here
                 raise storage_error(error, self._store.url, "cannot be written") from error
 
+    def discard(self) -> None:
+        with suppress(StorageError):
+            self.close()
+
 
 class _RemoteOutput:
-    def __init__(self, store: ResultStore, stream: Any) -> None:
+    """What is no larger than one write is held back until ``close``, and goes out as a whole, again if need be."""
+
+    def __init__(self, store: ResultStore, name: str) -> None:
         self._store = store
-        self._stream = stream
+        self._name = name
+        self._held: list[Any] = []
+        self._held_bytes = 0
+        self._stream: Any = None
 
     def write(self, data: Any) -> None:
+        size = len(memoryview(data).cast("B"))
         self._store.statistics.writes += 1
-        self._store.statistics.bytes_written += len(memoryview(data).cast("B"))
+        self._store.statistics.bytes_written += size
+        if self._stream is None:
+            self._held.append(data)
+            self._held_bytes += size
+            if self._held_bytes <= WRITE_BYTES:
+                return
+            self._stream = self._asked(self._create)
+            held, self._held = self._held, []
+            for one in held:
+                self._send(one)
+        else:
+            self._send(data)
+
+    def close(self) -> None:
+        if self._stream is None:
+            self._asked(self._put)
+            self._held = []
+            return
         try:
-            self._stream.write(data)
+            self._stream.close()
         except OSError as error:
             raise storage_error(error, self._store.url, "cannot be written") from error
 
-    def close(self) -> None:
+    def discard(self) -> None:
+        self._held = []
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.close()
+
+    def _create(self) -> Any:
+        return self._store.remote_stream(self._name)
+
+    def _put(self) -> None:
+        with self._create() as stream:
+            for one in self._held:
+                stream.write(one)
+
+    def _asked(self, ask: Callable[[], _T]) -> _T:
         try:
-            self._stream.close()
+            return retried(ask, noted=self._store.statistics.retried)
+        except OSError as error:
+            raise storage_error(error, self._store.url, f"cannot take the new object {self._name}") from error
+
+    def _send(self, data: Any) -> None:
+        try:
+            self._stream.write(data)
         except OSError as error:
             raise storage_error(error, self._store.url, "cannot be written") from error
 
@@ -305,21 +398,34 @@ class _LocalInput:
 
     def __init__(self, path: str, statistics: StoreStatistics) -> None:
         self._statistics = statistics
+        self._path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
         buffer = pa.allocate_buffer(length)
         view = memoryview(buffer).cast("B")
+        done = retried(
+            lambda: self._fill(view, offset), lambda: self._fill_anew(view, offset), self._statistics.retried
+        )
+        self._statistics.reads += 1
+        self._statistics.bytes_read += done
+        return buffer if done == length else buffer.slice(0, done)
+
+    def _fill(self, view: memoryview, offset: int) -> int:
         done = 0
-        while done < length:
+        while done < len(view):
             count = os.preadv(self._fd, [view[done:]], offset + done)
             if count == 0:
                 break
             done += count
-        self._statistics.reads += 1
-        self._statistics.bytes_read += done
-        return buffer if done == length else buffer.slice(0, done)
+        return done
+
+    def _fill_anew(self, view: memoryview, offset: int) -> int:
+        """A network file system's stale handle is mended by opening again."""
+        self.close()
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._fill(view, offset)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -331,19 +437,32 @@ class _LocalInput:
 class _RemoteInput:
     """One positioned read is one request; several threads may read at once."""
 
-    def __init__(self, file: Any, statistics: StoreStatistics) -> None:
-        self._file = file
+    def __init__(self, open_file: Callable[[], Any], statistics: StoreStatistics) -> None:
+        self._open_file = open_file
+        self._file = open_file()
         self._statistics = statistics
-        self.size = int(file.size())
+        self.size = int(self._file.size())
 
     def read_at(self, offset: int, length: int) -> pa.Buffer:
         length = min(length, self.size - offset)
         if length <= 0:
             return pa.py_buffer(b"")
-        data = pa.py_buffer(self._file.read_at(length, offset))
+        data = retried(
+            lambda: self._read(self._file, offset, length),
+            lambda: self._read_anew(offset, length),
+            self._statistics.retried,
+        )
         self._statistics.reads += 1
         self._statistics.bytes_read += data.size
         return data
+
+    def _read(self, file: Any, offset: int, length: int) -> Any:
+        return pa.py_buffer(file.read_at(length, offset))
+
+    def _read_anew(self, offset: int, length: int) -> Any:
+        """Through another opening, since the connection may be what failed; other threads may still use the one before."""
+        self._file = self._open_file()
+        return self._read(self._file, offset, length)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -33,8 +33,10 @@ def put_blob(store: ResultStore, digest: bytes, data: bytes) -> None:
     output = store.open_output(blob_name(digest))
     try:
         output.write(data)
-    finally:
         output.close()
+    except BaseException:
+        output.discard()
+        raise
 
 
 class BlobCache:

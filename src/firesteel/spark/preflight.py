@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import UsageError
+from firesteel.results.retry import retried
 from firesteel.spark.giveup import read_error
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.session import is_local
@@ -126,10 +127,14 @@ def _is_users(module: str) -> bool:
 def _ask(context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None) -> list[Findings]:
     fs, path = open_root(root, filesystem)
     name = f"{_PROBE_FILE}{uuid.uuid4().hex[:12]}"
-    try:
+
+    def write() -> None:
         fs.create_dir(path, recursive=True)
         with fs.open_output_stream(f"{path}/{name}") as stream:
             stream.write(b"firesteel")
+
+    try:
+        retried(write)
     except OSError as error:
         raise UsageError(f"Results between steps cannot lie at {root}: {error}") from error
     n = max(2, context.defaultParallelism, len(executors(context))) * PROBES_PER_SLOT
@@ -148,7 +153,7 @@ def _ask(context: Any, modules: tuple[str, ...], root: str, filesystem: str | No
         context.setJobDescription(described)
         context.removeJobTag(tag)
         with suppress(OSError):
-            fs.delete_file(f"{path}/{name}")
+            retried(lambda: fs.delete_file(f"{path}/{name}"))
 
 
 def _worker_failure(context: Any, error: Exception) -> str:

@@ -80,7 +80,21 @@ def _storage_problem(root: str, name: str, number: int, filesystem: str | None) 
     """Sees the driver's file, and can write and remove one of its own."""
     import pyarrow.fs as pafs
 
+    from firesteel.results.retry import retried
+
     fs: Any
+    path = ""
+
+    def look() -> Any:
+        return fs.get_file_info(f"{path}/{name}")
+
+    def write(own: str) -> None:
+        with fs.open_output_stream(own) as stream:
+            stream.write(b"firesteel")
+
+    def remove(own: str) -> None:
+        fs.delete_file(own)
+
     try:
         if filesystem is not None:
             from firesteel.results.filesystem import open_location
@@ -89,12 +103,11 @@ def _storage_problem(root: str, name: str, number: int, filesystem: str | None) 
         else:
             fs, path = (pafs.LocalFileSystem(), root) if "://" not in root else pafs.FileSystem.from_uri(root)
         path = path.rstrip("/")
-        if fs.get_file_info(f"{path}/{name}").type == pafs.FileType.NotFound:
+        if retried(look).type == pafs.FileType.NotFound:
             return "does not see there what the driver has written"
         own = f"{path}/{name}-{number}-{os.getpid()}"
-        with fs.open_output_stream(own) as stream:
-            stream.write(b"firesteel")
-        fs.delete_file(own)
+        retried(lambda: write(own))
+        retried(lambda: remove(own))
     except Exception as error:
         return f"cannot use it ({type(error).__name__}: {str(error).splitlines()[0]})"
     return None

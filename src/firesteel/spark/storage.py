@@ -23,6 +23,7 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
 from firesteel.results.filesystem import open_location
 from firesteel.results.owner import is_dead, myself
+from firesteel.results.retry import retried
 from firesteel.results.store import ResultStore, StorageError, storage_error
 
 PREFIX = "firesteel-job-"
@@ -50,10 +51,14 @@ class JobStorage:
     def create(self) -> None:
         """Makes the mark, then the directories. Raises UsageError or StorageError."""
         mark = {**myself(), "application": self._application, "at": time.time()}
-        try:
+
+        def write_mark() -> None:
             self._fs.create_dir(self._path, recursive=True)
             with self._fs.open_output_stream(self._mark_path(self.job_id)) as stream:
                 stream.write(json.dumps(mark).encode())
+
+        try:
+            retried(write_mark)
         except OSError as error:
             raise StorageError(
                 f"Results between steps cannot lie at {self.root}: {str(error).rstrip('.')}.",
@@ -102,7 +107,7 @@ class JobStorage:
         with suppress(OSError, FiresteelError):
             self.store.delete_all()
             with suppress(FileNotFoundError):
-                self._fs.delete_file(self._mark_path(self.job_id))
+                retried(lambda: self._fs.delete_file(self._mark_path(self.job_id)))
 
     def sweep(self) -> list[str]:
         """Removes what drivers that are no more left behind; their job ids. Never raises."""
