@@ -163,7 +163,11 @@ def random_dag(rng: random.Random, most: int = 200, pipelined: float = 0.4, poin
             inputs.add((producer, ship, PIPELINED if rng.random() < pipelined else BLOCKING))
         if number > 1 and pipelined and rng.random() < 0.3:
             inputs |= _circle(builder.graph, rng)
-        fields = {"parallelism": n, "supports_concurrent_attempts": rng.random() < 0.8}
+        fields = {
+            "parallelism": n,
+            "supports_concurrent_attempts": rng.random() < 0.8,
+            "deterministic": rng.random() < 0.9,
+        }
         if inputs:
             builder.step(*sorted(inputs, key=lambda i: (i[0], i[1].value, i[2].value)), **fields)
         else:

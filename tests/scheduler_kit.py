@@ -396,7 +396,8 @@ class Plane:
                 task.merged = self._merged_inputs(deploy, position)
 
     def _views(self, vertex: JobVertex, position: int, task: Task) -> dict[tuple[int, int, int], Hashable]:
-        """Equal views: the same rows. A share by order is another one in each attempt; else only the rows count."""
+        """Equal views: the same rows. A share by order is another one in each attempt, and so is all that a
+        nondeterministic producer gives; else only the rows count."""
         views = {}
         for index, (gate, ranges) in enumerate(zip(task.deploy.gates, task.deploy.ranges, strict=True)):
             dataset = self.scheduler.job_graph.datasets[gate.dataset]
@@ -409,7 +410,8 @@ class Plane:
                     attempt, token = int(gate.attempts[_place(gate, p)]), int(gate.tokens[_place(gate, p)])
                     read = self.read[dataset.producer, p, token]
                 rows = tuple(sorted(read.items(), key=str))
-                views[index, gate.dataset, p] = ("attempt", attempt) if shared else hash(rows)
+                other = shared or not self.scheduler.job_graph.vertices[dataset.producer].deterministic
+                views[index, gate.dataset, p] = ("attempt", attempt) if other else hash(rows)
         return views
 
     def _ranges(self, vertex: int, index: int) -> c.InputRanges:
@@ -795,7 +797,11 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
     builder = GraphBuilder("random")
     ships = list(ShipStrategy)
     for number in range(rng.randint(1, 6)):
-        fields = {"has_sink": rng.random() < 0.2, "supports_concurrent_attempts": rng.random() < 0.7}
+        fields = {
+            "has_sink": rng.random() < 0.2,
+            "supports_concurrent_attempts": rng.random() < 0.7,
+            "deterministic": rng.random() < 0.8,
+        }
         if rng.random() < 0.2:
             fields["parallelism"] = rng.randint(1, 5)
         elif rng.random() < 0.2:

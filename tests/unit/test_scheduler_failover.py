@@ -169,7 +169,7 @@ def test_finished_readers_of_a_partition_that_is_shared_by_order_read_it_again(s
     decision = p.decisions("failover")[-1]
     shared = {REBALANCE: [0, 1, 2, 3], RESCALE: [0, 1]}[ship]
     again = 1 if ship is RESCALE or p.scheduler.graph.vertices[1].ranges[0].of(3)[0, 0] == 1 else 2
-    assert decision.inputs["rereaders"] == {"1": again} and "finished before: rows they share" in decision.reason
+    assert decision.inputs["rereaders"] == {"1": again} and "finished before: what they read" in decision.reason
     assert decision.result["0"] == 1 and decision.result["1"] <= len(shared)
     assert p.run().status == "FINISHED"
 

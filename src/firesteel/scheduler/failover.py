@@ -3,7 +3,7 @@
 A region runs again as a whole, finished members too, for pipelined data cannot be read again. Besides the failed ones
 there must run again: regions producing partitions that they read and that are lost or were released already, their
 producers in turn, the regions of unfinished consumers of whatever is produced anew, and of finished consumers whose
-share of a partition is not what it was (``rereading``). Each consumed group is visited once, so the cost is
+share of a partition is not what it was, or whose producer is nondeterministic (``rereading``). Each consumed group is visited once, so the cost is
 O(subtasks), not O(edges); where all exchanges are blocking every region is a single subtask.
 """
 

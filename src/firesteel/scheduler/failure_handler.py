@@ -214,7 +214,9 @@ class ExecutionFailureHandler:
         count = sum(len(subtasks) for subtasks in tasks.values())
         again = sum(len(subtasks) for subtasks in restart.rereaders.values())
         reread = (
-            f" ({again} of them finished before: rows they share by order may come in another one)" if again else ""
+            f" ({again} of them finished before: what they read may come in another order, or be other rows)"
+            if again
+            else ""
         )
         self._decide(failure, verdict, restart, f"{plural(count, 'subtask')} to run again{reread}, {verdict.reason}")
         self._release.executions_reset(tasks)

@@ -4,6 +4,11 @@ A producer that runs again gives the same rows, but not surely in the same order
 row's place follows from its key. Rows of RESCALE and REBALANCE results are dealt out by their order, so two subtasks that
 share a partition must read the same attempt of it: else one keeps old rows that another one gets too. A subtask that read
 such a share anew has other rows than its earlier attempts, hence so have its own results, whatever their partitioning.
+A nondeterministic subtask has other rows whenever it runs again.
+
+Mirrors (FLIP-168) add nothing to this. Of the attempts of one round only one is ever read, and only after it has won. What
+several attempts of one subtask read may differ only if a producer ran again between their deployments; but then all that
+had not finished were cancelled with their round, and of the finished one it is known when it was told what to read.
 """
 
 from __future__ import annotations
@@ -34,6 +39,8 @@ class Rereading:
         """Finished subtasks that have to join ``tasks``, by vertex. Marks those whose rows will be ``unlike`` before."""
         found: dict[int, Ints] = {}
         for vertex in self._graph.vertices:  # in topological order: what becomes unlike is seen further down
+            if not vertex.job.deterministic and vertex.id in self._tasks:
+                vertex.unlike |= self._tasks[vertex.id]
             if vertex.ranges is None:
                 continue
             again = np.zeros(vertex.parallelism, np.bool_)
