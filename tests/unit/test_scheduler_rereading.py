@@ -46,7 +46,7 @@ class Mirrors(NoSpeculation):
         for vertex in self._scheduler.graph.vertices if self._rng else ():
             if vertex.ranges is not None and vertex.job.supports_concurrent_attempts:
                 running = np.flatnonzero(IS_DEPLOYED[vertex.states]).tolist()
-                alone = [s for s in running if len(vertex[s].current_executions) < 2 and self._rng.random() < 0.2]
+                alone = [s for s in running if len(vertex[s].current_executions) < 2 and self._rng.random() < 0.5]
                 wanted.append((vertex.id, alone))
         for number, subtasks in wanted:
             vertex, chosen = self._scheduler.graph.vertices[number], np.array(subtasks, np.int64)
