@@ -20,6 +20,7 @@ from firesteel.spark import blocklist, pools
 from firesteel.spark.blocklist import Blocklist, publish
 from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
 from firesteel.spark.placing import MAX_WISHES, Executors, preferring
+from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps
 from firesteel.spark.session import _settings
 from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
@@ -229,3 +230,18 @@ def test_blocked_nodes_are_published_in_order(tmp_path):
     loop.driver._in.store = ResultStore(str(tmp_path))
     loop.run()
     assert Blocklist().nodes("job", loop.driver._in.store) == {"b"}
+
+
+# --- the queue ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "grows", "bounded"), [("FAIR", "false", False), ("FIFO", "false", True), ("FIFO", "true", False)]
+)
+def test_a_job_that_speculates_sends_no_more_than_runs_where_spark_serves_in_order(mode, grows, bounded):
+    session = context(f"queue {mode} {grows}", 1)
+    session._jsc.sc().getSchedulingMode().toString.return_value = mode
+    session.getConf = lambda: {"spark.dynamicAllocation.enabled": grows}
+    decision = queue_of(session)
+    assert (decision.result == BOUNDED) is bounded
+    assert ("FIFO" in decision.reason) is (mode == "FIFO")

@@ -5,17 +5,25 @@ from __future__ import annotations
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobGraph, ResultPartitionType
 from firesteel.graph.validate import check_speculation
-from firesteel.options import SCHEDULER, Options
+from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slots import BoundedSlotAllocator
 
 
 def create_scheduler(
-    job_graph: JobGraph, options: Options, slots: int = 1, request_seconds: float | None = None
+    job_graph: JobGraph,
+    options: Options,
+    slots: int = 1,
+    request_seconds: float | None = None,
+    *,
+    in_order: bool = False,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: what asking the storage
     for one slice takes; None: as the option says, else not known yet (``scheduler.merging.request_seconds``).
+    ``in_order``: the cluster serves what came first, so a mirror would wait for all that was deployed before it: nothing
+    is deployed that has no slot.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict."""
@@ -35,7 +43,10 @@ def create_scheduler(
             hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
         )
     kind = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
-    scheduler = kind(job_graph, options, slots=slots)
+    allocator = BoundedSlotAllocator(slots) if in_order and options[SPECULATIVE_ENABLED] else None
+    scheduler = kind(job_graph, options, allocator, slots=slots)
+    if allocator is not None:
+        allocator.watch(scheduler.nodes, scheduler.executions, tuple)
     if request_seconds is not None:
         scheduler.merging.request_seconds = request_seconds
     return scheduler

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from firesteel.scheduler.events import Ints
-from firesteel.scheduler.executions import Rows
+from firesteel.scheduler.executions import ExecutionTable, Rows
+from firesteel.scheduler.nodes import Nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +65,52 @@ class GrantAllSlotAllocator:
 
     def cancel(self, executions: Rows) -> None:
         """Nothing is held."""
+
+
+class BoundedSlotAllocator:
+    """No more at a time than there are slots: what is not handed to Spark does not queue there before a mirror.
+
+    For a session that serves its jobs in the order they came (FIFO). The slots of a blocked node are none, and what runs
+    there takes none. At least one is offered always: a job that finds no node is to wait in Spark, which may get some.
+    """
+
+    def __init__(self, slots: int) -> None:
+        """``slots``: how many there are until nodes are known."""
+        self._slots = slots
+        self._held: set[int] = set()
+        self._nodes = Nodes()
+        self._table: ExecutionTable | None = None
+        self._avoided: Callable[[], Collection[str]] = tuple
+
+    def watch(self, nodes: Nodes, table: ExecutionTable, avoided: Callable[[], Collection[str]]) -> None:
+        """Where it is seen what slots there are and what runs where. ``avoided``: the nodes that are blocked now."""
+        self._nodes, self._table, self._avoided = nodes, table, avoided
+
+    @property
+    def free(self) -> int:
+        """Negative when nodes were lost or blocked."""
+        avoided, slots = self._avoided(), self._slots
+        if self._nodes.is_told:
+            slots = sum(count for node, count in self._nodes.slots.items() if node not in avoided)
+        return max(1, slots) - len(self._held) + (self._held_on(avoided) if avoided else 0)
+
+    def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+        free = max(0, self.free)
+        if free < len(option.executions):
+            option = ExecutionDeploymentOption(option.vertex, option.subtasks[:free], option.executions[:free])
+        self._held.update(option.executions.tolist())
+        return option
+
+    def cancel(self, executions: Rows) -> None:
+        if self._held:
+            self._held.difference_update(executions.tolist())
+
+    def _held_on(self, nodes: Collection[str]) -> int:
+        if self._table is None or not self._held:
+            return 0
+        rows = np.fromiter(self._held, np.int64, len(self._held))
+        counts = np.bincount(self._table.node[rows])
+        return sum(int(counts[n]) for n in np.flatnonzero(counts).tolist() if self._table.node_named(n) in nodes)
 
 
 def allocate_slots_for_regions(

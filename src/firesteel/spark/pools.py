@@ -28,21 +28,21 @@ def borrow() -> str:
 def urgent(context: Any) -> str:
     """The pool for what must not queue. In a session that lacks it a fresh one, which comes first since nothing of it runs.
 
-    In a FIFO session no pool helps: there work is handed to Spark only when a slot is free.
+    In a FIFO session no pool helps, see ``queueing``.
     """
+    return URGENT if has_urgent(context) else borrow()
+
+
+def has_urgent(context: Any) -> bool:
+    """Whether this session has the pool for what is urgent. Asked once per session."""
     application = context.applicationId
     if application not in _urgent:
         pool = context._jsc.sc().getPoolForName(URGENT)
         _urgent[application] = bool(pool.isDefined() and int(pool.get().minShare()) > 0)
-    return URGENT if _urgent[application] else borrow()
+    return _urgent[application]
 
 
 def give_back(name: str) -> None:
     if name != URGENT:
         with _lock:
             heapq.heappush(_free, int(name.rpartition("-")[2]))
-
-
-def is_fair(context: Any) -> bool:
-    """Whether Spark shares its slots among jobs; else (FIFO) they go to the oldest first."""
-    return context._jsc.sc().getSchedulingMode().toString() == "FAIR"

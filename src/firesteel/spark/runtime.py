@@ -18,17 +18,27 @@ from typing import Any
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
-from firesteel.options import BLOB_CACHE_BYTES, CODEC, MEMORY_PER_TASK, MERGE_REQUEST_TIME, STORAGE_FILESYSTEM, Options
+from firesteel.options import (
+    BLOB_CACHE_BYTES,
+    CODEC,
+    MEMORY_PER_TASK,
+    MERGE_REQUEST_TIME,
+    SPECULATIVE_ENABLED,
+    STORAGE_FILESYSTEM,
+    Options,
+)
 from firesteel.results.store import object_name
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.planned import planned
+from firesteel.scheduler.records import Decision
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.exchanges import exchange_decisions
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.outcome import JobOutcome
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
+from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.session import check_session, is_local, own_interrupts
 from firesteel.spark.shipping import ship
@@ -81,10 +91,15 @@ class Prepared:
     storage: JobStorage
     job: Blob
     programs: dict[int, bytes]
+    decisions: tuple[Decision, ...] = ()
+    """On how the job will run, taken before it does."""
 
 
 def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
-    scheduler = create_scheduler(compiled.job_graph, options, slots=context.defaultParallelism)
+    slots = context.defaultParallelism
+    queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
+    in_order = queue is not None and queue.result == BOUNDED
+    scheduler = create_scheduler(compiled.job_graph, options, slots, in_order=in_order)
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
@@ -112,7 +127,8 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
         module_paths=tuple(p for p in sys.path if p) if local else (),
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
     )
-    return Prepared(scheduler, storage, Blob.of(information), programs)
+    decisions = () if queue is None else (queue,)
+    return Prepared(scheduler, storage, Blob.of(information), programs, decisions)
 
 
 class JobRun:
@@ -135,6 +151,7 @@ class JobRun:
         self._scheduler = prepared.scheduler
         self._storage = prepared.storage
         self._job = prepared.job
+        self._decisions = [*exchange_decisions(compiled), *prepared.decisions]
         self._programs = prepared.programs
         self._begun: list[Any] = []
         self._copies: list[tuple[Any, bytes]] = []
@@ -251,7 +268,7 @@ class JobRun:
 
     def _drive(self) -> JobEnd:
         self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
-        for decision in exchange_decisions(self._compiled):
+        for decision in self._decisions:
             self._instruments.record(decision)
         driver = JobDriver(
             DriverInput(
@@ -287,7 +304,7 @@ class JobRun:
             job_name=self.job_name,
             status=status,
             duration=time.monotonic() - self._started,
-            decisions=[*exchange_decisions(self._compiled), *(end.decisions if end is not None else ())],
+            decisions=[*self._decisions, *(end.decisions if end is not None else ())],
             journal=self._instruments.journal_path(),
             store=self._storage.store,
             persistent=persistent,
