@@ -34,7 +34,11 @@ class SlowTaskDetectorListener(Protocol):
 
 
 class SlowTaskDetector(Protocol):
-    def start(self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer) -> None: ...
+    def start(
+        self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer, at: float = 0.0
+    ) -> None:
+        """``at``: now, on the job's clock."""
+        ...
 
     def stop(self) -> None: ...
 
