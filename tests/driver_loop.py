@@ -21,6 +21,7 @@ from firesteel.spark.messages import (
     encode,
     is_finished,
 )
+from firesteel.spark.nodes import ExecutorInfo
 from firesteel.spark.task import Blob
 from runtime_support import two_steps
 
@@ -79,6 +80,36 @@ class Script:
 
     def of(self, kind):
         return [event for event in self.told if isinstance(event, kind)]
+
+
+class Status:
+    """Spark's status store: the tasks that run in each stage, by its tag, and the executors. Remembers what was killed."""
+
+    def __init__(self, *tasks, stage=3):
+        self.tasks = list(tasks)
+        self.stage = stage
+        self.hosts: dict[str, str] = {}
+        self.killed: list[int] = []
+        self.listings = 0
+
+    def executor_ids(self):
+        return set(self.hosts)
+
+    def executors(self):
+        return {executor: ExecutorInfo(host, 1) for executor, host in self.hosts.items()}
+
+    def stage_of(self, tag):
+        return self.stage
+
+    def counts(self, stage):
+        return tuple(task.id for task in self.tasks)
+
+    def running(self, stage):
+        self.listings += 1
+        return list(self.tasks)
+
+    def kill(self, task, reason):
+        self.killed.append(task)
 
 
 class Loop:

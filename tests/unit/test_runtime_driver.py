@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from unittest.mock import MagicMock
 
 import pytest
 
-from driver_loop import END, Loop, Py4JJavaError, deploy, failed, finished, ints
+from driver_loop import END, Loop, Py4JJavaError, Status, deploy, failed, finished, ints
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
     Cancel,
@@ -20,7 +19,9 @@ from firesteel.scheduler.commands import (
 from firesteel.sizes import unpack
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchEnded
+from firesteel.spark.nodes import NodeNames
 from firesteel.spark.publish import NotPublishedError, publish
+from firesteel.spark.status import RunningTask
 from firesteel.spark.watch import Watcher
 from runtime_support import RecordingSink
 
@@ -308,14 +309,13 @@ class Emptying(dict):
 
 def test_the_watcher_looks_once_at_what_is_open():
     told = []
-    watcher = Watcher(MagicMock(), lambda: [], told.append, lambda at: at)
-    watcher._sc.statusTracker().getJobIdsForTag.return_value = [1]
-    watcher._sc.statusTracker().getJobInfo().get().stageIds.return_value = [3]
-    watcher._running = lambda stage: [(0, 1.0, "h")]
+    watcher = Watcher(
+        Status(RunningTask(7, 0, 1.0, "1", "h")), NodeNames(), lambda: [], told.append, of_wall=lambda at: at
+    )
     batch = Batch.of(0, [deploy(5)], "job", "words")
     batch.open = Emptying(batch.open)
     watcher.look_at(batch)
-    assert [(e.subtasks.tolist(), e.attempts.tolist()) for e in told] == [([5], [0])]
+    assert [(e.subtasks.tolist(), e.attempts.tolist(), e.times.tolist()) for e in told] == [([5], [0], [1.0])]
 
 
 def test_a_session_that_was_stopped_is_an_error_and_no_cancellation():

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pyarrow.compute as pc
 import pytest
 
-from driver_loop import END, Loop, Py4JJavaError, decode, deploy, failed, finished, ints
+from driver_loop import END, Loop, Py4JJavaError, Status, decode, deploy, failed, finished, ints
 from firesteel.descriptors import encode_executions
 from firesteel.operators.functions import MapInArrow
 from firesteel.operators.program import GateHead, ResultOutput, SourceHead, VertexProgram
@@ -17,7 +17,9 @@ from firesteel.results.store import ResultStore, object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.batch import Batch, BatchEnded, descriptors_of, fused
+from firesteel.spark.nodes import NodeNames
 from firesteel.spark.serialise import dumps
+from firesteel.spark.status import RunningTask
 from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.watch import Watcher
 from runtime_support import NUMBERS, Numbers
@@ -95,10 +97,9 @@ class TestReports:
 
     def test_the_watcher_tells_of_all_that_share_a_task(self):
         told = []
-        watcher = Watcher(MagicMock(), lambda: [], told.append, lambda at: at)
-        watcher._sc.statusTracker().getJobIdsForTag.return_value = [1]
-        watcher._sc.statusTracker().getJobInfo().get().stageIds.return_value = [3]
-        watcher._running = lambda stage: [(1, 1.0, "h")]
+        watcher = Watcher(
+            Status(RunningTask(7, 1, 1.0, "1", "h")), NodeNames(), lambda: [], told.append, of_wall=lambda at: at
+        )
         watcher.look_at(Batch.of(0, region(3, 4).parts, "job", "both"))
         assert pairs(told) == [(A, 4), (B, 4)] and [e.nodes for e in told] == [["h"], ["h"]]
 
@@ -232,22 +233,20 @@ def failing(batches):
 @pytest.fixture
 def task(tmp_path, monkeypatch):
     """Runs subtask 0 of numbers -> ``fn`` in one task; what it says, and the store. Batch 40, so ``fn`` speaks as 41."""
-    attempt = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
+    attempt = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0, stageAttemptNumber=lambda: 0)
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: attempt)
     store = ResultStore(str(tmp_path / "store"))
     store.create()
     (tmp_path / "scratch").mkdir()
     job = JobInformation("fused", store, "none", 1 << 24, scratch=str(tmp_path / "scratch"))
 
-    def run(fn, *, alone=False):
+    def run(fn):
         read = VertexProgram(SourceHead(Numbers(100)), (), (ResultOutput(0, NUMBERS),))
         work = VertexProgram(GateHead((0,)), (MapInArrow("fn", fn, NUMBERS),), (ResultOutput(1, NUMBERS),), (NUMBERS,))
         gate = part(B, 0, reads=[0]).gates[0].encoded
         parts = (
             VertexPart(Blob.of(VertexInformation(A, "numbers", 1, {0: 1}, dumps(read))), ()),
-            VertexPart(
-                Blob.of(VertexInformation(B, "work", 1, {1: 1}, dumps(work), alone)), ((gate.digest, gate.data),)
-            ),
+            VertexPart(Blob.of(VertexInformation(B, "work", 1, {1: 1}, dumps(work))), ((gate.digest, gate.data),)),
         )
         channel = MagicMock()
         function = BatchFunction(40, Blob.of(job), parts, (), channel)
@@ -276,9 +275,8 @@ def test_only_the_culprit_of_a_task_speaks(task):
     assert store.list() == []
 
 
-def test_a_region_with_one_vertex_that_must_run_alone_is_not_run_again_by_spark_itself(task):
+def test_what_spark_runs_again_ends_at_once_with_one_word(task):
     run, store, attempt = task
     attempt.attemptNumber = lambda: 1
-    (message,) = run(double, alone=True)
-    assert (message.where.batch, message.kind) == (41, "WORKER") and store.list() == []
-    assert len(run(double)) == 2, "others may"
+    (message,) = run(double)
+    assert (message.where.batch, message.kind) == (40, "LOST") and store.list() == []

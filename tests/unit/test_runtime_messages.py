@@ -62,10 +62,10 @@ def test_messages_come_out_as_they_went_in(first, second):
         at = [message.where for message in messages]
         for name in ("batch", "subtask", "attempt", "token"):
             assert many.column(name).tolist() == [getattr(w, name) for w in at]
-        reports = reports_of(many, lambda times: times / 2)
+        reports = reports_of(many, lambda times: times / 2, str.upper)
         assert reports.tokens.tolist() == [w.token for w in at]
         assert reports.finished_at.tolist() == [w.ended_at / 2 for w in at]
-        assert [reports.nodes[k] for k in range(len(at))] == [w.node for w in at]
+        assert [reports.nodes[k] for k in range(len(at))] == [w.node.upper() for w in at]
         for name in ("rows_in", "bytes_in", "rows_out"):
             assert getattr(reports, name).tolist() == [getattr(message, name) for message in messages]
         assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])

@@ -223,14 +223,13 @@ def test_a_blob_is_unpickled_once():
     assert blob.load() is Blob.of({"a": 1}).load()
 
 
-@pytest.mark.parametrize(("exclusive", "kind"), [(True, "WORKER"), (False, "USER")])
-def test_what_spark_runs_again_by_itself_is_turned_away_where_attempts_must_be_alone(
-    tmp_path, monkeypatch, exclusive, kind
-):
-    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 1)
+@pytest.mark.parametrize(("task", "stage", "kind"), [(0, 0, "USER"), (1, 0, "LOST"), (0, 1, "LOST")])
+def test_what_spark_runs_again_by_itself_ends_at_once(tmp_path, monkeypatch, task, stage, kind):
+    """A lost executor runs a task again, a lost shuffle file the whole stage."""
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: task, stageAttemptNumber=lambda: stage)
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
     job = JobInformation("again", None, "none", 1 << 20, scratch=str(tmp_path))
-    vertex = VertexInformation(0, "v", 1, {}, dumps("no program"), exclusive)
+    vertex = VertexInformation(0, "v", 1, {}, dumps("no program"))
     part = VertexPart(Blob.of(vertex), ())
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
     (message,) = map(decode_other, function.execute([ExecutionDescriptor(0, 0)], None))

@@ -19,6 +19,8 @@ from firesteel.scheduler.commands import BlockNodes, Cancel, Placement
 from firesteel.spark import blocklist, pools
 from firesteel.spark.blocklist import Blocklist, publish
 from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
+from firesteel.spark.nodes import ExecutorInfo
+from firesteel.spark.place import Place
 from firesteel.spark.placing import MAX_WISHES, Executors, preferring
 from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps
@@ -96,13 +98,13 @@ def test_too_many_wishes_are_not_told():
 
 def test_a_task_finds_what_was_blocked_last(tmp_path):
     store = ResultStore(str(tmp_path))
-    assert Blocklist().nodes("job", store) == set()
+    assert Blocklist().signs("job", store) == set()
     for nodes in (["b", "a"], [], ["c"]):
         publish(store, nodes)
-        assert Blocklist().nodes("job", store) == set(nodes)
+        assert Blocklist().signs("job", store) == set(nodes)
     assert store.list() == [blocklist.NAME]
     (tmp_path / blocklist.NAME).write_text('["half')
-    assert Blocklist().nodes("job", store) == set()
+    assert Blocklist().signs("job", store) == set()
     with pytest.raises(StorageError):
         publish(ResultStore(str(tmp_path / "gone")), ["a"])
     assert not (tmp_path / "gone").exists()
@@ -111,10 +113,10 @@ def test_a_task_finds_what_was_blocked_last(tmp_path):
 def test_a_far_blocklist_is_replaced_too(tmp_path):
     store = ResultStore(str(tmp_path / "far"), FAR)
     store.create()
-    assert Blocklist().nodes("job", store) == set()
+    assert Blocklist().signs("job", store) == set()
     for nodes in (["b", "a"], ["c"]):
         publish(store, nodes)
-        assert Blocklist().nodes("job", store) == set(nodes)
+        assert Blocklist().signs("job", store) == set(nodes)
 
 
 def test_looking_takes_a_hundredth_of_the_time(tmp_path, monkeypatch):
@@ -124,13 +126,13 @@ def test_looking_takes_a_hundredth_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(blocklist.time, "monotonic", lambda: now[0])
     view = Blocklist()
     for _ in range(100):
-        view.nodes("job", store)
+        view.signs("job", store)
         now[0] += 0.1
     assert 4 <= store.open_input.call_count <= 6
-    view.nodes("another job", store)
+    view.signs("another job", store)
     now[0] += blocklist.LOOK_SECONDS
     before = store.open_input.call_count
-    view.nodes("another job", store)
+    view.signs("another job", store)
     assert store.open_input.call_count == before + 1
 
 
@@ -139,12 +141,12 @@ def test_a_worker_that_hands_back_one_after_another_takes_longer_each_time(tmp_p
     monkeypatch.setattr(blocklist.time, "sleep", slept.append)
     view = Blocklist()
     publish(store, ["slow"])
-    assert not view.has("quick", "job", store)
-    assert all(view.has("slow", "job", store) for _ in range(9))
+    assert not view.has(["quick"], "job", store)
+    assert all(view.has(["slow", "other"], "job", store) for _ in range(9))
     assert slept[:2] == [0.05, 0.1] and slept[-1] == blocklist.LONGEST_PAUSE and len(slept) == 8
-    assert not view.has("quick", "job", store)
+    assert not view.has(["quick"], "job", store)
     slept.clear()
-    assert view.has("slow", "job", store) and slept == []
+    assert view.has(["slow", "other"], "job", store) and slept == []
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------
@@ -154,11 +156,11 @@ def test_a_worker_that_hands_back_one_after_another_takes_longer_each_time(tmp_p
 def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
     tmp_path, monkeypatch, returns, blocked, name
 ):
-    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0, stageAttemptNumber=lambda: 0)
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
-    monkeypatch.setattr("firesteel.spark.task.node_name", lambda: "here")
+    monkeypatch.setattr("firesteel.spark.task.here", lambda variable=None: Place("here", "h"))
     store = ResultStore(str(tmp_path))
-    publish(store, [blocked])
+    publish(store, [f"executor {blocked}"])
     job = JobInformation(f"{tmp_path}", store, "none", 1 << 20, scratch=str(tmp_path))
     part = VertexPart(Blob.of(VertexInformation(0, "v", 1, {}, dumps("no program"))), ())
     function = BatchFunction(4, Blob.of(job), (part, part), (), MagicMock(), returns=returns)
@@ -168,7 +170,7 @@ def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
     assert not any(map(is_finished, found))
     if name == "Returned":
         told = [(w.batch, w.subtask, w.attempt, w.token, w.node) for w in (m.where for m in messages)]
-        assert told == [(4, 3, 1, 9, "here"), (5, 3, 0, 9, "here")]
+        assert told == [(4, 3, 1, 9, "here\nh\n"), (5, 3, 0, 9, "here\nh\n")]
 
 
 # --- the job's loop -------------------------------------------------------------------------------------------------
@@ -228,8 +230,20 @@ def test_blocked_nodes_are_published_in_order(tmp_path):
     loop = Loop(lambda e: blocks)
     loop.driver._control._store = None
     loop.driver._in.store = ResultStore(str(tmp_path))
+    loop.driver._in.nodes.update({"0": ExecutorInfo("a", 1), "1": ExecutorInfo("b", 1)})
     loop.run()
-    assert Blocklist().nodes("job", loop.driver._in.store) == {"b"}
+    assert Blocklist().signs("job", loop.driver._in.store) == {"executor 1"}
+
+
+def test_an_executor_that_comes_to_a_blocked_node_is_published_too(tmp_path):
+    loop = Loop(
+        lambda e: [BlockNodes(("b",))] if isinstance(e, ev.JobStarted) else [END] if e.executor == "2" else None
+    )
+    loop.driver._in.store = ResultStore(str(tmp_path))
+    loop.driver._in.nodes.update({"1": ExecutorInfo("b", 1), "2": ExecutorInfo("b", 1), "3": ExecutorInfo("c", 1)})
+    loop.put(executor("2", "b"))
+    loop.run()
+    assert Blocklist().signs("job", loop.driver._in.store) == {"executor 1", "executor 2"}
 
 
 # --- the queue ------------------------------------------------------------------------------------------------------

@@ -102,6 +102,17 @@ class Batch:
     def position_to_subtask(self, position: int) -> int:
         return int(self.subtasks[position])
 
+    def subtask_of(self, partition: int) -> int:
+        """Of a Spark task, by its RDD partition; -1: none of ours."""
+        if self.by_partition:
+            return partition
+        return self.position_to_subtask(partition) if partition < len(self.subtasks) else -1
+
+    @property
+    def own_tag(self) -> str:
+        """Of the Spark job that runs the executions: a DataFrame's plan may run others before it, under ``tag`` only."""
+        return f"{self.tag}-tasks" if self.by_partition else self.tag
+
     def first_open(self, subtask: int) -> Execution | None:
         """Of a task."""
         return next(((vertex, subtask) for vertex in self.vertices if (vertex, subtask) in self.open), None)
@@ -233,6 +244,7 @@ class BatchRunner:
         partitions: Any = [int(k) for k in batch.subtasks]
         if partitions == list(range(len(partitions))):
             partitions = java_range(self._context, len(partitions))
+        self._context.addJobTag(batch.own_tag)
         socket = self._context._jvm.PythonRDD.runJob(self._context._jsc.sc(), rdd._jrdd, partitions)
         with _load_from_socket(socket, rdd._jrdd_deserializer) as stream:
             return [bytes(row[0]) for row in stream]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +23,15 @@ LONGEST_PAUSE = 1.0
 _NONE: frozenset[str] = frozenset()
 
 
-def publish(store: Any, nodes: Sequence[str]) -> None:
-    """From now on tasks find these. Raises StorageError."""
-    store.replace(NAME, json.dumps(sorted(nodes)).encode())
+def publish(store: Any, signs: Sequence[str]) -> None:
+    """From now on tasks find these: what places on blocked nodes are known by (``Place.signs``). Raises StorageError."""
+    store.replace(NAME, json.dumps(sorted(signs)).encode())
 
 
 @dataclass(slots=True)
 class _Look:
     job_id: str
-    nodes: frozenset[str]
+    signs: frozenset[str]
     until: float
 
 
@@ -42,22 +42,22 @@ class Blocklist:
         self._look: _Look | None = None
         self._returned = 0
 
-    def nodes(self, job_id: str, store: Any) -> frozenset[str]:
+    def signs(self, job_id: str, store: Any) -> frozenset[str]:
         """What is blocked now, or was some time ago: see the module."""
         now, last = time.monotonic(), self._look
         if last is not None and last.job_id == job_id and now < last.until:
-            return last.nodes
-        nodes = _read(store)
+            return last.signs
+        signs = _read(store)
         took = time.monotonic() - now
-        self._look = _Look(job_id, nodes, now + min(LOOK_SECONDS, took / LOOK_SHARE))
-        return nodes
+        self._look = _Look(job_id, signs, now + min(LOOK_SECONDS, took / LOOK_SHARE))
+        return signs
 
-    def has(self, node: str, job_id: str, store: Any) -> bool:
-        """Whether a task on this node must hand itself back. It comes back to its driver a little later each time.
+    def has(self, own: Collection[str], job_id: str, store: Any) -> bool:
+        """Whether a task in the place with these signs must hand itself back. It comes back to its driver a little later each time.
 
         Else a blocked node with a free slot would take all that is queued, one by one, as fast as it can.
         """
-        if node not in self.nodes(job_id, store):
+        if self.signs(job_id, store).isdisjoint(own):
             self._returned = 0
             return False
         if self._returned:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -60,12 +60,14 @@ from firesteel.spark.messages import (
     decode_other,
     is_finished,
 )
+from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outputs import Outputs
 from firesteel.spark.placing import Executors
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
+from firesteel.spark.status import SparkStatus
 from firesteel.spark.task import Blob, VertexInformation
-from firesteel.spark.watch import Watcher
+from firesteel.spark.watch import LOOK_SECONDS, Watcher
 
 CANCEL_PATIENCE_SECONDS = 10.0
 """How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
@@ -108,6 +110,8 @@ class DriverInput:
     clock: Clock
     scratch: str | None = None
     """A directory of the job's on the driver's machine, if it has one."""
+    nodes: NodeNames = field(default_factory=NodeNames)
+    look_seconds: float = LOOK_SECONDS
 
 
 @dataclass(eq=False)
@@ -148,6 +152,7 @@ class JobDriver:
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
         self._executors = Executors()
+        self._blocked: tuple[str, ...] = ()
         self._control = Cleaner(given.store, given.job_id, "control")
         self._decisions: list[Decision] = []
         self._had_zombies = False
@@ -189,7 +194,12 @@ class JobDriver:
     def run(self) -> JobEnd:
         """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
         watcher = Watcher(
-            self._in.context, lambda: list(self._active.values()), self._queue.put, self._in.clock.of_wall
+            SparkStatus(self._in.context),
+            self._in.nodes,
+            lambda: list(self._active.values()),
+            self._queue.put,
+            of_wall=self._in.clock.of_wall,
+            seconds=self._in.look_seconds,
         )
         try:
             watcher.start()
@@ -241,6 +251,8 @@ class JobDriver:
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):
             self._executors.change(item)
+            if item.added and (item.node or item.host) in self._blocked:
+                self._publish_blocked()
             self._feed(item)
         else:
             self._feed(item)
@@ -265,7 +277,9 @@ class JobDriver:
         keep = [k for k, (s, a) in enumerate(pairs) if any(b.open.get((event.vertex, s)) == a for b in batches)]
         if keep:
             nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
-            self._feed(replace(event, subtasks=event.subtasks[keep], attempts=event.attempts[keep], nodes=nodes))
+            times = None if event.times is None else event.times[keep]
+            subtasks, attempts = event.subtasks[keep], event.attempts[keep]
+            self._feed(replace(event, subtasks=subtasks, attempts=attempts, nodes=nodes, times=times))
 
     def _take_messages(self, records: Sequence[bytes]) -> None:
         """In bulk; of what came before, nothing. Failures keep their place among those that have finished."""
@@ -295,7 +309,7 @@ class JobDriver:
 
     def _tell_finished(self, vertex: int, messages: FinishedMessages) -> None:
         subtasks, attempts = messages.column("subtask"), messages.column("attempt")
-        reports = reports_of(messages, self._in.clock.of_walls)
+        reports = reports_of(messages, self._in.clock.of_walls, self._in.nodes.of_place)
         if len(reports.commits):
             columns = subtasks.tolist(), attempts.tolist(), reports.tokens.tolist(), reports.commits
             for subtask, attempt, token, commits in zip(*columns, strict=True):
@@ -327,7 +341,7 @@ class JobDriver:
                     vertex=vertex,
                     subtasks=_ints([where.subtask for where in places]),
                     attempts=_ints([where.attempt for where in places]),
-                    nodes=[where.node for where in places],
+                    nodes=[self._in.nodes.of_place(where.node) for where in places],
                 )
             )
 
@@ -517,8 +531,7 @@ class JobDriver:
         known = self._vertices.get(deploy.vertex)
         if known is None or known[0] != shape:
             vertex = self._in.compiled.job_graph.vertices[deploy.vertex]
-            program, exclusive = self._in.programs[deploy.vertex], not vertex.supports_concurrent_attempts
-            information = VertexInformation(deploy.vertex, vertex.name, *shape, program, exclusive)
+            information = VertexInformation(deploy.vertex, vertex.name, *shape, self._in.programs[deploy.vertex])
             known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
         return known[1]
 
@@ -562,8 +575,12 @@ class JobDriver:
 
     def _block(self, command: BlockNodes) -> None:
         """Tasks that begin from now on look there; in a thread, since the storage may be far."""
-        nodes = command.nodes
-        self._control.call(lambda: blocklist.publish(self._in.store, nodes))
+        self._blocked = command.nodes
+        self._publish_blocked()
+
+    def _publish_blocked(self) -> None:
+        signs = self._in.nodes.signs(self._blocked)
+        self._control.call(lambda: blocklist.publish(self._in.store, signs))
 
     def _cancel_batch(self, batch: Batch) -> None:
         self._had_zombies = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,7 @@ class Where:
     attempt: int
     token: int
     node: str
+    """As ``Place.encoded``; the driver knows what to call it."""
     deployed_at: float
     running_at: float
     ended_at: float
@@ -147,13 +148,14 @@ class FinishedMessages:
     def column(self, name: str) -> Ints:
         return self.header[name].astype(np.int64)
 
-    def nodes(self) -> list[str]:
+    def nodes(self, name_of: Callable[[str], str] = str) -> list[str]:
+        """``name_of`` is asked once per place (``Where.node``)."""
         ends = self._node_begins() + self.header["node"]
         raw = [
             r[begin:end]
             for r, begin, end in zip(self.records, self._node_begins().tolist(), ends.tolist(), strict=True)
         ]
-        names = {name: name.decode(errors="replace") for name in set(raw)}
+        names = {name: name_of(name.decode(errors="replace")) for name in set(raw)}
         return [names[name] for name in raw]
 
     def partitions(self) -> list[PartitionColumns]:

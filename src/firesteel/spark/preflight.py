@@ -21,6 +21,7 @@ import pyarrow as pa
 from firesteel.errors import UsageError
 from firesteel.results.retry import retried
 from firesteel.spark.giveup import read_error
+from firesteel.spark.nodes import learn
 from firesteel.spark.probe import Findings, Probe
 from firesteel.spark.session import is_local
 from firesteel.spark.storage import open_root
@@ -32,21 +33,30 @@ _known: dict[tuple[Any, ...], int] = {}
 """What was asked, to the least memory of an executor, in bytes."""
 
 
-def preflight(context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None) -> int:
+def preflight(
+    context: Any,
+    modules: tuple[str, ...],
+    root: str,
+    filesystem: str | None = None,
+    node_variable: str | None = None,
+) -> int:
     """Checks all executors; returns the least memory among their machines (bytes), 0 if it was not looked at.
 
     ``modules``: the user's modules that steps refer to by name. ``root``: the storage for results;
-    ``filesystem``: the function that opens it. Raises UsageError with what is missing, and where.
+    ``filesystem``: the function that opens it. ``node_variable``: the environment variable that names an executor's node;
+    what it says is remembered. Raises UsageError with what is missing, and where.
     """
     if is_local(context) and runs_our_interpreter(context):
         return 0
-    asked = (context.applicationId, frozenset(executors(context)), modules, root, filesystem)
+    asked = (context.applicationId, frozenset(executors(context)), modules, root, filesystem, node_variable)
     if asked not in _known:
-        findings = _ask(context, modules, root, filesystem)
+        findings = _ask(context, modules, root, filesystem, node_variable)
         check(findings, root)
+        if node_variable is not None:
+            learn(context.applicationId, node_variable, [f.place for f in findings if f.place is not None])
         now = executors(context)  # more may have registered meanwhile
         if len({f.executor for f in findings}) >= len(now):
-            asked = (context.applicationId, frozenset(now), modules, root, filesystem)
+            asked = (context.applicationId, frozenset(now), modules, root, filesystem, node_variable)
         _known[asked] = min((f.memory for f in findings if f.memory), default=0)
     return _known[asked]
 
@@ -124,7 +134,9 @@ def _is_users(module: str) -> bool:
     return False
 
 
-def _ask(context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None) -> list[Findings]:
+def _ask(
+    context: Any, modules: tuple[str, ...], root: str, filesystem: str | None = None, node_variable: str | None = None
+) -> list[Findings]:
     fs, path = open_root(root, filesystem)
     name = f"{_PROBE_FILE}{uuid.uuid4().hex[:12]}"
 
@@ -143,7 +155,8 @@ def _ask(context: Any, modules: tuple[str, ...], root: str, filesystem: str | No
     context.addJobTag(tag)
     context.setJobDescription("firesteel: looks at every executor before the job")
     try:
-        return list(context.runJob(context.parallelize(range(n), n), Probe(modules, root, name, filesystem)))
+        probe = Probe(modules, root, name, filesystem, node_variable)
+        return list(context.runJob(context.parallelize(range(n), n), probe))
     except KeyboardInterrupt:
         context.cancelJobsWithTag(tag)
         raise

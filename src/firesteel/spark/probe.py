@@ -6,11 +6,12 @@ import importlib
 import importlib.util
 import os
 import platform
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+from firesteel.spark.place import Place, here
 
 PROBE_SECONDS = 0.02
 """A probe takes at least this long, so that one free slot does not take them all."""
@@ -27,16 +28,25 @@ class Findings:
     missing: tuple[str, ...] = ()
     problem: str | None = None
     memory: int = 0
+    place: Place | None = None
 
 
 class Probe:
     """Runs as a Spark task; ``name`` is the file that the driver has put into the storage."""
 
-    def __init__(self, modules: tuple[str, ...], root: str, name: str, filesystem: str | None = None) -> None:
+    def __init__(
+        self,
+        modules: tuple[str, ...],
+        root: str,
+        name: str,
+        filesystem: str | None = None,
+        node_variable: str | None = None,
+    ) -> None:
         self.modules = modules
         self.root = root
         self.name = name
         self.filesystem = filesystem
+        self.node_variable = node_variable
 
     def __call__(self, numbers: Iterator[int]) -> Iterator[Findings]:
         import time
@@ -56,8 +66,8 @@ class Probe:
             from firesteel.spark.memory import machine_memory
 
             memory = machine_memory()
-        host = os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
-        return Findings(host, executor, platform.python_version(), versions, missing, problem, memory)
+        place = here(self.node_variable)
+        return Findings(place.host, executor, platform.python_version(), versions, missing, problem, memory, place)
 
 
 def _version(name: str) -> str | None:

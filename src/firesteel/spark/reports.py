@@ -8,12 +8,15 @@ from firesteel.scheduler.events import ExecutionReports, Floats, PartitionReport
 from firesteel.spark.messages import FinishedMessages
 
 
-def reports_of(messages: FinishedMessages, of_wall: Callable[[Floats], Floats]) -> ExecutionReports:
-    """Messages of executions of one vertex; ``of_wall`` places executors' times of day on the job's clock."""
+def reports_of(
+    messages: FinishedMessages, of_wall: Callable[[Floats], Floats], node_of: Callable[[str], str]
+) -> ExecutionReports:
+    """Messages of executions of one vertex; ``of_wall`` places executors' times of day on the job's clock, ``node_of``
+    names the node of a place."""
     header = messages.header
     return ExecutionReports.of(
         messages.column("token"),
-        nodes=messages.nodes(),
+        nodes=messages.nodes(node_of),
         times=(of_wall(header["deployed_at"]), of_wall(header["running_at"]), of_wall(header["ended_at"])),
         partitions=[PartitionReports(p.dataset, p.bytes, p.rows, p.stored, p.sizes) for p in messages.partitions()],
         commits=messages.commits(),

@@ -20,9 +20,11 @@ from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
 from firesteel.options import (
     BLOB_CACHE_BYTES,
+    CHECK_INTERVAL,
     CODEC,
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
+    NODE_VARIABLE,
     SPECULATIVE_ENABLED,
     STORAGE_FILESYSTEM,
     Options,
@@ -36,6 +38,7 @@ from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.exchanges import exchange_decisions
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outcome import JobOutcome
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.queueing import BOUNDED, queue_of
@@ -45,6 +48,7 @@ from firesteel.spark.shipping import ship
 from firesteel.spark.storage import JobStorage, new_job_id, storage_root
 from firesteel.spark.task import Blob, JobInformation
 from firesteel.spark.threads import local_properties
+from firesteel.spark.watch import LOOK_SECONDS
 
 EXIT_SECONDS = 8.0
 """How long the process waits at its end for jobs that are still being cancelled."""
@@ -109,7 +113,7 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     opener = set() if filesystem is None else {filesystem.partition(":")[0]}
     modules = () if ours else tuple(sorted(opener.union(*(modules_of(p) for p in programs.values()))))
     storage = JobStorage(root, job_id, context.applicationId, filesystem)
-    memory = preflight(context, modules, root, filesystem)
+    memory = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
     storage.sweep()
     try:
         storage.create()
@@ -126,6 +130,7 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
         scratch=storage.scratch if local else None,
         module_paths=tuple(p for p in sys.path if p) if local else (),
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
+        node_variable=options[NODE_VARIABLE],
     )
     decisions = () if queue is None else (queue,)
     return Prepared(scheduler, storage, Blob.of(information), programs, decisions)
@@ -282,6 +287,8 @@ class JobRun:
                 record=self._instruments.record,
                 clock=Clock(),
                 scratch=self._storage.scratch,
+                nodes=NodeNames(self._context.applicationId, self._options[NODE_VARIABLE]),
+                look_seconds=look_seconds(self._options),
             )
         )
         with self._lock:
@@ -401,6 +408,11 @@ def slots_per_machine(context: Any) -> int:
     if cores is not None:
         return int(cores)
     return -(-context.defaultParallelism // max(1, len(executors(context))))
+
+
+def look_seconds(options: Options) -> float:
+    """How often to look at Spark's status store: as often as the slow-task detector wants to know, if it is on."""
+    return min(LOOK_SECONDS, options[CHECK_INTERVAL]) if options[SPECULATIVE_ENABLED] else LOOK_SECONDS
 
 
 def _at_exit() -> None:

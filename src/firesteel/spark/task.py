@@ -14,7 +14,6 @@ import hashlib
 import os
 import pickle
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -39,6 +38,7 @@ from firesteel.results.store import StorageError
 from firesteel.spark.blobs import BlobCache
 from firesteel.spark.blocklist import Blocklist
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, ReturnedMessage, Where, encode
+from firesteel.spark.place import Place, here
 
 if TYPE_CHECKING:
     from firesteel.operators.task import Part
@@ -61,6 +61,8 @@ class JobInformation:
     """Local masters: the driver's module search path, so that a script's own modules are found."""
     blob_cache_bytes: int = 256 << 20
     """What an executor keeps of blobs on its local disk."""
+    node_variable: str | None = None
+    """Environment variable of the executors that names their node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,6 @@ class VertexInformation:
     subpartitions: dict[int, int]
     program: bytes
     """The cloudpickled VertexProgram."""
-    exclusive: bool = False
-    """No two attempts of a subtask may run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class DataFrameFunction:
 
 
 class RunAgainError(FiresteelError):
-    """Spark lost a task and started it again by itself; who runs it next, and when, is for the scheduler to say."""
+    """Spark lost a task, or killed it, and started it again by itself. Each attempt is the scheduler's: this one ends at once."""
 
 
 class _Task:
@@ -182,9 +182,16 @@ class _Task:
         self._executions = [_Execution(function, number, part, own) for number, (part, own) in numbered]
         self._function = function
         self._culprit = 0
+        self._place = self._whereabouts()
+        for execution in self._executions:
+            execution.place = self._place
 
     def run(self, spark_batches: Batches | None) -> list[Message]:
         """What each execution has to say; if one failed, only what that one has: the others ended with it."""
+        if self._executions[0].runs_again:
+            return [
+                self._executions[0].failed(RunAgainError("The executor or Python worker that ran the task is gone."))
+            ]
         if self._function.returns and self._is_blocked():
             return [execution.returned() for execution in self._executions]
         try:
@@ -193,10 +200,17 @@ class _Task:
             return [self._executions[self._culprit].failed(error)]
         return [execution.finished(outcome) for execution, outcome in zip(self._executions, outcomes, strict=True)]
 
+    def _whereabouts(self) -> Place:
+        try:
+            job: JobInformation = self._function.job.load()
+        except Exception:  # told when it is loaded to be run
+            return here()
+        return here(job.node_variable)
+
     def _is_blocked(self) -> bool:
         try:
             job: JobInformation = self._function.job.load()
-            return _blocklist.has(node_name(), job.job_id, job.store)
+            return _blocklist.has(self._place.signs, job.job_id, job.store)
         except Exception:  # what is wrong with the storage or the job shows when it runs
             return False
 
@@ -234,16 +248,15 @@ class _Execution:
         self.descriptor = descriptor
         task = _spark_task(SparkTask)
         self.token: int = task.taskAttemptId()
-        self.runs_again = task.attemptNumber() > 0
+        self.runs_again = task.attemptNumber() > 0 or task.stageAttemptNumber() > 0
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
+        self.place = here()
 
     def prepare(self, job: JobInformation, scratch: Path, memory_budget: int, spark_batches: Batches | None) -> Part:
         from firesteel.operators.task import Part
 
         vertex: VertexInformation = self.part.vertex.load()
-        if vertex.exclusive and self.runs_again:
-            raise RunAgainError("The worker or executor that ran the task was lost.")
         program = _program(vertex)
         self.context = TaskContext(
             job_id=job.job_id,
@@ -289,7 +302,7 @@ class _Execution:
             d.subtask,
             d.attempt,
             self.token,
-            node_name(),
+            self.place.encoded,
             self.deployed_at,
             self.running_at,
             time.time(),
@@ -326,7 +339,7 @@ def describe_failure(error: BaseException) -> Described:
     cause = error.__cause__ if isinstance(error, UserFunctionError) and error.__cause__ is not None else error
     match cause:
         case RunAgainError():
-            described = Described("WORKER", cause.message)
+            described = Described("LOST", cause.message)
         case PartitionException():
             described = Described("PARTITION", str(cause))
         case MemoryError():
@@ -374,7 +387,7 @@ def settle_modules() -> None:
 
 
 def node_name() -> str:
-    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+    return here().host
 
 
 def scratch_of(job: JobInformation) -> Path:

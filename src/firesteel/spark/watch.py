@@ -1,7 +1,10 @@
 """Looks at Spark's status store now and then: which tasks have been launched, which executors there are.
 
-The channel speaks only when a task ends; this tells a queued execution from one that runs. Nothing depends on it: an
-execution that ends between two looks is stamped from its own message.
+The channel speaks only when a task ends; this tells a queued execution from one that runs, since when and where, and
+knows the Spark task of each, by which it can be killed. No answer depends on it: an execution that ends between two
+looks is stamped from its own message.
+
+A look costs a handful of calls per batch, and one more that lists its running tasks where something has moved.
 """
 
 from __future__ import annotations
@@ -10,16 +13,27 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from firesteel.scheduler.events import Event, ExecutionsDeploying, ExecutorChanged
 from firesteel.spark.batch import Batch
+from firesteel.spark.nodes import ExecutorInfo, NodeNames
+from firesteel.spark.status import RunningTask, SparkStatus
 
 LOOK_SECONDS = 1.0
-EXECUTORS_EVERY = 5
-"""Looks between two listings of the executors."""
+SHARE = 50
+"""A look that took a second is followed by none for so many: looking costs 2 % of a core at most."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of a batch from earlier looks. ``counts``: while they are the same, nothing has moved."""
+
+    stage: int | None = None
+    counts: tuple[int, ...] = ()
+    told: frozenset[int] = frozenset()
 
 
 class Watcher:
@@ -27,19 +41,23 @@ class Watcher:
 
     def __init__(
         self,
-        context: Any,
+        status: SparkStatus,
+        nodes: NodeNames,
         batches: Callable[[], Sequence[Batch]],
         report: Callable[[Event], None],
+        *,
         of_wall: Callable[[float], float],
+        seconds: float = LOOK_SECONDS,
     ) -> None:
-        self._sc = context._jsc.sc()
-        self._jvm = context._jvm
+        self._status = status
+        self._nodes = nodes
         self._batches = batches
         self._report = report
         self._of_wall = of_wall
+        self._seconds = seconds
         self._stopped = threading.Event()
-        self._told: set[int] = set()
-        self._executors: dict[str, tuple[str, int]] = {}
+        self._watched: dict[int, _Watched] = {}
+        self._executors: dict[str, ExecutorInfo] = {}
         self._thread = threading.Thread(target=self._run, name="firesteel-watch", daemon=True)
 
     def start(self) -> None:
@@ -49,69 +67,73 @@ class Watcher:
         self._stopped.set()
 
     def _run(self) -> None:
-        looks = 0
-        while not self._stopped.wait(LOOK_SECONDS):
+        pause = 0.0
+        while not self._stopped.wait(pause):
+            begun = time.monotonic()
             with suppress(Exception):  # Spark may be stopping; the job's end does not wait for us
-                if looks % EXECUTORS_EVERY == 0:
-                    self.look_at_executors()
-                looks += 1
-                for batch in self._batches():
-                    self.look_at(batch)
+                self.look()
+            pause = max(self._seconds, SHARE * (time.monotonic() - begun))
+
+    def look(self) -> None:
+        self.look_at_executors()
+        batches = self._batches()
+        for gone in self._watched.keys() - {batch.id for batch in batches}:
+            del self._watched[gone]
+        for batch in batches:
+            self.look_at(batch)
 
     def look_at(self, batch: Batch) -> None:
         """Tells of the batch's tasks that have been launched since the last look."""
-        launched: list[tuple[int, float, str]] = []
-        for job in self._sc.statusTracker().getJobIdsForTag(batch.tag):
-            info = self._sc.statusTracker().getJobInfo(job)
-            stages = list(info.get().stageIds()) if info.isDefined() else []
-            for stage in stages[-1:]:  # ours is the last one: a DataFrame's plan may have others before it
-                launched += self._running(stage)
-        places = [(self._subtask(batch, partition), at, host) for partition, at, host in launched]
+        watched = self._watched.setdefault(batch.id, _Watched())
+        if watched.stage is None:
+            watched.stage = self._status.stage_of(batch.own_tag)
+        if watched.stage is None:
+            return
+        counts = self._status.counts(watched.stage)
+        if counts == watched.counts:
+            return
+        tasks = self._status.running(watched.stage)
+        watched.counts = counts
+        self._tell_launched(batch, [task for task in tasks if task.id not in watched.told and not task.again])
+        watched.told = frozenset(task.id for task in tasks)
+
+    def look_at_executors(self) -> None:
+        """Tells of those that came or went. Which there are is asked each time, the rest only when that has changed."""
+        ids = self._status.executor_ids()
+        if ids != self._executors.keys():
+            self._executors = {e: info for e, info in self._status.executors().items() if e in ids}
+        elif not self._nodes.by_label:
+            return
+        for change in self._nodes.update(self._executors):
+            self._report(
+                ExecutorChanged(
+                    at=self._now(),
+                    executor=change.executor,
+                    host=change.info.host,
+                    slots=change.info.slots,
+                    added=change.added,
+                    node=change.node,
+                )
+            )
+
+    def _tell_launched(self, batch: Batch, tasks: Sequence[RunningTask]) -> None:
+        if not tasks:
+            return
+        places = [(batch.subtask_of(task.partition), task) for task in tasks]
         open_ = batch.open.copy()  # the job's thread takes executions out of it meanwhile
         for vertex in batch.vertices:
-            known = [(subtask, at, host) for subtask, at, host in places if (vertex, subtask) in open_]
+            known = [(subtask, task) for subtask, task in places if (vertex, subtask) in open_]
             if known:
                 self._report(
                     ExecutionsDeploying(
-                        at=self._of_wall(max(at for _, at, _ in known)),
+                        at=self._now(),
                         vertex=vertex,
-                        subtasks=np.array([s for s, _, _ in known], dtype=np.int64),
-                        attempts=np.array([open_[vertex, s] for s, _, _ in known], dtype=np.int64),
-                        nodes=[host for _, _, host in known],
+                        subtasks=np.array([subtask for subtask, _ in known], dtype=np.int64),
+                        attempts=np.array([open_[vertex, subtask] for subtask, _ in known], dtype=np.int64),
+                        nodes=[self._nodes.of(task.executor, task.host) for _, task in known],
+                        times=np.array([self._of_wall(task.launched) for _, task in known]),
                     )
                 )
-
-    def look_at_executors(self) -> None:
-        found = self._sc.statusStore().executorList(True)
-        now = {}
-        for i in range(found.size()):
-            summary = found.apply(i)
-            if summary.totalCores() > 0:  # the driver of a cluster has none
-                now[str(summary.id())] = (str(summary.hostPort()).rpartition(":")[0], int(summary.totalCores()))
-        before, self._executors = self._executors, now
-        for added, changed in ((False, before.keys() - now.keys()), (True, now.keys() - before.keys())):
-            for executor in sorted(changed):
-                host, slots = (now if added else before)[executor]
-                self._report(ExecutorChanged(at=self._now(), executor=executor, host=host, slots=slots, added=added))
-
-    def _running(self, stage: int) -> list[tuple[int, float, str]]:
-        """(partition, launch time in epoch seconds, host) of running tasks that were not told of yet."""
-        api = self._jvm.org.apache.spark.status.api.v1
-        wanted = self._jvm.java.util.List.of(api.TaskStatus.RUNNING)
-        tasks = self._sc.statusStore().taskList(stage, 0, 0, 1 << 20, api.TaskSorting.ID, wanted)
-        found: list[tuple[int, float, str]] = []
-        for i in range(tasks.size()):
-            task = tasks.apply(i)
-            if task.taskId() not in self._told:
-                self._told.add(task.taskId())
-                found.append((int(task.partitionId()), task.launchTime().getTime() / 1000, str(task.host())))
-        return found
-
-    @staticmethod
-    def _subtask(batch: Batch, partition: int) -> int:
-        if batch.by_partition:
-            return partition
-        return batch.position_to_subtask(partition) if partition < len(batch.subtasks) else -1
 
     def _now(self) -> float:
         return self._of_wall(time.time())

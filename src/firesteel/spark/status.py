@@ -1,0 +1,85 @@
+"""What Spark's status store says of executors and tasks, in few calls through py4j; and the call that kills a task."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from firesteel.spark.nodes import ExecutorInfo
+from firesteel.spark.session import is_local
+
+_ALL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTask:
+    """``id``: Spark's, our token. ``again``: Spark started it again by itself; such a task ends at once."""
+
+    id: int
+    partition: int
+    launched: float
+    executor: str
+    host: str
+    again: bool = False
+
+    @classmethod
+    def of(cls, task: dict[str, Any]) -> RunningTask:
+        """As Spark's REST interface describes a task."""
+        launched = datetime.fromisoformat(task["launchTime"].replace("GMT", "+00:00")).timestamp()
+        again = task["attempt"] > 0
+        return cls(task["taskId"], task["partitionId"], launched, task["executorId"], task["host"], again)
+
+
+class SparkStatus:
+    """Any call may raise when Spark is stopping."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._sc = context._jsc.sc()
+        self._jvm = context._jvm
+        self._json: Any = None
+
+    def executor_ids(self) -> set[str]:
+        if is_local(self._context):
+            return {"driver"}
+        return set(self._sc.getExecutorIds().mkString(" ").split())
+
+    def executors(self) -> dict[str, ExecutorInfo]:
+        """By id, the driver among them. Lags a little behind :meth:`executor_ids`."""
+        found = self._sc.statusStore().executorList(True)
+        return {
+            str(e.id()): ExecutorInfo(str(e.hostPort()).rpartition(":")[0], int(e.totalCores()))
+            for e in map(found.apply, range(found.size()))
+        }
+
+    def stage_of(self, tag: str) -> int | None:
+        """The last stage of the job with this tag, which runs its tasks; None: there is no such job yet."""
+        tracker = self._sc.statusTracker()
+        for job in tracker.getJobIdsForTag(tag):
+            info = tracker.getJobInfo(job)
+            if info.isDefined():
+                return int(list(info.get().stageIds())[-1])
+        return None
+
+    def counts(self, stage: int) -> tuple[int, ...]:
+        """Of the stage's active, completed and failed tasks."""
+        info = self._sc.statusTracker().getStageInfo(stage)
+        if not info.isDefined():
+            return ()
+        found = info.get()
+        return found.numActiveTasks(), found.numCompletedTasks(), found.numFailedTasks()
+
+    def running(self, stage: int) -> list[RunningTask]:
+        """Running tasks of the stage's first attempt. Those of a later one end at once, as all that Spark starts again."""
+        api = self._jvm.org.apache.spark.status.api.v1
+        if self._json is None:
+            self._json = api.JacksonMessageWriter().mapper()
+        wanted = self._jvm.java.util.List.of(api.TaskStatus.RUNNING)
+        tasks = self._sc.statusStore().taskList(stage, 0, 0, _ALL, api.TaskSorting.ID, wanted)
+        return [RunningTask.of(task) for task in json.loads(self._json.writeValueAsString(tasks))]
+
+    def kill(self, task: int, reason: str) -> None:
+        """Returns at once. Interrupting the task's thread would change nothing for a Python worker."""
+        self._sc.killTaskAttempt(task, False, reason)
