@@ -176,3 +176,21 @@ def test_a_stale_handle_of_a_local_file_is_opened_anew(tmp_path, monkeypatch):
 def test_an_answer_at_once_costs_no_rest(pauses):
     assert retried(lambda: 5) == 5
     assert pauses == []
+
+
+def test_what_is_not_there_is_not_asked_for_again_even_if_the_error_has_no_number(pauses):
+    def ask():
+        raise FileNotFoundError("no such key")
+
+    with pytest.raises(FileNotFoundError):
+        retried(ask)
+    assert pauses == []
+
+
+def test_a_small_object_is_replaced_although_the_storage_fails_at_first(store, failing):
+    store.replace("control", b"1")
+    failing.fails["creates"] = 2
+    store.replace("control", b"22")
+    source = store.open_input("control")
+    assert bytes(source.read_at(0, source.size)) == b"22"
+    assert store.list() == ["control"]

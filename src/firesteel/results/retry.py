@@ -27,6 +27,8 @@ _T = TypeVar("_T")
 
 def passes(error: OSError) -> bool:
     """Whether it may be gone a second later. Clients of object stores often give no number: then it may."""
+    if isinstance(error, FileNotFoundError):
+        return False
     return error.errno is None or error.errno in _PASSING
 
 

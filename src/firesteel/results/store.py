@@ -159,14 +159,7 @@ class ResultStore:
         """
         self.statistics.creates += 1
         try:
-            if self._local is not None:
-                partial = self._local / f"{name}.part"
-                partial.write_bytes(data)
-                partial.replace(self._local / name)
-                return
-            fs, root = self._file_system()
-            with fs.open_output_stream(f"{root}/{name}", compression=None) as stream:
-                stream.write(data)
+            self._asked(lambda: self._replace(name, data))
         except OSError as error:
             self._fail(error, f"cannot take {name}")
 
@@ -223,6 +216,16 @@ class ResultStore:
         else:
             fs, root = self._file_system()
             fs.create_dir(root, recursive=True)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        if self._local is not None:
+            partial = self._local / f"{name}.part"
+            partial.write_bytes(data)
+            partial.replace(self._local / name)
+            return
+        fs, root = self._file_system()
+        with fs.open_output_stream(f"{root}/{name}", compression=None) as stream:
+            stream.write(data)
 
     def _remove_directory(self) -> None:
         if self._local is not None:
