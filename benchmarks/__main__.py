@@ -1,10 +1,10 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, digest, exchange, large, memory, requests, scale, sweep, tasks
+from benchmarks import adaptive, digest, exchange, large, memory, recovery, requests, scale, speculation, sweep, tasks
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -16,6 +16,8 @@ BENCHMARKS = {
     "large": large.main,
     "requests": requests.main,
     "scale": scale.main,
+    "speculation": speculation.main,
+    "recovery": recovery.main,
 }
 
 

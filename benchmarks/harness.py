@@ -12,6 +12,7 @@ import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,25 @@ class _Child:
         self._log.close()
 
 
-def alternate(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> dict[str, list[Any]]:
-    """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. The counted runs' answers."""
+def alternate(
+    contenders: list[Contender],
+    *,
+    runs: int = 5,
+    warmup: int = 1,
+    before_counted: Callable[[], object] | None = None,
+) -> dict[str, list[Any]]:
+    """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. The counted runs' answers.
+
+    ``before_counted`` is called when the uncounted runs are over.
+    """
     logs = ROOT / ".benchdata" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     children = [_Child(c, logs / f"{i}-{re.sub(r'[^A-Za-z0-9]+', '-', c.name)}.log") for i, c in enumerate(contenders)]
     answers: dict[str, list[Any]] = {c.name: [] for c in contenders}
     try:
         for turn in range(1 + warmup + runs):
+            if turn == 1 + warmup and before_counted is not None:
+                before_counted()
             for contender, child in zip(contenders, children, strict=True):
                 result = child.run()
                 contender.answer = result["answer"]
@@ -88,9 +100,15 @@ def alternate(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) ->
     return answers
 
 
-def compete(contenders: list[Contender], *, runs: int = 5, warmup: int = 1) -> list[Contender]:
+def compete(
+    contenders: list[Contender],
+    *,
+    runs: int = 5,
+    warmup: int = 1,
+    before_counted: Callable[[], object] | None = None,
+) -> list[Contender]:
     """:func:`alternate`, for contenders that must agree on the answer."""
-    alternate(contenders, runs=runs, warmup=warmup)
+    alternate(contenders, runs=runs, warmup=warmup, before_counted=before_counted)
     _check_answers(contenders)
     return contenders
 
