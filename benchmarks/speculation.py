@@ -74,7 +74,7 @@ def overhead(master: str, slots: int, subtasks: int, count: int) -> Callable[[],
     journal = str(JOURNALS / "overhead")
     base = {"firesteel.journal.directory": journal, **DETECTOR}
     env = ticks.environment(master, slots, {**base, SPECULATION: "false"})
-    with_it = type(env)(spark=env.spark, options={"firesteel.progress": "false", **base, SPECULATION: "true"})
+    with_it = type(env)(spark=env.spark, options={**ticks.QUIET, **base, SPECULATION: "true"})
     turn = 0
 
     def one(environment: Any) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.data import BASE
 from firesteel import Split
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,8 @@ PIECE = 0.001
 BYTES = 1 << 16
 """Plain bytes that a source of ticks says one tick has."""
 SCHEMA = pa.schema([("v", pa.int64())])
+QUIET = {"firesteel.progress": "false", "firesteel.storage.directory": str(BASE / "storage")}
+"""Options of every environment on a cluster."""
 
 
 def tick(count: int) -> None:
@@ -90,7 +93,7 @@ def environment(master: str, slots: int, options: Mapping[str, Any], more: Mappi
     from firesteel.spark.session import create_session
 
     session = create_session(master, "firesteel benchmark", {**conf(slots), **(more or {})})
-    return ExecutionEnvironment(spark=session, options={"firesteel.progress": "false", **options})
+    return ExecutionEnvironment(spark=session, options={**QUIET, **options})
 
 
 def spark_session(master: str, slots: int, settings: Mapping[str, str]) -> Any:
