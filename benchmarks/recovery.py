@@ -165,7 +165,7 @@ def _loser(cluster: Any, env: Any, folder: Path, *, stuck: bool) -> float:
     marks = _marks(folder)
     slow = cluster.hosts[-1]
     with Slots(env.spark.sparkContext) as slots:
-        wait_until(lambda: _all_there(slots, cluster) or None, "all executors, idle")
+        _ready(slots, cluster, env)
         with contextlib.nullcontext() if stuck else cluster.slow(slow, 0.1):
             source = ticks.Ticks([1000] * 3, marks, stuck=1 if stuck else 0)
             run, stamps = _start(env, folder, FURTHER, source)
@@ -182,17 +182,24 @@ def _death(cluster: Any, env: Any, folder: Path, speculation: str) -> float:
     """Seconds from the death of an executor with a running attempt to the start of the next attempt."""
     marks = _marks(folder)
     with Slots(env.spark.sparkContext) as slots:
-        wait_until(lambda: _all_there(slots, cluster) or None, "all executors, idle")
+        _ready(slots, cluster, env)
         options = {**DETECTOR, SPECULATION: speculation}
         run, _ = _start(env, folder, options, ticks.Ticks([1500] * 2, marks))  # a third slot stays free
         host = wait_until(lambda: _attempts(marks, 2), "two attempts")[0]
         killed = time.time()
         cluster.kill_executor(host)
-        restarted = wait_until(lambda: _next_start(marks, 0), "the next attempt")
+        restarted = wait_until(lambda: _next_start(marks, 0, killed), "the next attempt")
         if not run.wait(PATIENCE):
             raise TimeoutError(f"the job does not end: {' '.join(run.waiting_for())}")
         _succeeded(run)
         return restarted - killed
+
+
+def _ready(slots: Slots, cluster: Any, env: Any) -> None:
+    """All executors are there, have their Python workers, and nothing to do."""
+    wait_until(lambda: _all_there(slots, cluster) or None, "all executors, idle")
+    env.from_source(ticks.Ticks([200] * 6)).to_arrow()
+    wait_until(lambda: _all_there(slots, cluster) or None, "all executors, idle")
 
 
 def _succeeded(run: Any) -> None:
@@ -231,6 +238,6 @@ def _subtask_on(marks: Path, host: str) -> int:
     return next(subtask for subtask, attempt, where, _ in _starts(marks) if where == host and attempt == 0)
 
 
-def _next_start(marks: Path, subtask: int) -> float | None:
-    later = [at for found, attempt, _, at in _starts(marks) if found == subtask and attempt > 0]
+def _next_start(marks: Path, subtask: int, after: float) -> float | None:
+    later = [at for found, _, _, at in _starts(marks) if found == subtask and at > after]
     return min(later) if later else None

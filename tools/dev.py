@@ -325,6 +325,11 @@ def bench(arguments: list[str]) -> NoReturn:
     become("-m", "benchmarks", *arguments, at_root=True)
 
 
+def soak(arguments: list[str]) -> NoReturn:
+    """TPC-H on a real cluster under kills and freezes, 15 minutes (--minutes)"""
+    become("-m", "benchmarks.soak_cluster", *arguments, at_root=True)
+
+
 def docs(_arguments: list[str]) -> NoReturn:
     """writes the generated pages under docs/ again"""
     become(ROOT / "tools" / "docs.py", at_root=True)
@@ -364,6 +369,7 @@ TASKS: dict[str, Callable[[list[str]], NoReturn]] = {
     "test": test,
     "check": check,
     "bench": bench,
+    "soak": soak,
     "format": format_,
     "docs": docs,
     "lock": lock,
