@@ -34,8 +34,9 @@ QUIET_AFTER = 8.0
 """Seconds after the last job until nothing may lie in the storage: killed workers write for some seconds more."""
 BASE = {
     SPECULATION: "true",
-    "slow-task-detector.check-interval": "200 ms",
-    "slow-task-detector.execution-time.baseline-lower-bound": "1 s",
+    "jobmanager.adaptive-batch-scheduler.max-parallelism": "8",
+    "slow-task-detector.check-interval": "100 ms",
+    "slow-task-detector.execution-time.baseline-lower-bound": "300 ms",
     "jobmanager.adaptive-batch-scheduler.speculative.block-slow-node-duration": "5 s",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000",
@@ -237,7 +238,6 @@ class Soak:
 
     def _compare(self, query: str, sink: Path) -> None:
         import pyarrow.parquet as pq
-
         from tests.oracle import assert_same_rows
 
         assert (sink / "_SUCCESS").exists(), "the job has finished and published nothing"
@@ -284,7 +284,11 @@ def run(arguments: argparse.Namespace, folder: Path, say: Callable[[str], None])
     tally, chance = Tally(), random.Random(arguments.seed)
     with StandaloneCluster() as cluster:
         # An executor that answers no more is given up after 30 s, as a job must not wait for a frozen one for ever.
-        spark = {"spark.network.timeout": "30s", "spark.executor.heartbeatInterval": "2s"}
+        spark = {
+            "spark.network.timeout": "30s",
+            "spark.network.timeoutInterval": "5s",
+            "spark.executor.heartbeatInterval": "2s",
+        }
         env = ticks.environment(cluster.url, len(cluster.hosts), {}, spark)
         soak = Soak(env, data, folder, tally, say)
         harm = Harm(cluster, Plan(arguments.seed, arguments.every), say)
@@ -307,7 +311,9 @@ def report(tally: Tally, harm: Harm, left: list[str], say: Callable[[str], None]
     jobs = ", ".join(f"{count} x {query}" for query, count in sorted(tally.jobs.items()))
     faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(harm.done.items())) or "none"
     seconds = sorted(tally.seconds)
-    say(f"\njobs: {sum(tally.jobs.values())} ({jobs}); median {seconds[len(seconds) // 2]:.1f} s, longest {seconds[-1]:.1f} s")
+    say(
+        f"\njobs: {sum(tally.jobs.values())} ({jobs}); median {seconds[len(seconds) // 2]:.1f} s, longest {seconds[-1]:.1f} s"
+    )
     say(f"faults: {sum(harm.done.values())} ({faults})")
     say(f"decisions about slow tasks: {tally.mirrors}, about failures: {tally.restarts}")
     lists = {

@@ -48,3 +48,13 @@ def test_what_a_killed_driver_left_is_removed_by_the_next_job(spark, tmp_path):
     assert outcome.error is None
     outcome.close()
     assert left_behind(tmp_path) == []
+
+
+def test_a_setting_that_spark_refuses_is_told_in_its_words():
+    code = (
+        'from firesteel.spark.session import create_session as c; c("local[1]", conf={"spark.network.timeout": "30s"})'
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (
+        "UsageError: Spark did not start on 'local[1]': requirement failed: spark.network.timeoutInterval" in ran.stderr
+    )

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,7 @@ def create_session(
             return SparkSession.builder.config(conf=spark_conf).getOrCreate()
     except BaseException as error:
         words = start.jvm_words()
+        told = _told(words or _first_line(error))  # before the JVM ends, which holds the words of its exception
         start.kill()
         start.forget(SparkContext)
         if isinstance(error, UsageError) or not isinstance(error, Exception):
@@ -80,7 +81,7 @@ def create_session(
         where = settings.get("spark.master", "the master of spark-submit")
         java = variables.get("JAVA_HOME", os.environ.get("JAVA_HOME"))
         raise UsageError(
-            f"Spark did not start on '{where}': {_told(words or _first_line(error))}",
+            f"Spark did not start on '{where}': {told}",
             hint=f"Its JVM ended before it answered; it was started with JAVA_HOME={java}." if words and java else None,
         ) from error
 
@@ -170,5 +171,7 @@ def _told(text: str) -> str:
 
 def _first_line(error: BaseException) -> str:
     java = getattr(error, "java_exception", None)
-    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    text = ""
+    with suppress(Exception):  # the JVM may be gone, and its exception's words with it
+        text = str(error) if java is None else str(java.getMessage() or java.toString())
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
