@@ -23,6 +23,8 @@ word count (job 3f2a91c0): FINISHED after 4.2 s.
     produced     5,000 rows, 3 MiB (1 MiB stored).
     took         2.3 s, 2 subtasks finished.
     attempts     1 subtask needed more than one attempt (at most 2): 1.
+                 subtask 1: attempt 1 failed after 600 ms: worker lost.
+                     attempt 2 finished after 600 ms.
     failed       subtask 1, attempt 1: worker lost
                  exit code 137.
 

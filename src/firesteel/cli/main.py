@@ -96,6 +96,21 @@ def explain(
 
 
 @app.command()
+def history(
+    job: Annotated[str, typer.Argument(help="A job's id or its beginning, the path of a journal, or 'last'.")],
+    vertex: Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Of the subtasks with one attempt, too.")] = False,
+    option: OptionPairs = None,
+) -> None:
+    """Print the life of every attempt, of the subtasks that had several: node, state, cause, which one won."""
+    from firesteel.journal.attempts_report import report
+    from firesteel.journal.journal import find, read
+    from firesteel.options import Options
+
+    show(report(read(find(job, Options(given_options(option)))), vertex, all_of_them=every))
+
+
+@app.command()
 def options(
     words: Annotated[str | None, typer.Argument(metavar="[WORD]", help="Only options with this word.")] = None,
     option: OptionPairs = None,

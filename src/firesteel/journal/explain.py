@@ -8,6 +8,7 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.journal.attempts import lives, sentences
 from firesteel.journal.history import (
     Failure,
     JobHistory,
@@ -28,6 +29,8 @@ _SHORT = {
     "pipelined regions": "regions",
 }
 _MAX_FAILURES = 5
+_MAX_SUBTASKS = 5
+"""Of those with several attempts, so many are told of one by one."""
 _MAX_REPEATED = 3
 """Of decisions of one kind about one vertex (releases, restarts), so many are written out."""
 
@@ -37,14 +40,15 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None) -
 
     Raises UsageError if there are no records, or no such vertex.
     """
+    records = list(records)
     history = JobHistory(records)
     if history.started_at is None:
         raise UsageError("The journal is empty: the job has not written anything yet.")
     if vertex is not None:
-        return "\n".join(_vertex_lines(find_vertex(history, vertex)))
+        return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records))
     lines = list(_job_lines(history))
     for number in sorted(history.vertices):
-        lines += ["", *_vertex_lines(history.vertices[number])]
+        lines += ["", *_vertex_lines(history, history.vertices[number], records)]
     return "\n".join(lines)
 
 
@@ -83,9 +87,25 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
     undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
     yield _labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     yield from _decision_lines(history.decisions)
+    for line in blocked_lines(history):
+        yield _labelled("blocked", line)
 
 
-def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
+def blocked_lines(history: JobHistory) -> list[str]:
+    """Each node that was blocked: from when until when, and why. Times since the job began."""
+    began = history.started_at or 0.0
+    lines: list[str] = []
+    for block in history.blocks:
+        until = (
+            f"{'' if block.is_over or history.is_over else 'still blocked, '}until {format_seconds(block.end - began)}"
+        )
+        lines.append(
+            f"node {block.node} from {format_seconds(block.start - began)} {until}: {block.cause.rstrip('.')}."
+        )
+    return lines
+
+
+def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
     decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
@@ -102,17 +122,36 @@ def _vertex_lines(vertex: VertexHistory) -> Iterator[str]:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
         yield _labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
+    if vertex.not_mirrored and history.is_speculative:
+        yield _labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
+    if vertex.mirrors or vertex.returned:
+        yield _labelled("mirrors", f"{mirrored(vertex)}.")
     if vertex.attempts:
-        most = max(vertex.attempts.values())
-        yield _labelled(
-            "attempts",
-            f"{plural(len(vertex.attempts), 'subtask')} needed more than one attempt "
-            f"(at most {most}): {subtask_numbers(list(vertex.attempts))}.",
-        )
+        yield _labelled("attempts", "\n".join(_attempts(history, vertex, records)))
     for failure in vertex.failures[:_MAX_FAILURES]:
         yield _labelled("failed", _failure(failure))
     if len(vertex.failures) > _MAX_FAILURES:
         yield _labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
+
+
+def mirrored(vertex: VertexHistory) -> str:
+    """``3 mirrors, 2 of them won; 1 execution was handed back by blocked nodes``."""
+    parts = [f"{plural(len(vertex.mirrors), 'mirror')}, {vertex.effective} of them won"] if vertex.mirrors else []
+    if vertex.returned:
+        were = "execution was" if vertex.returned == 1 else "executions were"
+        parts.append(f"{format_count(vertex.returned)} {were} handed back by blocked nodes")
+    return "; ".join(parts)
+
+
+def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
+    most, many = max(vertex.attempts.values()), plural(len(vertex.attempts), "subtask")
+    yield f"{many} needed more than one attempt (at most {most}): {subtask_numbers(list(vertex.attempts))}."
+    found = lives(records, vertex.id)
+    for (_, subtask), attempts in list(found.items())[:_MAX_SUBTASKS]:
+        for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0)):
+            yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
+    if len(found) > _MAX_SUBTASKS:
+        yield f"'firesteel history' tells of {len(found) - _MAX_SUBTASKS} more."
 
 
 def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.scheduler.records import (
+    HANDED_BACK,
     Decision,
     JobPlanned,
     JobStatusRecord,
@@ -16,11 +18,14 @@ from firesteel.scheduler.records import (
     MetricsSnapshot,
     StateChange,
 )
+from firesteel.scheduler.states import PRIORITY
 
 WAITING = ("CREATED", "SCHEDULED")
 RUNNING = ("DEPLOYING", "INITIALIZING", "RUNNING")
 DONE = ("FINISHED",)
+CANCELLED = ("CANCELING", "CANCELED")
 TERMINAL_STATUS = ("FINISHED", "FAILED", "CANCELED")
+_RANK = {state.name: rank for rank, state in enumerate(PRIORITY)}
 
 
 @dataclass(slots=True)
@@ -29,6 +34,17 @@ class Failure:
     subtasks: list[int]
     attempts: list[int]
     cause: str
+
+
+@dataclass(slots=True)
+class Blocked:
+    """A node that got nothing new from ``start`` to ``end`` (as in the records), because of ``cause``."""
+
+    node: str
+    cause: str
+    start: float
+    end: float
+    is_over: bool = False
 
 
 @dataclass(slots=True)
@@ -41,6 +57,8 @@ class VertexHistory:
     """The vertices it reads from."""
     parallelism: int | None = None
     """None: still open."""
+    not_mirrored: str = ""
+    """Why its slow executions get no mirrors, as known before the job ran; empty: they may."""
     decisions: list[Decision] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     metrics: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
@@ -49,7 +67,18 @@ class VertexHistory:
     last_at: float | None = None
     attempts: dict[int, int] = field(default_factory=dict)
     """Subtask to its number of attempts, for those that needed more than one."""
+    opened: dict[int, int] = field(default_factory=dict)
+    """Subtask to the attempt that a restart of it began with; earlier ones are over, whatever is heard of them."""
+    concurrent: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Subtasks that several executions stand for: attempt to state."""
+    mirrors: set[tuple[int, int]] = field(default_factory=set)
+    """(subtask, attempt) of the copies of slow executions."""
+    effective: int = 0
+    """Mirrors that won."""
+    returned: int = 0
+    """Executions that were handed back by blocked nodes."""
     states: dict[int, str] = field(default_factory=dict)
+    """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
     by_state: Counter[str] = field(default_factory=Counter)
 
     def number(self, name: str) -> int:
@@ -62,6 +91,23 @@ class VertexHistory:
         done = sum(self.by_state[s] for s in DONE)
         total = self.parallelism if self.parallelism is not None else len(self.states)
         return max(0, total - running - done), running, done
+
+    @property
+    def running_mirrors(self) -> int:
+        return sum(self.concurrent.get(subtask, {}).get(attempt) in RUNNING for subtask, attempt in self.mirrors)
+
+    def enter(self, subtask: int, attempt: int, state: str) -> None:
+        """One execution went to this state; its subtask is in that of its best one."""
+        if attempt < self.opened.get(subtask, 0):
+            return
+        beside = self.concurrent.get(subtask)
+        if beside is not None:
+            beside[attempt] = state
+            state = min(beside.values(), key=_RANK.__getitem__)
+        if subtask in self.states:
+            self.by_state[self.states[subtask]] -= 1
+        self.states[subtask] = state
+        self.by_state[state] += 1
 
     @property
     def is_done(self) -> bool:
@@ -83,6 +129,7 @@ class JobHistory:
         """Those that concern no single vertex."""
         self.metrics: Mapping[str, int | float] = {}
         """The job's own numbers."""
+        self.blocks: list[Blocked] = []
         self.status = "CREATED"
         self.cause = ""
         self.started_at: float | None = None
@@ -97,6 +144,15 @@ class JobHistory:
     @property
     def is_over(self) -> bool:
         return self.status in TERMINAL_STATUS
+
+    @property
+    def is_speculative(self) -> bool:
+        return self.plan is not None and self.plan.options.get(SPECULATIVE_ENABLED.key) is True
+
+    @property
+    def blocked(self) -> list[Blocked]:
+        """The nodes that are blocked now."""
+        return [block for block in self.blocks if not block.is_over]
 
     def apply(self, record: JournalRecord) -> None:
         self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
@@ -123,28 +179,54 @@ class JobHistory:
         for number, described in enumerate(record.vertices):
             vertex = self.vertex(int(described.get("id", number)))
             vertex.name = str(described.get("name") or vertex.name)
+            vertex.not_mirrored = str(described.get("not_mirrored") or "")
             vertex.inputs = [int(producer) for producer in described.get("inputs") or []]
 
     def _decided(self, record: Decision) -> None:
         if record.vertex is None:
-            self.decisions.append(record)
+            if not self._blocked(record):
+                self.decisions.append(record)
             return
         vertex = self.vertex(record.vertex)
         vertex.decisions.append(record)
         if is_parallelism(record):
             vertex.parallelism = _parallelism(record.result)
 
+    def _blocked(self, record: Decision) -> bool:
+        """Whether the decision says that a node is blocked, or is so no more."""
+        if record.what != "blocklist" or "node" not in record.inputs:
+            return False
+        block = Blocked(*(record.inputs[name] for name in ("node", "cause", "start", "end")))
+        for known in self.blocked:
+            if known.node == block.node:
+                known.end, known.is_over = block.end, record.result != "blocked"
+                return True
+        self.blocks.append(block)
+        return True
+
     def _changed(self, record: StateChange) -> None:
         vertex = self.vertex(record.vertex)
-        vertex.by_state.subtract(vertex.states[s] for s in record.subtasks if s in vertex.states)
-        vertex.states.update(dict.fromkeys(record.subtasks, record.state))
-        vertex.by_state[record.state] += len(record.subtasks)
+        if record.state == "CREATED":
+            _created(vertex, record)
+        if vertex.opened or vertex.concurrent:
+            for subtask, attempt in zip(record.subtasks, record.attempts, strict=True):
+                vertex.enter(subtask, attempt, record.state)
+        else:
+            vertex.by_state.subtract(vertex.states[s] for s in record.subtasks if s in vertex.states)
+            vertex.states.update(dict.fromkeys(record.subtasks, record.state))
+            vertex.by_state[record.state] += len(record.subtasks)
         _count_attempts(vertex, record.subtasks, record.attempts)
         if record.state != "CREATED" and vertex.first_at is None:
             vertex.first_at = record.at
-        vertex.last_at = record.at
+        if not (record.state in CANCELLED and vertex.is_done):  # losers end when they end
+            vertex.last_at = record.at
         if record.state == "FAILED":
             vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
+        elif record.state == "FINISHED" and vertex.mirrors:
+            vertex.effective += len(vertex.mirrors.intersection(zip(record.subtasks, record.attempts, strict=True)))
+        elif record.state == "CANCELED" and record.cause == HANDED_BACK:
+            vertex.returned += len(record.subtasks)
+            vertex.mirrors.difference_update(zip(record.subtasks, record.attempts, strict=True))
 
     def _measured(self, record: MetricsSnapshot) -> None:
         self.metrics = record.job
@@ -161,6 +243,19 @@ def is_parallelism(decision: Decision) -> bool:
 def _parallelism(result: Any) -> int:
     """A decision's result is the number, or a table that has it."""
     return int(result["parallelism"] if isinstance(result, dict) else result)
+
+
+def _created(vertex: VertexHistory, record: StateChange) -> None:
+    """Executions that join those of their subtasks, or take the place of all of them."""
+    for place, (subtask, attempt) in enumerate(zip(record.subtasks, record.attempts, strict=True)):
+        if not record.beside:
+            vertex.opened[subtask] = attempt
+            vertex.concurrent.pop(subtask, None)
+            continue
+        alone = {vertex.attempts.get(subtask, 1) - 1: vertex.states.get(subtask, "CREATED")}
+        vertex.concurrent.setdefault(subtask, alone)
+        if record.mirrors and record.mirrors[place]:
+            vertex.mirrors.add((subtask, attempt))
 
 
 def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Sequence[int]) -> None:

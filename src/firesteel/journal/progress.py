@@ -108,6 +108,8 @@ class PlainView:
             self._say(history, closing_line(history))
 
     def _decided(self, history: JobHistory, record: Decision) -> None:
+        if record.what in _TOLD:
+            self._say(history, news(history, record))
         if record.vertex is None:
             return
         vertex = history.vertex(record.vertex)
@@ -136,6 +138,28 @@ class PlainView:
         self._stream.flush()
 
 
+_TOLD = ("speculation", "winner", "blocklist", "placement")
+"""Decisions of which every view tells at once."""
+
+
+def news(history: JobHistory, record: Decision) -> str:
+    """One line on a slow execution, a mirror that won, a blocked node."""
+    told, where = record.inputs, "" if record.vertex is None else f"[{record.vertex}] "
+    if record.what == "speculation" and record.result:
+        mirrored = {int(subtask) for subtask, _ in record.result}
+        columns = zip(*(told[name] for name in ("subtasks", "nodes", "elapsed", "baseline")), strict=True)
+        slow = [row for row in columns if row[0] in mirrored]
+        subtask, node, elapsed, baseline = slow[0]
+        there = f" on {node}" if node else ""
+        more = f"; and {len(mirrored) - 1} more" if len(mirrored) > 1 else ""
+        took = f"{format_seconds(elapsed)}, slow from {format_seconds(baseline)}"
+        return f"{where}subtask {subtask} is slow{there} ({took}): mirrored{more}"
+    if record.what == "winner":
+        number, node = told["subtask"], told["nodes"][0]
+        return f"{where}subtask {number}: the {'mirror' if told['mirror'] else 'original'}{f' on {node}' if node else ''} won"
+    return f"{where}{record.reason}"
+
+
 class LiveView:
     """A table that is redrawn by a thread of rich's; restored to a plain terminal whatever ends the job."""
 
@@ -148,7 +172,9 @@ class LiveView:
     def update(self, history: JobHistory, record: JournalRecord) -> None:
         if self._live is None:
             self._live = self._start(history)
-        if isinstance(record, StateChange) and record.state == "FAILED":
+        if isinstance(record, Decision) and record.what in _TOLD:
+            self._note(news(history, record))
+        elif isinstance(record, StateChange) and record.state == "FAILED":
             vertex = history.vertex(record.vertex)
             self._note(
                 f"[{vertex.id}] {vertex.name}: subtask {subtask_numbers(record.subtasks)} failed: {first_line(record.cause)}"
@@ -193,15 +219,20 @@ def render(history: JobHistory, seconds: float, width: int = 100) -> Table:
     from rich.text import Text
 
     title = history.plan.job_name if history.plan else "job"
+    blocked = ", ".join(sorted(block.node for block in history.blocked))
     table = Table(
-        title=Text(f"{title}: {history.status.lower()}, {format_seconds(seconds)}"),
+        title=Text(
+            f"{title}: {history.status.lower()}, {format_seconds(seconds)}{f'; blocked: {blocked}' if blocked else ''}"
+        ),
         title_justify="left",
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
     table.add_column("", justify="right", min_width=3)
-    numbers = _NUMBERS if width >= 80 else {name: _NUMBERS[name] for name in ("subtasks", "running", "done")}
+    numbers = dict(_NUMBERS) if width >= 80 else {name: _NUMBERS[name] for name in ("subtasks", "running", "done")}
+    if not any(vertex.mirrors for vertex in history.vertices.values()):
+        numbers.pop("mirrors", None)
     taken = 3 + sum(numbers.values()) + 2 * (1 + len(numbers))
     table.add_column("step", overflow="ellipsis", no_wrap=True, max_width=max(12, width - taken))
     for name, least in numbers.items():
@@ -216,8 +247,8 @@ def render(history: JobHistory, seconds: float, width: int = 100) -> Table:
     return table
 
 
-_NUMBERS = {"subtasks": 8, "waiting": 7, "running": 7, "done": 5, "rows": 11, "bytes": 8}
-"""The live table's columns of numbers and their least widths."""
+_NUMBERS = {"subtasks": 8, "waiting": 7, "running": 7, "mirrors": 7, "done": 5, "rows": 11, "bytes": 8}
+"""The live table's columns of numbers and their least widths. Mirrors are shown where there are any: those that run."""
 
 
 def _numbers(vertex: VertexHistory) -> dict[str, str]:
@@ -229,6 +260,7 @@ def _numbers(vertex: VertexHistory) -> dict[str, str]:
         "subtasks": str(vertex.parallelism),
         "waiting": waiting,
         "running": running,
+        "mirrors": str(vertex.running_mirrors or "·"),
         "done": done,
         "rows": format_count(rows) if rows else "",
         "bytes": format_bytes(written) if written else "",

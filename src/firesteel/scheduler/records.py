@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+HANDED_BACK = "handed back by a blocked node"
+"""Cause of a CANCELED execution that never began."""
+
 
 class JournalRecord(msgspec.Struct, frozen=True, tag=True, kw_only=True, omit_defaults=True):
     at: float

@@ -1,0 +1,218 @@
+"""Several attempts of a subtask at once, in the fold of the records, explain, history and both views of progress."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.journal_samples import mirrored, planned, word_count
+
+from firesteel.cli import main as cli
+from firesteel.errors import UsageError
+from firesteel.journal.attempts import lives
+from firesteel.journal.attempts_report import report
+from firesteel.journal.explain import explain
+from firesteel.journal.history import JobHistory
+from firesteel.journal.journal import Journal
+from firesteel.journal.progress import create, render
+from firesteel.scheduler.records import Decision, StateChange
+
+EXPLAINED = """\
+    speculation  Attempt 0 of subtask 1 of 'text' has taken 12.3 s on 10.0.0.4, three took 1.1 s: attempt 1 is made.
+    winner       Attempt 2 (mirror, on 10.0.0.3) of subtask 1 of 'text' finished first.
+    produced     30 rows.
+    took         13.8 s, 3 subtasks finished.
+    mirrors      1 mirror, 1 of them won; 1 execution was handed back by blocked nodes.
+    attempts     1 subtask needed more than one attempt (at most 3): 1.
+                 subtask 1: attempt 1 on 10.0.0.4 was cancelled after 14.2 s: another attempt was faster.
+                     attempt 2 (a mirror) on 10.0.0.4 was handed back by a blocked node.
+                     attempt 3 (a mirror) on 10.0.0.3 finished after 1.1 s and won."""
+
+REPORTED = """\
+blocked  node 10.0.0.4 from 12.5 s still blocked, until 1 min 12 s: attempt 0 of subtask 1 of 'text' has taken 12.3 s \
+there, three took 1.1 s.
+
+[0] text src/**/*.py -> tokenize: 1 subtask with several attempts, 1 mirror, 1 of them won; 1 execution was handed back \
+by blocked nodes
+    200 ms  subtask 1, attempt 1 on 10.0.0.4 was cancelled after 14.2 s: another attempt was faster
+    12.6 s  subtask 1, attempt 2 (a mirror) on 10.0.0.4 was handed back by a blocked node
+    12.8 s  subtask 1, attempt 3 (a mirror) on 10.0.0.3 finished after 1.1 s and won"""
+
+
+def upto(at: float):
+    return [record for record in mirrored() if record.at <= at]
+
+
+def test_the_subtask_is_in_the_state_of_its_best_execution():
+    seen = [JobHistory(upto(at)).vertices[0].counts() for at in (100.3, 112.5, 112.7, 112.8, 113.9, 114.4)]
+    assert seen == [(0, 3, 0), (0, 1, 2), (0, 1, 2), (0, 1, 2), (0, 0, 3), (0, 0, 3)]
+    vertex = JobHistory(mirrored()).vertices[0]
+    assert vertex.is_done and vertex.states == {0: "FINISHED", 1: "FINISHED", 2: "FINISHED"}
+    assert vertex.seconds == pytest.approx(13.8), "the loser's end does not count"
+    assert vertex.mirrors == {(1, 2)} and (vertex.effective, vertex.returned) == (1, 1)
+    assert vertex.attempts == {1: 3}
+
+
+def test_mirrors_run_until_they_end():
+    assert [JobHistory(upto(at)).vertices[0].running_mirrors for at in (112.5, 112.6, 112.7, 112.8, 113.9)] == [
+        0,
+        1,
+        0,
+        1,
+        0,
+    ]
+
+
+def test_late_word_of_an_attempt_before_a_restart_changes_nothing():
+    late = [
+        StateChange(at=101.0, vertex=0, state="RUNNING", subtasks=[0, 1], attempts=[0, 0]),
+        StateChange(at=102.0, vertex=0, state="CANCELING", subtasks=[0], attempts=[0]),
+        StateChange(at=102.0, vertex=0, state="CREATED", subtasks=[0], attempts=[1], cause="restart"),
+        StateChange(at=103.0, vertex=0, state="RUNNING", subtasks=[0], attempts=[1]),
+        StateChange(at=104.0, vertex=0, state="CANCELED", subtasks=[0], attempts=[0]),
+    ]
+    history = JobHistory([planned(), *late])
+    assert history.vertices[0].counts() == (0, 2, 0)
+    assert history.vertices[0].states == {0: "RUNNING", 1: "RUNNING"}
+
+
+def test_a_restart_ends_the_race():
+    again = StateChange(at=112.9, vertex=0, state="CREATED", subtasks=[1], attempts=[3], cause="restart")
+    history = JobHistory(
+        [*upto(112.8), again, StateChange(at=113, vertex=0, state="CANCELED", subtasks=[1, 1], attempts=[0, 2])]
+    )
+    vertex = history.vertices[0]
+    assert vertex.states[1] == "CREATED" and vertex.counts() == (1, 0, 2) and not vertex.concurrent
+    assert vertex.attempts == {1: 4} and vertex.running_mirrors == 0
+
+
+def test_counts_are_those_of_single_steps_whatever_the_bulk():
+    """All records cut to single executions, in the same order, give the same."""
+    whole, single = JobHistory(mirrored()), JobHistory()
+    for record in mirrored():
+        if isinstance(record, StateChange) and not record.hosts:
+            for subtask, attempt in zip(record.subtasks, record.attempts, strict=True):
+                single.apply(replace(record, subtasks=[subtask], attempts=[attempt]))
+        else:
+            single.apply(record)
+    assert whole.vertices[0].by_state == single.vertices[0].by_state
+    assert sum(whole.vertices[0].by_state.values()) == 3
+
+
+def test_blocked_nodes_until_they_are_not():
+    told = next(r for r in mirrored() if isinstance(r, Decision) and r.what == "blocklist")
+    history = JobHistory(upto(112.5))
+    assert [(b.node, b.start, b.end) for b in history.blocked] == [("10.0.0.4", 112.5, 172.5)]
+    assert not history.decisions, "they are told of as blocks"
+    later = {**told.inputs, "end": 190.0, "times": 3}
+    history.apply(replace(told, at=190.0, inputs=later, result="unblocked"))
+    assert not history.blocked and history.blocks[0].end == 190.0
+    history.apply(replace(told, at=200.0))
+    assert len(history.blocked) == 1 and len(history.blocks) == 2
+    history.apply(Decision(at=201.0, what="blocklist", inputs={"blocked": ["10.0.0.4"]}, result="used", reason="so"))
+    assert len(history.decisions) == 1
+
+
+def test_explain_tells_every_attempt():
+    text = explain(mirrored())
+    assert EXPLAINED in text
+    assert "    blocked      node 10.0.0.4 from 12.5 s still blocked, until 1 min 12 s: attempt 0" in text
+
+
+def test_history_tells_every_attempt():
+    assert report(mirrored()) == REPORTED
+    assert report(mirrored(), 0) == REPORTED.split("\n\n")[1]
+    every = report(mirrored(), "tokenize", all_of_them=True)
+    assert "    200 ms  subtask 0, attempt 1 on 10.0.0.3 finished after 1.1 s" in every.splitlines()
+    assert report(upto(112.4)) == "Every subtask had one attempt; --all prints them."
+    assert "attempt 2 failed" not in report(word_count()) and "attempt 1 failed after 600 ms: worker lost" in report(
+        word_count()
+    )
+    with pytest.raises(UsageError, match="empty"):
+        report([])
+
+
+def test_history_of_a_job_that_still_runs():
+    running = report(upto(112.8)).splitlines()
+    assert running[-3].endswith("attempt 1 on 10.0.0.4 runs since 12.6 s")
+    assert running[-1].endswith("attempt 3 (a mirror) on 10.0.0.3 runs since 0 ms")
+    assert report(upto(112.5)).endswith("     never  subtask 1, attempt 2 (a mirror) waits for a slot")
+
+
+def test_what_a_winner_wrote_may_be_lost():
+    from firesteel.scheduler.records import OutputGone
+
+    gone = OutputGone(at=120, vertex=0, dataset=None, subtasks=[1], attempts=[2], tokens=[7], reason="discarded: lost")
+    (attempts,) = lives([*mirrored(), gone]).values()
+    assert [a.is_void for a in attempts] == [False, False, True]
+    assert "and won; what it wrote is made anew" in report([*mirrored(), gone])
+
+
+def test_the_cli_prints_it(tmp_path, monkeypatch, capsys):
+    journal = Journal(tmp_path / "job.jsonl")
+    for record in mirrored():
+        journal.record(record)
+    journal.close()
+    monkeypatch.setattr("sys.argv", ["firesteel", "history", str(journal.path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0 and capsys.readouterr().out == REPORTED + "\n"
+
+
+def test_plain_progress_says_what_is_slow_and_who_won():
+    stream = io.StringIO()
+    view = create(True, stream)
+    for record in mirrored():
+        view.record(record)
+    view.close()
+    lines = [line.split(" s  ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert lines[2:] == [
+        "node 10.0.0.4 is blocked for 1 min: attempt 0 of subtask 1 of 'text' has taken 12.3 s there, three took 1.1 s",
+        "[0] subtask 1 is slow on 10.0.0.4 (12.3 s, slow from 1.7 s): mirrored",
+        "[0] subtask 1: the mirror on 10.0.0.3 won",
+        "[0] finished in 13.8 s, 30 rows",
+    ]
+
+
+def test_the_live_table_shows_mirrors_and_blocked_nodes():
+    table = render(JobHistory(upto(112.8)), 12.8)
+    columns = {str(c.header): list(c.cells) for c in table.columns}
+    assert columns["mirrors"] == ["1", ""] and columns["running"][0] == "1"
+    assert str(table.title).endswith("; blocked: 10.0.0.4")
+    assert "mirrors" not in {c.header for c in render(JobHistory(upto(112.4)), 1.0).columns}
+
+
+def test_a_step_that_is_kept_out_is_told_of_where_speculation_is_on():
+    vertices = [{**v, "not_mirrored": "no_speculation() of step 'x'"} for v in planned().vertices]
+    on = replace(mirrored()[0], vertices=vertices)
+    assert explain([on], 1).endswith("    mirrors      none are made: no_speculation() of step 'x'.")
+    assert "none are made" not in explain([replace(planned(), vertices=vertices)])
+
+
+def test_random_races_leave_the_best_state():
+    """Against the definition: of the newest round, the state that is nearest to FINISHED."""
+    order = ["FINISHED", "RUNNING", "DEPLOYING", "SCHEDULED", "CREATED", "CANCELING", "FAILED", "CANCELED"]
+    for seed in range(50):
+        rng, history = random.Random(seed), JobHistory()
+        rounds: dict[int, dict[int, str]] = {s: {0: "CREATED"} for s in range(3)}
+        last = dict.fromkeys(range(3), 0)
+        history.apply(StateChange(at=0, vertex=0, state="SCHEDULED", subtasks=[0, 1, 2], attempts=[0, 0, 0]))
+        for s in rounds:
+            rounds[s] = {0: "SCHEDULED"}
+        for at in range(1, 40):
+            s = rng.randrange(3)
+            if rng.random() < 0.2:
+                last[s] += 1
+                beside = rng.random() < 0.7
+                rounds[s] = {**(rounds[s] if beside else {}), last[s]: "CREATED"}
+                made = StateChange(at=at, vertex=0, state="CREATED", subtasks=[s], attempts=[last[s]], beside=beside)
+                history.apply(made)
+                continue
+            attempt, state = rng.randint(0, last[s]), rng.choice([s for s in order if s != "CREATED"])
+            if attempt in rounds[s]:
+                rounds[s][attempt] = state
+            history.apply(StateChange(at=at, vertex=0, state=state, subtasks=[s], attempts=[attempt]))
+        best = {s: min(states.values(), key=order.index) for s, states in rounds.items()}
+        assert history.vertices[0].states == best
