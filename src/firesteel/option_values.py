@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -75,8 +75,9 @@ def parse_bool(value: Any) -> bool:
     return text == "true"
 
 
-def one_of(*names: str) -> Callable[[Any], str]:
-    by_lower = {n.lower(): n for n in names}
+def one_of(*names: str, also: Mapping[str, str] | None = None) -> Callable[[Any], str]:
+    """One of these names, whatever its case; ``also``: other words (in lower case) for some of them."""
+    by_lower = {n.lower(): n for n in names} | dict(also or {})
 
     def parse(value: Any) -> str:
         try:

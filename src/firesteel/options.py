@@ -6,12 +6,11 @@ Keys of the seed designs are kept word for word; today's Flink keys are aliases;
 
 from __future__ import annotations
 
-import difflib
-import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, overload
-
-from firesteel.errors import UsageError
+from firesteel.option_registry import Options as Options  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import all_options as all_options  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import format_value as format_value  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import lookup as lookup  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import register as _register
 from firesteel.option_values import (
     GIB,
     KIB,
@@ -25,20 +24,6 @@ from firesteel.option_values import (
     parse_seconds,
     parse_size,
 )
-
-T = TypeVar("T")
-
-_REGISTRY: dict[str, Option[Any]] = {}
-_NAMES: dict[str, Option[Any]] = {}
-
-
-def _register(option: Option[T]) -> Option[T]:
-    for key in (option.key, *option.aliases, *option.deprecated_keys):
-        assert key not in _NAMES, key
-        _NAMES[key] = option
-    _REGISTRY[option.key] = option
-    return option
-
 
 _AB = "jobmanager.adaptive-batch-scheduler."
 _AUTO = "execution.batch.adaptive.auto-parallelism."
@@ -227,12 +212,21 @@ BLOB_CACHE_BYTES = _register(
         check=at_least(0),
     )
 )
+_RESTART_NAMES = {
+    "off": "none",
+    "disable": "none",
+    "fixeddelay": "fixed-delay",
+    "failurerate": "failure-rate",
+    "exponentialdelay": "exponential-delay",
+}
+"""What Flink understands beside the names it writes."""
+
 RESTART_STRATEGY = _register(
     Option(
         "restart-strategy.type",
-        one_of("none", "fixed-delay"),
+        one_of("none", "fixed-delay", "failure-rate", "exponential-delay", also=_RESTART_NAMES),
         "fixed-delay",
-        "What happens when an execution fails: none fails the job, fixed-delay tries again.",
+        "What happens when an execution fails. none (off, disable): the job fails. fixed-delay: so many restarts in the whole job, each after the same pause. failure-rate: so many within an interval. exponential-delay: without limit, after pauses that grow.",
         "enum",
         deprecated_keys=("restart-strategy",),
     )
@@ -255,6 +249,98 @@ RESTART_DELAY = _register(
         "Pause before a restart.",
         "duration",
         check=at_least(0),
+    )
+)
+MAX_FAILURES_PER_INTERVAL = _register(
+    Option(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        parse_int,
+        1,
+        "Failures within failure-rate-interval that are followed by a restart; the next one fails the job.",
+        "int",
+        check=at_least(1),
+    )
+)
+FAILURE_RATE_INTERVAL = _register(
+    Option(
+        "restart-strategy.failure-rate.failure-rate-interval",
+        parse_seconds,
+        60.0,
+        "Over how long failures are counted.",
+        "duration",
+        check=at_least(0.001, "1 ms"),
+    )
+)
+FAILURE_RATE_DELAY = _register(
+    Option(
+        "restart-strategy.failure-rate.delay",
+        parse_seconds,
+        1.0,
+        "Pause before a restart.",
+        "duration",
+        check=at_least(0),
+    )
+)
+_EXPONENTIAL = "restart-strategy.exponential-delay."
+
+INITIAL_BACKOFF = _register(
+    Option(
+        _EXPONENTIAL + "initial-backoff",
+        parse_seconds,
+        1.0,
+        "Pause before the first restart.",
+        "duration",
+        check=at_least(0.001, "1 ms"),
+    )
+)
+MAX_BACKOFF = _register(
+    Option(
+        _EXPONENTIAL + "max-backoff",
+        parse_seconds,
+        60.0,
+        "The longest pause before a restart.",
+        "duration",
+        check=at_least(0.001, "1 ms"),
+    )
+)
+BACKOFF_MULTIPLIER = _register(
+    Option(
+        _EXPONENTIAL + "backoff-multiplier",
+        parse_number,
+        1.5,
+        "Each pause is so many times as long as the one before.",
+        "float",
+        check=lambda multiplier: None if multiplier > 1 else "must be greater than 1",
+    )
+)
+RESET_BACKOFF_THRESHOLD = _register(
+    Option(
+        _EXPONENTIAL + "reset-backoff-threshold",
+        parse_seconds,
+        3600.0,
+        "After so long without a failure the next pause is initial-backoff again.",
+        "duration",
+        check=at_least(0.001, "1 ms"),
+    )
+)
+JITTER_FACTOR = _register(
+    Option(
+        _EXPONENTIAL + "jitter-factor",
+        parse_number,
+        0.1,
+        "A pause is longer or shorter by up to this part of it, so that jobs which failed together do not all come back in one moment. The same job has the same pauses.",
+        "float",
+        check=lambda factor: None if 0 <= factor <= 1 else "must be at least 0 and at most 1",
+    )
+)
+ATTEMPTS_BEFORE_RESET_BACKOFF = _register(
+    Option[int | None](
+        _EXPONENTIAL + "attempts-before-reset-backoff",
+        parse_int,
+        None,
+        "Restarts before the job fails, counted anew when the pause is initial-backoff again. Unset: without limit.",
+        "int",
+        check=at_least(1),
     )
 )
 _SPECULATIVE = _AB + "speculative."
@@ -406,142 +492,3 @@ PROGRESS = _register(
         "bool",
     )
 )
-
-
-class Options(Mapping[str, Any]):
-    """Values given by the user over the registry's defaults. Immutable; ``options[OPTION]`` is typed.
-
-    As a mapping it holds what was set, under canonical keys; a value of None means unset. Raises UsageError for an
-    unknown key, a bad value, and for one option set twice by different names.
-    """
-
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self._values: dict[str, Any] = {}
-        if isinstance(values, Options):  # parsed already: a duration is seconds by now
-            self._values.update(values._values)
-            return
-        given: dict[str, str] = {}
-        for key, value in _pairs(values):
-            option = lookup(key)
-            _warn_if_deprecated(option, key)
-            if value is None:
-                continue
-            parsed = _parse(option, key, value)
-            if self._values.setdefault(option.key, parsed) != parsed:
-                raise UsageError(
-                    f"Option '{option.key}' is set twice, as '{given[option.key]}' and as '{key}', to different values.",
-                    hint="Leave one out.",
-                )
-            given[option.key] = key
-
-    @overload
-    def __getitem__(self, option: Option[T]) -> T: ...
-    @overload
-    def __getitem__(self, option: str) -> Any: ...
-    def __getitem__(self, option: Any) -> Any:
-        if not isinstance(option, Option):
-            option = lookup(option)
-        return self._values.get(option.key, option.default)
-
-    def is_set(self, option: Option[Any]) -> bool:
-        return option.key in self._values
-
-    def with_values(self, values: Mapping[str, Any]) -> Options:
-        """These and ``values`` over them, by whatever names."""
-        merged = Options()
-        merged._values = {**self._values, **Options(values)._values}
-        return merged
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and lookup(key).key in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return f"Options({self._values!r})"
-
-
-def _pairs(values: Any) -> list[tuple[str, Any]]:
-    if not isinstance(values, Mapping | None):
-        raise UsageError(
-            f"Options are values by key, not a {type(values).__name__}.",
-            hint='Write, for example, options={"max-parallelism": 16}.',
-        )
-    odd = next((key for key in values or () if not isinstance(key, str)), None)
-    if odd is not None:
-        raise UsageError(f"The key of an option is a string, not {odd!r}.", hint="See docs/options.md for all of them.")
-    return list((values or {}).items())
-
-
-def lookup(key: str) -> Option[Any]:
-    """The option of this key, alias, deprecated key or unambiguous short name. Raises UsageError with "did you mean"."""
-    if key in _NAMES:
-        return _NAMES[key]
-    short = {o.key: o for name, o in _NAMES.items() if name.endswith("." + key)}
-    if len(short) == 1:
-        return next(iter(short.values()))
-    if short:
-        raise UsageError(
-            f"The option name '{key}' is ambiguous: {', '.join(sorted(short))}.", hint="Write the whole key."
-        )
-    close = difflib.get_close_matches(key, [*_NAMES, *(n.rsplit(".", 1)[-1] for n in _NAMES)], n=1, cutoff=0.6)
-    raise UsageError(
-        f"There is no option '{key}'.",
-        hint=f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them.",
-    )
-
-
-_warned: set[str] = set()
-
-
-def _warn_if_deprecated(option: Option[Any], key: str) -> None:
-    if key in option.deprecated_keys and key not in _warned:
-        _warned.add(key)
-        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
-
-
-def _parse(option: Option[T], key: str, value: Any) -> T:
-    try:
-        parsed = option.parse(value)
-    except ValueError as error:
-        if _is_negative(option, value):
-            raise UsageError(f"Option '{key}' = {value!r} must not be negative.") from None
-        raise UsageError(f"Option '{key}' = {value!r} is not {error}.") from None
-    complaint = option.check(parsed)
-    if complaint is not None:
-        raise UsageError(f"Option '{key}' = {value!r} {complaint}.")
-    return parsed
-
-
-def _is_negative(option: Option[Any], value: Any) -> bool:
-    """A size or duration with a minus before it."""
-    text = str(value).strip()
-    if option.kind not in ("size", "duration") or not text.startswith("-"):
-        return False
-    try:
-        option.parse(text[1:])
-    except ValueError:
-        return False
-    return True
-
-
-def all_options() -> list[Option[Any]]:
-    return list(_REGISTRY.values())
-
-
-def format_value(option: Option[Any], value: Any) -> str:
-    """A value as one would write it: ``64 MiB``, ``1 s``, ``true``; ``unset`` for None."""
-    if value is None:
-        return "unset"
-    if option.kind in ("size", "duration") and not value:
-        return "0"
-    if option.kind == "size":
-        unit, name = next((u, n) for u, n in ((GIB, " GiB"), (MIB, " MiB"), (KIB, " KiB"), (1, " B")) if value % u == 0)
-        return f"{value // unit}{name}"
-    if option.kind == "duration":
-        return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"
-    return str(value).lower() if option.kind == "bool" else str(value)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from firesteel import option_registry
 from firesteel import options as registry
 from firesteel.errors import UsageError
 from firesteel.options import (
@@ -160,7 +161,7 @@ def test_bad_values_are_sentences(key, value, complaint):
 
 
 def test_a_deprecated_key_works_and_warns_once(monkeypatch):
-    monkeypatch.setattr(registry, "_warned", set())
+    monkeypatch.setattr(option_registry, "_warned", set())
     with pytest.warns(FutureWarning, match="'restart-strategy' is deprecated; write 'restart-strategy.type'") as caught:
         assert Options({"restart-strategy": "none"})[RESTART_STRATEGY] == "none"
     assert len(caught) == 1

@@ -636,5 +636,5 @@ def test_every_failover_leaves_a_decision_and_a_story():
 def test_that_no_restart_is_left_is_said_in_numbers_that_read_well(attempts, why):
     strategy = FixedDelayRestart(attempts, 90.0)
     for used in range(1, attempts + 1):
-        assert strategy.charge().reason == f"restart {used} of {attempts}, after 1 min 30 s"
-    assert strategy.charge().delay is None and strategy.charge().reason.startswith(why)
+        assert strategy.charge(0.0).reason == f"restart {used} of {attempts}, after 1 min 30 s"
+    assert strategy.charge(0.0).delay is None and strategy.charge(0.0).reason.startswith(why)

@@ -183,7 +183,7 @@ class ExecutionFailureHandler:
             # A lost disk holds many partitions, and each is found missing only when somebody reads it.
             self._lost.add((failure.cause.dataset, failure.cause.partition))
             return self._restart.uncharged("this partition was not lost before")
-        return self._restart.charge()
+        return self._restart.charge(self._recorder.at)
 
     def _names_input(self, failure: Failure) -> IntermediateResult | None:
         """The consumed result that the cause speaks of, if it names one of its partitions."""

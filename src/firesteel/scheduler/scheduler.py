@@ -123,7 +123,7 @@ class Scheduler(ABC):
         self.failures = ExecutionFailureHandler(
             self.operations,
             self.job,
-            restart_strategy(options),
+            restart_strategy(options, job_graph.name),
             self.strategy,
             self.recorder,
             release=self.release,

@@ -11,7 +11,7 @@ import numpy as np
 
 from firesteel.errors import UsageError
 from firesteel.journal.journal import Instrument
-from firesteel.options import RESTART_ATTEMPTS, RESTART_STRATEGY, Options
+from firesteel.options import ATTEMPTS_BEFORE_RESET_BACKOFF, RESTART_ATTEMPTS, RESTART_STRATEGY, Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.planned import planned
@@ -223,6 +223,13 @@ def _region_size(shape: ChainShape) -> int:
     return shape.vertices * (shape.parallelism if shape.edge is EdgeKind.ALL_TO_ALL and shape.vertices > 1 else 1)
 
 
+def _restarts_for_ever(options: Options) -> bool:
+    """However often something fails."""
+    name = options[RESTART_STRATEGY]
+    endless = name == "exponential-delay" and options[ATTEMPTS_BEFORE_RESET_BACKOFF] is None
+    return endless or (name == "fixed-delay" and options[RESTART_ATTEMPTS] >= UNLIMITED)
+
+
 def _check_slots(simulated: Simulated) -> None:
     together, slots = _region_size(simulated.shape), simulated.cluster.total_slots
     if together > slots:
@@ -235,7 +242,7 @@ def _check_slots(simulated: Simulated) -> None:
 
 def _check_luck(simulated: Simulated) -> None:
     options, together = simulated.all_options(), _region_size(simulated.shape)
-    if options[RESTART_STRATEGY] == "none" or options[RESTART_ATTEMPTS] < UNLIMITED:
+    if not _restarts_for_ever(options):
         return  # it ends, if only by failing
     if (1 - simulated.fail_rate) ** together < LEAST_LUCK:
         raise UsageError(

@@ -1,0 +1,164 @@
+"""How options are kept, looked up, given values and printed. What options there are is in ``firesteel.options``."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, overload
+
+from firesteel.errors import UsageError
+from firesteel.option_values import GIB, KIB, MIB, Option
+
+T = TypeVar("T")
+
+_REGISTRY: dict[str, Option[Any]] = {}
+_NAMES: dict[str, Option[Any]] = {}
+
+
+def register(option: Option[T]) -> Option[T]:
+    """Its key and other names must be new."""
+    for key in (option.key, *option.aliases, *option.deprecated_keys):
+        assert key not in _NAMES, key
+        _NAMES[key] = option
+    _REGISTRY[option.key] = option
+    return option
+
+
+class Options(Mapping[str, Any]):
+    """Values given by the user over the registry's defaults. Immutable; ``options[OPTION]`` is typed.
+
+    As a mapping it holds what was set, under canonical keys; a value of None means unset. Raises UsageError for an
+    unknown key, a bad value, and for one option set twice by different names.
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._values: dict[str, Any] = {}
+        if isinstance(values, Options):  # parsed already: a duration is seconds by now
+            self._values.update(values._values)
+            return
+        given: dict[str, str] = {}
+        for key, value in _pairs(values):
+            option = lookup(key)
+            _warn_if_deprecated(option, key)
+            if value is None:
+                continue
+            parsed = _parse(option, key, value)
+            if self._values.setdefault(option.key, parsed) != parsed:
+                raise UsageError(
+                    f"Option '{option.key}' is set twice, as '{given[option.key]}' and as '{key}', to different values.",
+                    hint="Leave one out.",
+                )
+            given[option.key] = key
+
+    @overload
+    def __getitem__(self, option: Option[T]) -> T: ...
+    @overload
+    def __getitem__(self, option: str) -> Any: ...
+    def __getitem__(self, option: Any) -> Any:
+        if not isinstance(option, Option):
+            option = lookup(option)
+        return self._values.get(option.key, option.default)
+
+    def is_set(self, option: Option[Any]) -> bool:
+        return option.key in self._values
+
+    def with_values(self, values: Mapping[str, Any]) -> Options:
+        """These and ``values`` over them, by whatever names."""
+        merged = Options()
+        merged._values = {**self._values, **Options(values)._values}
+        return merged
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and lookup(key).key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Options({self._values!r})"
+
+
+def _pairs(values: Any) -> list[tuple[str, Any]]:
+    if not isinstance(values, Mapping | None):
+        raise UsageError(
+            f"Options are values by key, not a {type(values).__name__}.",
+            hint='Write, for example, options={"max-parallelism": 16}.',
+        )
+    odd = next((key for key in values or () if not isinstance(key, str)), None)
+    if odd is not None:
+        raise UsageError(f"The key of an option is a string, not {odd!r}.", hint="See docs/options.md for all of them.")
+    return list((values or {}).items())
+
+
+def lookup(key: str) -> Option[Any]:
+    """The option of this key, alias, deprecated key or unambiguous short name. Raises UsageError with "did you mean"."""
+    if key in _NAMES:
+        return _NAMES[key]
+    short = {o.key: o for name, o in _NAMES.items() if name.endswith("." + key)}
+    if len(short) == 1:
+        return next(iter(short.values()))
+    if short:
+        raise UsageError(
+            f"The option name '{key}' is ambiguous: {', '.join(sorted(short))}.", hint="Write the whole key."
+        )
+    close = difflib.get_close_matches(key, [*_NAMES, *(n.rsplit(".", 1)[-1] for n in _NAMES)], n=1, cutoff=0.6)
+    raise UsageError(
+        f"There is no option '{key}'.",
+        hint=f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them.",
+    )
+
+
+_warned: set[str] = set()
+
+
+def _warn_if_deprecated(option: Option[Any], key: str) -> None:
+    if key in option.deprecated_keys and key not in _warned:
+        _warned.add(key)
+        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
+
+
+def _parse(option: Option[T], key: str, value: Any) -> T:
+    try:
+        parsed = option.parse(value)
+    except ValueError as error:
+        if _is_negative(option, value):
+            raise UsageError(f"Option '{key}' = {value!r} must not be negative.") from None
+        raise UsageError(f"Option '{key}' = {value!r} is not {error}.") from None
+    complaint = option.check(parsed)
+    if complaint is not None:
+        raise UsageError(f"Option '{key}' = {value!r} {complaint}.")
+    return parsed
+
+
+def _is_negative(option: Option[Any], value: Any) -> bool:
+    """A size or duration with a minus before it."""
+    text = str(value).strip()
+    if option.kind not in ("size", "duration") or not text.startswith("-"):
+        return False
+    try:
+        option.parse(text[1:])
+    except ValueError:
+        return False
+    return True
+
+
+def all_options() -> list[Option[Any]]:
+    return list(_REGISTRY.values())
+
+
+def format_value(option: Option[Any], value: Any) -> str:
+    """A value as one would write it: ``64 MiB``, ``1 s``, ``true``; ``unset`` for None."""
+    if value is None:
+        return "unset"
+    if option.kind in ("size", "duration") and not value:
+        return "0"
+    if option.kind == "size":
+        unit, name = next((u, n) for u, n in ((GIB, " GiB"), (MIB, " MiB"), (KIB, " KiB"), (1, " B")) if value % u == 0)
+        return f"{value // unit}{name}"
+    if option.kind == "duration":
+        return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"
+    return str(value).lower() if option.kind == "bool" else str(value)
