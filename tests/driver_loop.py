@@ -115,10 +115,10 @@ class Status:
 class Loop:
     """A driver whose batches never reach Spark: the test plays Spark's part on its queue."""
 
-    def __init__(self, answer, sink=None, record=lambda record: None):
+    def __init__(self, answer, sink=None, record=lambda record: None, store=None):
         self.scheduler = Script(answer)
         self.compiled = two_steps(sink=sink)
-        self.store = MagicMock()
+        self.store = store or MagicMock()
         self.driver = JobDriver(
             DriverInput(
                 compiled=self.compiled,

@@ -17,11 +17,13 @@ from firesteel.results.store import ResultStore, StorageError
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import BlockNodes, Cancel, Placement
 from firesteel.spark import blocklist, pools
+from firesteel.spark.avoidance import Avoidance
 from firesteel.spark.blocklist import Blocklist, publish
 from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
-from firesteel.spark.nodes import ExecutorInfo
+from firesteel.spark.nodes import ExecutorInfo, NodeNames
 from firesteel.spark.place import Place
 from firesteel.spark.placing import MAX_WISHES, Executors, preferring
+from firesteel.spark.plugs import PlugFunction, Plugs
 from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps
 from firesteel.spark.session import _settings
@@ -173,6 +175,51 @@ def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
         assert told == [(4, 3, 1, 9, "here\nh\n"), (5, 3, 0, 9, "here\nh\n")]
 
 
+# --- plugs ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_slot_of_a_blocked_node_gets_one_plug_and_a_new_one_when_it_has_ended(monkeypatch):
+    known, started = Executors(), []
+    for number, (host, slots) in enumerate((("a", 2), ("b", 4), ("b", 1))):
+        known.change(ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=slots, added=True))
+    plugs = Plugs(MagicMock(), Blob.of(1), "job", known)
+    monkeypatch.setattr(plugs, "_start", lambda plug, locations: started.append((plug, locations)))
+    assert [plugs.hold("a") for _ in range(3)] == [True, True, False]
+    assert plugs.hold("b") and not plugs.hold("nowhere")
+    assert [locations for _, locations in started] == [["executor_a_0"]] * 2 + [["executor_b_1", "executor_b_2"]]
+    started[0][0].ended.set()
+    assert [plugs.hold("a") for _ in range(2)] == [True, False]
+    assert len({plug.tag for plug, _ in started}) == 4
+
+
+def test_a_plug_stays_until_its_node_is_not_blocked_any_more(tmp_path, monkeypatch):
+    store, slept = ResultStore(str(tmp_path)), []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            publish(store, ["executor 8"])
+
+    monkeypatch.setattr("firesteel.spark.plugs.time.sleep", sleep)
+    monkeypatch.setattr("firesteel.spark.task.here", lambda variable: Place("7", "a"))
+    monkeypatch.setattr(blocklist, "LOOK_SECONDS", 0.0)
+    publish(store, ["executor 7"])
+    function = PlugFunction(Blob.of(JobInformation(f"plug {tmp_path}", store, "none", 1)))
+    assert list(function(iter([b""]))) == [] and len(slept) == 3
+    assert list(function(iter([b""]))) == [] and len(slept) == 3
+
+
+def test_what_a_blocked_node_hands_back_plugs_its_slot_where_work_waits_in_spark(monkeypatch):
+    for fair, result in ((True, ["slot kept"]), (False, [])):
+        avoidance = Avoidance(MagicMock(), MagicMock(), Blob.of(1), "job", nodes=NodeNames())
+        monkeypatch.setattr(pools, "is_fair", lambda context, fair=fair: fair)
+        monkeypatch.setattr(avoidance._plugs, "hold", lambda node: node == "slow")
+        avoidance.block(BlockNodes(("slow", "other")))
+        decisions = avoidance.handed_back(["slow", "other", "not blocked"], 1.5)
+        assert [decision.result for decision in decisions] == result
+        avoidance.stop(0.0)
+
+
 # --- the job's loop -------------------------------------------------------------------------------------------------
 
 
@@ -227,23 +274,23 @@ def test_urgent_executions_get_the_urgent_pool_and_wish_for_other_nodes():
 
 def test_blocked_nodes_are_published_in_order(tmp_path):
     blocks = [BlockNodes(("a",)), BlockNodes(("a", "b")), BlockNodes(("b",)), END]
-    loop = Loop(lambda e: blocks)
-    loop.driver._control._store = None
-    loop.driver._in.store = ResultStore(str(tmp_path))
+    store = ResultStore(str(tmp_path))
+    loop = Loop(lambda e: blocks, store=store)
     loop.driver._in.nodes.update({"0": ExecutorInfo("a", 1), "1": ExecutorInfo("b", 1)})
     loop.run()
-    assert Blocklist().signs("job", loop.driver._in.store) == {"executor 1"}
+    assert Blocklist().signs("job", store) == {"executor 1"}
 
 
 def test_an_executor_that_comes_to_a_blocked_node_is_published_too(tmp_path):
+    store = ResultStore(str(tmp_path))
+    blocking = [BlockNodes(("b",))]
     loop = Loop(
-        lambda e: [BlockNodes(("b",))] if isinstance(e, ev.JobStarted) else [END] if e.executor == "2" else None
+        lambda e: blocking if isinstance(e, ev.JobStarted) else [END] if e.executor == "2" else None, store=store
     )
-    loop.driver._in.store = ResultStore(str(tmp_path))
     loop.driver._in.nodes.update({"1": ExecutorInfo("b", 1), "2": ExecutorInfo("b", 1), "3": ExecutorInfo("c", 1)})
     loop.put(executor("2", "b"))
     loop.run()
-    assert Blocklist().signs("job", loop.driver._in.store) == {"executor 1", "executor 2"}
+    assert Blocklist().signs("job", store) == {"executor 1", "executor 2"}
 
 
 # --- the queue ------------------------------------------------------------------------------------------------------

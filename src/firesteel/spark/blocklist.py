@@ -52,12 +52,16 @@ class Blocklist:
         self._look = _Look(job_id, signs, now + min(LOOK_SECONDS, took / LOOK_SHARE))
         return signs
 
+    def lists(self, own: Collection[str], job_id: str, store: Any) -> bool:
+        """Whether the place with these signs is blocked."""
+        return not self.signs(job_id, store).isdisjoint(own)
+
     def has(self, own: Collection[str], job_id: str, store: Any) -> bool:
-        """Whether a task in the place with these signs must hand itself back. It comes back to its driver a little later each time.
+        """Whether a task in the place with these signs must hand itself back. It does so a little later each time.
 
         Else a blocked node with a free slot would take all that is queued, one by one, as fast as it can.
         """
-        if self.signs(job_id, store).isdisjoint(own):
+        if not self.lists(own, job_id, store):
             self._returned = 0
             return False
         if self._returned:

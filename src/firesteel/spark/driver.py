@@ -43,7 +43,8 @@ from firesteel.scheduler.commands import (
     VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
-from firesteel.spark import blocklist, pools
+from firesteel.spark import pools
+from firesteel.spark.avoidance import Avoidance
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner, Execution, fused
 from firesteel.spark.blob_server import BlobFailed, BlobServer
 from firesteel.spark.channel import Channel
@@ -55,14 +56,12 @@ from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessages,
     ReturnedMessage,
-    Where,
     decode_many,
     decode_other,
     is_finished,
 )
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outputs import Outputs
-from firesteel.spark.placing import Executors
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.status import SparkStatus
@@ -151,9 +150,7 @@ class JobDriver:
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
-        self._executors = Executors()
-        self._blocked: tuple[str, ...] = ()
-        self._control = Cleaner(given.store, given.job_id, "control")
+        self._avoidance = Avoidance(given.context, given.store, given.job, given.job_id, nodes=given.nodes)
         self._decisions: list[Decision] = []
         self._had_zombies = False
         self._quiet = QUIET_SECONDS
@@ -164,7 +161,7 @@ class JobDriver:
             Record: self._record,
             Deploy: self._deploy,
             DeployRegions: self._deploy,
-            BlockNodes: self._block,
+            BlockNodes: self._avoidance.block,
             Cancel: self._cancel,
             ReleasePartitions: self.outputs.release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
@@ -250,9 +247,7 @@ class JobDriver:
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):
-            self._executors.change(item)
-            if item.added and (item.node or item.host) in self._blocked:
-                self._publish_blocked()
+            self._avoidance.executor_changed(item)
             self._feed(item)
         else:
             self._feed(item)
@@ -328,22 +323,23 @@ class JobDriver:
 
     def _take_returned(self, messages: Sequence[ReturnedMessage]) -> None:
         """Tells the scheduler, one event per vertex."""
-        by_vertex: dict[int, list[Where]] = {}
+        by_vertex: dict[int, list[tuple[int, int, str]]] = {}
         for where in (message.where for message in messages):
             batch, vertex = self._addressed[where.batch]
             batch.close((vertex, where.subtask), where.attempt)
             self._cancel_if_left(batch)
-            by_vertex.setdefault(vertex, []).append(where)
-        for vertex, places in by_vertex.items():
+            node = self._in.nodes.of_place(where.node)
+            by_vertex.setdefault(vertex, []).append((where.subtask, where.attempt, node))
+        for vertex, returned in by_vertex.items():
+            subtasks, attempts, nodes = zip(*returned, strict=True)
+            columns = _ints(subtasks), _ints(attempts)
             self._feed(
                 ev.ExecutionsReturned(
-                    at=self._now(),
-                    vertex=vertex,
-                    subtasks=_ints([where.subtask for where in places]),
-                    attempts=_ints([where.attempt for where in places]),
-                    nodes=[self._in.nodes.of_place(where.node) for where in places],
+                    at=self._now(), vertex=vertex, subtasks=columns[0], attempts=columns[1], nodes=nodes
                 )
             )
+            for decision in self._avoidance.handed_back(nodes, self._now()):
+                self._execute(Record(decision))
 
     def _cancel_if_left(self, batch: Batch) -> None:
         if batch.is_left and batch.id in self._active:
@@ -508,7 +504,7 @@ class JobDriver:
         title = f"{graph.name}: {' + '.join(vertex.name for vertex in vertices)}"
         description = f"{title} ({n} of {parallelism} subtasks)" if n != parallelism else f"{title} ({n} subtasks)"
         placement = deploys[0].placement or Placement()
-        pool = pools.urgent(given.context) if placement.urgent else None
+        pool = self._avoidance.pool(placement)
         batch = Batch.of(len(self._addressed), deploys, given.job_id, description, pool)
         batch.exclusive = not all(vertex.supports_concurrent_attempts for vertex in vertices)
         batch.by_partition = vertices[0].id in given.compiled.dataframes
@@ -521,7 +517,7 @@ class JobDriver:
             accumulator=self._channel.accumulator,
             blobs=self._blobs,
             dataframe=given.compiled.dataframes.get(vertices[0].id),
-            locations=self._executors.locations(placement.avoid) if placement.avoid else (),
+            locations=self._avoidance.locations(placement),
         )
         self._runner.start(batch, code)
 
@@ -573,15 +569,6 @@ class JobDriver:
                 )
             )
 
-    def _block(self, command: BlockNodes) -> None:
-        """Tasks that begin from now on look there; in a thread, since the storage may be far."""
-        self._blocked = command.nodes
-        self._publish_blocked()
-
-    def _publish_blocked(self) -> None:
-        signs = self._in.nodes.signs(self._blocked)
-        self._control.call(lambda: blocklist.publish(self._in.store, signs))
-
     def _cancel_batch(self, batch: Batch) -> None:
         self._had_zombies = True
         if batch.open and batch.id not in self._lingering:
@@ -600,11 +587,11 @@ class JobDriver:
             batch.ended.wait(max(0.0, until - time.monotonic()))
             pools.give_back(batch.pool)
         self._merger.stop(max(0.0, until - time.monotonic()))
+        self._avoidance.stop(max(0.0, until - time.monotonic()))
         self._active.clear()
         self._channel.close()
         self._blobs.close()
         self._files.close()
-        self._control.close()
         self._sizes.close()
         self.outputs.close()
 

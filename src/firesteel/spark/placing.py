@@ -7,6 +7,7 @@ looks at where it is too (``blocklist``).
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 from firesteel.scheduler.events import ExecutorChanged
@@ -15,26 +16,35 @@ MAX_WISHES = 20_000
 """Tasks times locations of one batch. Spark keeps a list per location and task; a larger batch goes where it may."""
 
 
+@dataclass(frozen=True, slots=True)
+class Executor:
+    host: str
+    node: str
+    slots: int
+
+
 class Executors:
     """What the watcher told of them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[str, str]] = {}
-        """Executor to host and node."""
+        self._known: dict[str, Executor] = {}
 
     def change(self, event: ExecutorChanged) -> None:
         if event.added:
-            self._known[event.executor] = (event.host, event.node or event.host)
+            self._known[event.executor] = Executor(event.host, event.node or event.host, event.slots)
         else:
             self._known.pop(event.executor, None)
+
+    def of(self, node: str) -> dict[str, Executor]:
+        return {executor: one for executor, one in self._known.items() if one.node == node}
 
     def locations(self, avoid: Collection[str]) -> list[str]:
         """Of all other nodes, as Spark writes them: their hosts, or executors on a host that has an avoided node too.
 
         Empty where there is nothing to choose.
         """
-        avoided = {host for host, node in self._known.values() if node in avoid}
-        others = {e: host for e, (host, node) in self._known.items() if node not in avoid}
+        avoided = {one.host for one in self._known.values() if one.node in avoid}
+        others = {executor: one.host for executor, one in self._known.items() if one.node not in avoid}
         if not avoided:
             return []
         return sorted({f"executor_{host}_{e}" if host in avoided else host for e, host in others.items()})

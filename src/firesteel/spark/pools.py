@@ -42,6 +42,11 @@ def has_urgent(context: Any) -> bool:
     return _urgent[application]
 
 
+def is_fair(context: Any) -> bool:
+    """Whether the session shares its slots among pools (FAIR); else its jobs are served in the order they came."""
+    return str(context._jsc.sc().getSchedulingMode().toString()) == "FAIR"
+
+
 def give_back(name: str) -> None:
     if name != URGENT:
         with _lock:

@@ -23,13 +23,13 @@ _GROWS = (
 
 def queue_of(context: Any) -> Decision:
     """How much of a job that speculates is sent to Spark at once: ``result``, and why."""
-    mode = context._jsc.sc().getSchedulingMode().toString()
+    fair = pools.is_fair(context)
     grows = str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
-    if mode == "FAIR":
+    if fair:
         result, reason = ALL, _URGENT if pools.has_urgent(context) else _FRESH
     else:
         result, reason = (ALL, _GROWS) if grows else (BOUNDED, _SLOTS)
-    inputs = {"spark.scheduler.mode": mode, "spark.dynamicAllocation.enabled": grows}
+    inputs = {"spark.scheduler.mode": "FAIR" if fair else "FIFO", "spark.dynamicAllocation.enabled": grows}
     return Decision(
         at=0.0, what="queue", inputs=inputs, rule="spark.scheduler.mode", result=result, reason=f"{reason}."
     )

@@ -333,6 +333,12 @@ class Described:
     trace: str | None = None
 
 
+def is_blocked_here(job: Blob) -> bool:
+    """Whether the job keeps away from this worker's node."""
+    known: JobInformation = job.load()
+    return _blocklist.lists(here(known.node_variable).signs, known.job_id, known.store)
+
+
 def describe_failure(error: BaseException) -> Described:
     """Whatever an execution raised, as something to tell."""
     trace: str | None = getattr(error, "trace", None) or None
