@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ticks
-from benchmarks.speculation import SPECULATION
+from benchmarks.speculation import SPECULATION, rules
 
 PATIENCE = 180.0
 """Seconds after which a job is said to hang; every fault is over long before."""
@@ -165,8 +165,7 @@ class Tally:
     errors: list[str] = field(default_factory=list)
     """Those that say clearly what went wrong."""
     unclear: list[str] = field(default_factory=list)
-    mirrors: int = 0
-    restarts: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
 
     @property
     def failed(self) -> bool:
@@ -244,8 +243,10 @@ class Soak:
         assert_same_rows(pq.read_table(sink), self._answers[query])
 
     def _count(self, decisions: Sequence[Any]) -> None:
-        self.tally.mirrors += sum(decision.what == "speculation" for decision in decisions)
-        self.tally.restarts += sum(decision.what == "failover" for decision in decisions)
+        for decision in decisions:
+            self.tally.decisions["mirrors"] += len(rules(decision))
+            self.tally.decisions["won by a mirror"] += decision.what == "winner" and decision.inputs["mirror"]
+            self.tally.decisions["failovers"] += decision.what == "failover"
 
     def _hangs(self, client: Any, name: str, error: TimeoutError) -> str:
         """Tells what it waits for, then cancels it. A job that cannot even be cancelled ends the soak."""
@@ -315,7 +316,7 @@ def report(tally: Tally, harm: Harm, left: list[str], say: Callable[[str], None]
         f"\njobs: {sum(tally.jobs.values())} ({jobs}); median {seconds[len(seconds) // 2]:.1f} s, longest {seconds[-1]:.1f} s"
     )
     say(f"faults: {sum(harm.done.values())} ({faults})")
-    say(f"decisions about slow tasks: {tally.mirrors}, about failures: {tally.restarts}")
+    say(", ".join(f"{name}: {count}" for name, count in tally.decisions.items()))
     lists = {
         "wrong answers": tally.wrong,
         "hangs": tally.hangs,

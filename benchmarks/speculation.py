@@ -6,7 +6,6 @@ nodes' processes are stopped nine tenths of the time, for all contenders alike, 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -272,9 +271,11 @@ def _refuse_mirrors(folder: Path) -> None:
 
 def mirrors(journal: Path) -> list[str]:
     """The rule of each mirror that this job has made."""
-    found: list[str] = []
-    for line in journal.read_text().splitlines():
-        record = json.loads(line)
-        if record["type"] == "Decision" and record["what"] == "speculation":
-            found += [record.get("rule", "")] * len(record.get("inputs", {}).get("subtasks", [0]))
-    return found
+    from firesteel.journal.journal import read
+
+    return [rule for record in read(journal) for rule in rules(record)]
+
+
+def rules(record: Any) -> list[str]:
+    """Of a journal record: the rule that spoke, for each mirror that it tells of."""
+    return [record.rule] * len(record.result) if getattr(record, "what", "") == "speculation" else []
