@@ -233,7 +233,7 @@ def failing(batches):
 @pytest.fixture
 def task(tmp_path, monkeypatch):
     """Runs subtask 0 of numbers -> ``fn`` in one task; what it says, and the store. Batch 40, so ``fn`` speaks as 41."""
-    attempt = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0, stageAttemptNumber=lambda: 0)
+    attempt = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: attempt)
     store = ResultStore(str(tmp_path / "store"))
     store.create()

@@ -158,7 +158,7 @@ def test_a_worker_that_hands_back_one_after_another_takes_longer_each_time(tmp_p
 def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
     tmp_path, monkeypatch, returns, blocked, name
 ):
-    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0, stageAttemptNumber=lambda: 0)
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 0)
     monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
     monkeypatch.setattr("firesteel.spark.task.here", lambda variable=None: Place("here", "h"))
     store = ResultStore(str(tmp_path))

@@ -248,7 +248,7 @@ class _Execution:
         self.descriptor = descriptor
         task = _spark_task(SparkTask)
         self.token: int = task.taskAttemptId()
-        self.runs_again = task.attemptNumber() > 0 or task.stageAttemptNumber() > 0
+        self.runs_again = task.attemptNumber() > 0
         self.deployed_at = self.running_at = time.time()
         self.context: TaskContext | None = None
         self.place = here()
