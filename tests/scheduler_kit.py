@@ -25,11 +25,14 @@ from firesteel.graph.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.options import Options
+from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.slow_tasks import SetTimer, SlowTaskDetectorListener, SlowTasks
+from firesteel.scheduler.states import IS_DEPLOYED
 
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
@@ -110,6 +113,45 @@ class Task:
     """(vertex, subtask) to the attempt of those that feed it while they run."""
     launched: bool = False
     cancelled: bool = False
+    node: str = ""
+    """Empty: nobody said."""
+
+
+@dataclass
+class PickingDetector:
+    """A slow task detector that calls those executions slow which a test picks."""
+
+    slow: list[Key] = field(default_factory=list)
+    interval: float = 1.0
+    stopped: bool = False
+
+    def start(
+        self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer, at: float = 0.0
+    ) -> None:
+        self.graph, self.listener, self.set_timer = graph, listener, set_timer
+        set_timer(DETECTOR_TIMER, at + self.interval)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def timer_fired(self, timer: str, at: float) -> None:
+        if timer != DETECTOR_TIMER:
+            return
+        assert not self.stopped
+        self.listener.notify_slow_tasks([self._told(key, at) for key in self.slow if self._is_deployed(key)])
+        self.set_timer(DETECTOR_TIMER, at + self.interval)
+
+    def _row(self, key: Key) -> int:
+        return int(self.graph.executions.find(self.graph.vertices[key[0]].newest[[key[1]]], ints(key[2]))[0])
+
+    def _is_deployed(self, key: Key) -> bool:
+        return bool(IS_DEPLOYED[self.graph.executions.state[self._row(key)]])
+
+    def _told(self, key: Key, at: float) -> SlowTasks:
+        return SlowTasks(key[0], ints(self._row(key)), "picked", np.array([at]), np.array([0.5]), "others take 500 ms")
+
+
+DETECTOR_TIMER = "picking-detector"
 
 
 @dataclass
@@ -139,6 +181,8 @@ class Plane:
     commands: list[c.Command] = field(default_factory=list)
     records: list[r.JournalRecord] = field(default_factory=list)
     sent: list[e.Event] = field(default_factory=list)
+    detector: PickingDetector | None = None
+    """Present where speculation is on."""
     blocked: tuple[str, ...] = ()
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
@@ -176,14 +220,33 @@ class Plane:
 
     # --- what can happen ----------------------------------------------------------------------------------------
 
-    def launch(self, key: Key, running: bool = True) -> None:
+    def launch(self, key: Key, running: bool = True, node: str = "") -> list[c.Command]:
         self.tasks[key].launched = True
         v, s, a = key
-        self.send(
+        self.tasks[key].node = node = node or f"node-{s % 3}"
+        return self.send(
             e.ExecutionsDeploying(
-                at=self.tick(), vertex=v, subtasks=ints(s), attempts=ints(a), running=running, nodes=(f"node-{s % 3}",)
+                at=self.tick(), vertex=v, subtasks=ints(s), attempts=ints(a), running=running, nodes=(node,)
             )
         )
+
+    def hand_back(self, *keys: Key, node: str = "node-0") -> list[c.Command]:
+        """Tasks of one vertex find themselves on a blocked node, and do not begin."""
+        for key in keys:
+            placement = self.tasks.pop(key).deploy.placement
+            assert placement is not None and placement.returns
+        columns = {"subtasks": ints(*(k[1] for k in keys)), "attempts": ints(*(k[2] for k in keys))}
+        return self.send(e.ExecutionsReturned(at=self.tick(), vertex=keys[0][0], **columns, nodes=[node] * len(keys)))
+
+    def slow(self, *keys: Key) -> list[c.Command]:
+        """The detector looks, and finds these."""
+        assert self.detector is not None
+        self.detector.slow = list(keys)
+        return self.fire(DETECTOR_TIMER)
+
+    def executor(self, number: int, node: str, added: bool = True) -> list[c.Command]:
+        event = e.ExecutorChanged(at=self.tick(), executor=str(number), host=node, slots=2, added=added)
+        return self.send(event)
 
     def finish(self, *keys: Key, keep: bool = False, token: int | None = None) -> list[c.Command]:
         """These tasks (of one vertex) finish in one event. A task that reads a lost object fails instead."""
@@ -238,9 +301,9 @@ class Plane:
         self.tasks.pop(key)
         self.send(e.ExecutionsCancelled(at=self.tick(), vertex=key[0], subtasks=ints(key[1]), attempts=ints(key[2])))
 
-    def fire(self, timer: str) -> None:
+    def fire(self, timer: str) -> list[c.Command]:
         self.now = max(self.now, self.timers.pop(timer))
-        self.send(e.TimerFired(at=self.now, timer=timer))
+        return self.send(e.TimerFired(at=self.now, timer=timer))
 
     def run(self, vertex: int | None = None) -> Plane:
         """Everything goes well until nothing is left (of ``vertex``, if given)."""
@@ -256,7 +319,7 @@ class Plane:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
             elif any(task.cancelled for task in self.tasks.values()):
                 self.confirm_cancel(next(k for k, task in self.tasks.items() if task.cancelled))
-            elif self.timers and vertex is None:
+            elif self.timers and vertex is None and self.commit is None and self.ended is None:
                 self.fire(min(self.timers, key=self.timers.__getitem__))
             else:
                 return self
@@ -388,6 +451,7 @@ class Plane:
             assert key not in self.tasks, "deployed twice"
             alone = not vertex.supports_concurrent_attempts
             assert not (alone and any(k[:2] == key[:2] for k in self.tasks)), "two attempts where one is allowed"
+            assert (deploy.placement is not None) == self.scheduler.options[SPECULATIVE_ENABLED]
             self._forget_winner(key)
             task = self.tasks[key] = Task(deploy, subtask, attempt, [])
             if self.check:
@@ -588,7 +652,7 @@ class Plane:
         self._tokens += len(tasks)
         return e.ExecutionReports.of(
             ints(*([token] * len(tasks) if token else tokens)),
-            nodes=[f"node-{subtask % 3}" for subtask in subtasks],
+            nodes=[task.node or f"node-{task.subtask % 3}" for task in tasks],
             partitions=[
                 e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], self.rows, 5)
                 for d, n in deploy.subpartitions.items()
@@ -671,8 +735,12 @@ def plane(graph: JobGraph, check: bool = True, sizes=None, **options) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
     values = {"subpartition-factor": 4}  # what the tests reckon with, whatever the default
     values |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    scheduler = create_scheduler(graph, Options(values))
-    return Plane(scheduler, check=check) if sizes is None else Plane(scheduler, sizes, check=check)
+    chosen = Options(values)
+    detector = PickingDetector() if chosen[SPECULATIVE_ENABLED] else None
+    made = Plane(create_scheduler(graph, chosen, detector=detector), check=check, detector=detector)
+    if sizes is not None:
+        made.sizes = sizes
+    return made
 
 
 # --- chaos ---------------------------------------------------------------------------------------------------
@@ -701,6 +769,12 @@ class Chaos:
     fail_commit: float = 0.0
     unreadable: float = 0.0
     """A row of sizes that cannot be read back."""
+    slow: float = 0.0
+    """A running task is found to be slow; in vain, where speculation is off."""
+    hand_back: float = 0.0
+    """A task that was not launched is handed back by a blocked node."""
+    lost: float = 0.0
+    """An executor dies, and Spark runs its tasks again."""
     race: float = 0.3
     """A cancelled task that finishes before it is gone."""
 
@@ -748,9 +822,12 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         return
     if happens(chaos.executors):
         added = happens(0.5)
-        plane.send(e.ExecutorChanged(at=plane.tick(), executor=str(rng.randrange(3)), host="h", slots=2, added=added))
+        plane.executor(number := rng.randrange(3), f"node-{number}", added)
         return
     if plane.commit is not None and not plane.tasks:
+        return
+    if plane.detector is not None and happens(chaos.slow) and plane.timers.get(DETECTOR_TIMER):
+        plane.slow(*[key for key in sorted(plane.tasks) if happens(0.3)])
         return
     if plane.timers and (not plane.tasks or happens(0.2)):
         plane.fire(rng.choice(sorted(plane.timers)))
@@ -765,6 +842,12 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         plane.confirm_cancel(key)
     elif not task.launched and happens(0.5):
         plane.launch(key, running=happens(0.5))
+    elif (
+        not task.launched and plane.detector is not None and task.deploy.placement.returns and happens(chaos.hand_back)
+    ):
+        plane.hand_back(key)
+    elif happens(chaos.lost):
+        plane.fail(*_siblings(plane, key), kind=e.FailureKind.LOST)
     elif happens(chaos.user):
         plane.fail(key)
     elif happens(chaos.fatal):

@@ -24,7 +24,6 @@ from firesteel.scheduler.events import (
 from firesteel.scheduler.executions import Execution
 from firesteel.scheduler.records import OutputGone, StateChange
 from firesteel.scheduler.restart import FixedDelayRestart
-from firesteel.scheduler.states import ExecutionState
 
 HASH, RESCALE, FORWARD, GLOBAL = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD, ShipStrategy.GLOBAL
 REBALANCE = ShipStrategy.REBALANCE
@@ -437,16 +436,11 @@ def test_a_cancelled_execution_that_finishes_late_is_discarded():
     assert p.run().status == "FINISHED"
 
 
-def with_mirror():
-    """A second current execution of subtask 0, as speculation will make it."""
-    p = chain(HASH, n=2).start()
-    scheduler = p.scheduler
-    vertex = scheduler.graph.vertices[0]
-    rows = vertex.create_new_speculative_executions(ints(0), at=0.0)
-    scheduler.operations.move(0, rows, ExecutionState.SCHEDULED)
-    scheduler.recorder.take()
-    p.tasks[0, 0, 1] = replace(p.tasks[0, 0, 0], attempt=1)
-    return p, [Execution(scheduler.executions, row) for row in (0, int(rows[0]))]
+def with_mirror(**options):
+    """A second current execution of subtask 0."""
+    p = chain(HASH, n=2, speculative__enabled=True, **options).start()
+    p.slow((0, 0, 0))
+    return p, [Execution(p.scheduler.executions, row) for row in (0, 2)]
 
 
 def test_two_attempts_of_a_subtask_in_one_event_give_one_winner():
@@ -467,11 +461,112 @@ def test_the_other_attempt_is_cancelled_when_one_has_won(first):
     assert p.run().status == "FINISHED" and p.deploys[-1].gates[0].attempts.tolist() == [first, 0]
 
 
-def test_a_failure_marks_the_attempt_that_failed():
+def test_a_failure_beside_another_attempt_stays_local():
     p, (original, mirror) = with_mirror()
-    (cancel,) = of(p.fail((0, 0, 0)), c.Cancel)
-    assert (original.state.name, mirror.state.name, cancel.attempts.tolist()) == ("FAILED", "CANCELING", [1])
+    out = p.fail((0, 0, 0))
+    assert not of(out, c.Cancel) and not of(out, c.Deploy) and p.status == "RUNNING"
+    assert (original.state.name, mirror.state.name) == ("FAILED", "SCHEDULED")
+    decision = p.decisions("failover")[-1]
+    assert decision.result == {} and "another attempt of it can still finish" in decision.reason
+    assert p.scheduler.metrics.num_restarts.value == 0
     assert p.run().status == "FINISHED"
+    assert attempts_of(p.deploys, 0) == [(0, 0), (1, 0), (0, 1)]
+
+
+def test_the_last_attempt_that_fails_takes_its_subtask_along():
+    p, _ = with_mirror()
+    p.fail((0, 0, 1)), p.fail((0, 0, 0))
+    assert p.status == "RESTARTING" and p.decisions("failover")[-1].result == {"0": 1}
+    p.run()
+    assert p.status == "FINISHED" and attempts_of(p.deploys, 0)[3:] == [(0, 2)]
+
+
+def test_all_attempts_of_a_subtask_that_fail_in_one_event_are_one_failure():
+    p, (original, mirror) = with_mirror(restart_strategy__fixed_delay__attempts=1)
+    p.fail((0, 0, 0), (0, 0, 1))
+    assert (original.state.name, mirror.state.name) == ("FAILED", "FAILED") and p.status == "RESTARTING"
+    assert p.run().status == "FINISHED" and attempts_of(p.deploys, 0)[3:] == [(0, 2)]
+
+
+def test_some_subtasks_of_an_event_start_anew_and_others_go_on():
+    p, _ = with_mirror(restart_strategy__fixed_delay__delay="0 s")
+    p.fail((0, 0, 0), (0, 1, 0))
+    assert p.keys(0) == [(0, 0, 1), (0, 1, 1)] and p.decisions("failover")[-1].result == {"0": 1}
+    assert p.run().status == "FINISHED"
+
+
+def test_a_failure_that_stays_local_counts_like_any_other():
+    p, _ = with_mirror(restart_strategy__fixed_delay__attempts=1)
+    p.fail((0, 0, 0))
+    assert p.status == "RUNNING"
+    out = p.fail((0, 1, 0))
+    assert p.status == "FAILING" and of(out, c.Cancel)[0].attempts.tolist() == [1]
+    assert p.run().status == "FAILED"
+
+
+def test_a_fatal_failure_ends_the_job_though_another_attempt_runs():
+    p, _ = with_mirror()
+    p.fail((0, 0, 0), kind=FailureKind.FATAL)
+    assert p.status == "FAILING" and p.run().status == "FAILED"
+
+
+def test_a_lost_partition_is_produced_anew_though_another_attempt_of_its_reader_runs():
+    p = chain(HASH, n=2, speculative__enabled=True).start()
+    p.run(0)
+    p.slow((1, 0, 0))
+    p.fail((1, 0, 0), kind=FailureKind.PARTITION, bad=lose(p, 0, 1, 0))
+    assert p.decisions("failover")[-1].result == {"0": 1, "1": 2}
+    assert [key for key, task in p.tasks.items() if task.cancelled] == [(1, 1, 0), (1, 0, 1)]
+    assert p.run().status == "FINISHED"
+
+
+# --- executors that are lost ------------------------------------------------------------------------------------
+
+
+def test_the_first_loss_of_an_executor_costs_neither_a_restart_nor_a_delay():
+    p = chain(n=3, restart_strategy__type="none").start()
+    p.fail((0, 0, 0), (0, 2, 0), kind=FailureKind.LOST)
+    assert p.status == "RUNNING" and p.keys(0) == [(0, 0, 1), (0, 1, 0), (0, 2, 1)]
+    assert "the first time in a row" in p.decisions("failover")[-1].reason
+    p.fail((0, 2, 1), kind=FailureKind.LOST)
+    assert p.status == "FAILING"
+
+
+def test_the_losses_of_one_executor_are_charged_once():
+    p = chain(n=4, restart_strategy__fixed_delay__attempts=1).start()
+    p.fail(*p.keys(0), kind=FailureKind.LOST)
+    for key in p.keys(0):
+        p.fail(key, kind=FailureKind.LOST)
+    assert p.status == "RESTARTING" and p.run().status == "FINISHED"
+
+
+def test_a_loss_after_another_failure_is_the_first_in_a_row_again():
+    p = chain(n=1, restart_strategy__fixed_delay__delay="0 s", restart_strategy__fixed_delay__attempts=2).start()
+    for attempt, kind in enumerate([FailureKind.LOST, FailureKind.USER, FailureKind.LOST, FailureKind.USER]):
+        p.fail((0, 0, attempt), kind=kind)
+        assert p.status == "RUNNING", attempt
+    p.fail((0, 0, 4), kind=FailureKind.LOST), p.fail((0, 0, 5), kind=FailureKind.LOST)
+    assert p.status == "FAILED"
+
+
+def test_subtasks_that_lose_their_executors_again_and_again_end_the_job():
+    p = chain(n=3).start()
+    for _ in range(100):
+        if p.tasks:
+            p.fail(min(p.tasks, key=lambda key: key[2]), kind=FailureKind.LOST)
+        elif p.timers:
+            p.fire(min(p.timers, key=p.timers.__getitem__))
+    assert p.status == "FAILED" and len(p.decisions("failover")) <= 3 * 5
+
+
+def test_a_mirror_that_is_lost_with_its_executor_makes_room():
+    p, (original, mirror) = with_mirror(restart_strategy__type="none")
+    p.fail((0, 0, 1), kind=FailureKind.LOST)
+    assert p.status == "RUNNING" and (original.state.name, mirror.state.name) == ("SCHEDULED", "FAILED")
+    p.slow((0, 0, 0))
+    assert p.keys(0) == [(0, 0, 0), (0, 0, 2), (0, 1, 0)]
+    p.fail((0, 0, 2), kind=FailureKind.LOST)
+    assert p.status == "FAILING", "the second in a row of this subtask"
 
 
 # --- release -------------------------------------------------------------------------------------------------

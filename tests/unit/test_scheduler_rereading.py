@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 from tests.scheduler_kit import Chaos, GraphBuilder, attempts_of, drive, plane, random_graph, random_sizes
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
-from firesteel.scheduler.events import TimerFired
-from firesteel.scheduler.slots import ExecutionDeploymentOption
-from firesteel.scheduler.speculation import NoSpeculation
-from firesteel.scheduler.states import IS_DEPLOYED
 
 HASH, RESCALE, FORWARD, BROADCAST = (
     ShipStrategy.HASH,
@@ -28,44 +23,14 @@ def lose(p, vertex, subtask, dataset):
     p.lost.add((dataset, subtask, *p.admitted[vertex, subtask]))
 
 
-class Mirrors(NoSpeculation):
-    """Mirrors that are asked for, and with an ``rng`` also some for no reason."""
-
-    def __init__(self, p, rng: random.Random | None = None) -> None:
-        self._p, self._scheduler, self._rng = p, p.scheduler, rng
-        self._wanted: list[tuple[int, list[int]]] = []
-        self.made = 0
-        p.scheduler.speculation = self
-
-    def mirror(self, vertex: int, subtask: int) -> None:
-        self._wanted.append((vertex, [subtask]))
-        self._p.send(TimerFired(at=self._p.tick(), timer="now"))
-
-    def schedule(self) -> None:
-        wanted, self._wanted = self._wanted, []
-        for vertex in self._scheduler.graph.vertices if self._rng else ():
-            if vertex.ranges is not None and vertex.job.supports_concurrent_attempts:
-                running = np.flatnonzero(IS_DEPLOYED[vertex.states]).tolist()
-                alone = [s for s in running if len(vertex[s].current_executions) < 2 and self._rng.random() < 0.5]
-                wanted.append((vertex.id, alone))
-        for number, subtasks in wanted:
-            vertex, chosen = self._scheduler.graph.vertices[number], np.array(subtasks, np.int64)
-            rows = vertex.create_new_speculative_executions(chosen, self._scheduler.recorder.at)
-            self._scheduler.operations.created(vertex, rows, "slow")
-            if len(rows):
-                self._scheduler.allocate_slots_and_deploy([ExecutionDeploymentOption(number, chosen, rows)])
-            self.made += len(rows)
-
-
 def pair(ship, deterministic=False, last=2, **options):
     """A producer of parallelism 2, readers of parallelism 2, and who reads those."""
     builder = GraphBuilder()
     builder.source([1] * 2, parallelism=2, deterministic=deterministic)
     builder.step((0, ship), parallelism=2)
     builder.step((1, HASH), parallelism=last)
-    return plane(
-        builder.graph, subpartition_factor=1, jobmanager__partition__release_during_job_execution=False, **options
-    )
+    options["jobmanager__partition__release_during_job_execution"] = False
+    return plane(builder.graph, subpartition_factor=1, **options)
 
 
 @pytest.mark.parametrize("ship", [HASH, FORWARD, BROADCAST])
@@ -123,10 +88,15 @@ def test_a_first_attempt_that_failed_gave_nobody_other_rows():
     assert p.run().status == "FINISHED" and attempts_of(p.deploys, 1) == [(0, 0), (1, 0), (1, 1)]
 
 
+def mirror(p, vertex, subtask):
+    """Beside the attempt of the subtask that runs."""
+    p.slow(next(key for key in p.keys(vertex) if key[1] == subtask and not p.tasks[key].cancelled))
+
+
 @pytest.mark.parametrize("winner", [0, 1])
 def test_a_mirror_that_wins_is_no_producer_that_ran_again(winner):
-    p = pair(HASH).start()
-    Mirrors(p).mirror(0, 1)
+    p = pair(HASH, speculative__enabled=True).start()
+    mirror(p, 0, 1)
     p.finish((0, 1, winner))
     p.run(0)
     p.finish((1, 0, 0))
@@ -139,17 +109,16 @@ def test_a_mirror_that_wins_is_no_producer_that_ran_again(winner):
 @pytest.mark.parametrize("first", ["original", "mirror"])
 def test_two_attempts_told_of_different_attempts_of_their_producer_end_together(first):
     """Subtask 0's attempts were both told of the producer's first attempt. It is lost: neither may win any more."""
-    p = pair(HASH).start()
+    p = pair(HASH, speculative__enabled=True).start()
     p.run(0)
-    mirrors = Mirrors(p)
-    mirrors.mirror(1, 0)
+    mirror(p, 1, 0)
     lose(p, 0, 0, 0)
     p.finish((1, 1, 0))
     assert p.decisions("failover")[-1].result == {"0": 1, "1": 2}
     assert p.tasks[1, 0, 0].cancelled and p.tasks[1, 0, 1].cancelled
-    p.fire(next(iter(p.timers)))
+    p.fire("restart-1")
     p.finish((0, 0, 1))
-    mirrors.mirror(1, 0)
+    mirror(p, 1, 0)
     assert p.keys(1)[-3:] == [(1, 0, 2), (1, 0, 3), (1, 1, 1)]
     p.lost.clear()
     p.finish((1, 0, 0))  # had read all of the lost attempt, and comes too late
@@ -160,9 +129,9 @@ def test_two_attempts_told_of_different_attempts_of_their_producer_end_together(
 
 def test_a_finished_mirror_that_had_read_what_is_made_anew_reads_again():
     """By when the winner was told what to read, not by when its subtask began."""
-    p = pair(HASH).start()
+    p = pair(HASH, speculative__enabled=True).start()
     p.run(0)
-    Mirrors(p).mirror(1, 0)
+    mirror(p, 1, 0)
     p.finish((1, 0, 1))
     lose(p, 0, 0, 0)
     p.finish((1, 1, 0))
@@ -173,7 +142,7 @@ def test_a_finished_mirror_that_had_read_what_is_made_anew_reads_again():
 
 def test_random_jobs_with_mirrors_read_the_same_rows_everywhere():
     """Lost objects, failures and mirrors that are made and win at random."""
-    chaos = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.2, double=0.05, foreign_cancel=0.02)
+    chaos = Chaos(user=0.03, innocent=0.05, worker=0.02, lose=0.2, double=0.05, foreign_cancel=0.02, slow=0.3)
     mirrors = reread = 0
     for seed in range(16):
         rng = random.Random(seed)
@@ -184,11 +153,11 @@ def test_random_jobs_with_mirrors_read_the_same_rows_everywhere():
                 restart_strategy__fixed_delay__attempts=10_000,
                 restart_strategy__fixed_delay__delay="0 s",
                 max_parallelism=4,
+                speculative__enabled=True,
             )
         except UsageError:
             continue
-        made = Mirrors(p, rng)
         assert drive(p, rng, chaos).status == "FINISHED"
-        mirrors += made.made
+        mirrors += sum(len(d.result) for d in p.decisions("speculation"))
         reread += sum(bool(d.inputs["rereaders"]) for d in p.decisions("failover"))
     assert mirrors > 20 and reread > 0

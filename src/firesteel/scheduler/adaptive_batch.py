@@ -10,6 +10,7 @@ from firesteel.scheduler.execution_graph import VertexInitialization
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots import ExecutionSlotAllocator
+from firesteel.scheduler.slow_tasks import SlowTaskDetector
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
@@ -24,10 +25,15 @@ class AdaptiveBatchScheduler(Scheduler):
     strategy_class = VertexwiseSchedulingStrategy
 
     def __init__(
-        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+        self,
+        job_graph: JobGraph,
+        options: Options,
+        allocator: ExecutionSlotAllocator | None = None,
+        slots: int = 1,
+        detector: SlowTaskDetector | None = None,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
-        super().__init__(job_graph, options, allocator, slots)
+        super().__init__(job_graph, options, allocator, slots, detector)
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 

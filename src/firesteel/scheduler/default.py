@@ -16,6 +16,7 @@ from firesteel.scheduler.planning import NO_SPLITS
 from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots import ExecutionSlotAllocator
+from firesteel.scheduler.slow_tasks import SlowTaskDetector
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
 
@@ -29,9 +30,14 @@ class DefaultScheduler(Scheduler):
     strategy_class = PipelinedRegionSchedulingStrategy
 
     def __init__(
-        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+        self,
+        job_graph: JobGraph,
+        options: Options,
+        allocator: ExecutionSlotAllocator | None = None,
+        slots: int = 1,
+        detector: SlowTaskDetector | None = None,
     ) -> None:
-        super().__init__(job_graph, options, allocator, slots)
+        super().__init__(job_graph, options, allocator, slots, detector)
         self._fed_while_running = fed_while_running(job_graph)
 
     def _grow(self) -> list[int]:

@@ -24,7 +24,7 @@ from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.regions import InnerEdge, SchedulingPipelinedRegions
 from firesteel.scheduler.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.size_rows import BUFFER_BYTES
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
 
 IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
 
@@ -153,6 +153,10 @@ class ExecutionJobVertex:
         best = self._table.best_of(newest) if self.has_several else newest
         return self._table.state[np.where(winner == NO_ROW, best, winner)]
 
+    def can_finish(self, subtasks: Ints) -> Mask:
+        """Which of these subtasks have an execution that has finished or may still do so."""
+        return IS_ABLE[self.states_of(subtasks)]
+
     @property
     def chosen(self) -> Rows:
         """The execution that stands for each subtask: the winner, else the one nearest to FINISHED."""
@@ -168,6 +172,12 @@ class ExecutionJobVertex:
         """All executions of these subtasks that wait to be deployed."""
         rows = self._table.round_of(self.newest[subtasks])
         return rows[self._table.state[rows] == ExecutionState.CREATED]
+
+    def num_current(self, subtasks: Ints) -> Ints:
+        """How many executions of each of these (distinct) subtasks may still finish."""
+        rows = self._table.round_of(self.newest[subtasks])
+        able = self._table.index[rows[IS_ABLE[self._table.state[rows]]]]
+        return np.bincount(able, minlength=self.parallelism)[subtasks]
 
     def create_new_speculative_executions(self, subtasks: Ints, at: float) -> Rows:
         """A mirror beside the current executions of each of these (distinct) subtasks, in state CREATED (FLIP-168)."""

@@ -122,6 +122,10 @@ class ExecutionTable:
     def node_name(self, row: int) -> str:
         return self._nodes[self.node[row]]
 
+    def node_number(self, node: str) -> int:
+        """-1: no execution was ever seen there."""
+        return self._node_ids.get(node, -1)
+
     def node_named(self, number: int) -> str:
         """Empty for number 0: not known."""
         return self._nodes[number]
@@ -152,6 +156,12 @@ class ExecutionTable:
             found.append(rows)
             rows = rows[~self.opens[rows]]
         return np.concatenate(found) if len(found) > 1 else newest
+
+    def opening_of(self, rows: Rows) -> Rows:
+        """The first row of the round that each of these belongs to."""
+        while not self.opens[rows].all():
+            rows = np.where(self.opens[rows], rows, self.prior[rows])
+        return rows
 
     def current_rows(self, newest: int) -> list[int]:
         """Rows of the newest round that have neither failed nor been cancelled, oldest first; else the newest row."""
@@ -269,6 +279,18 @@ class ExecutionVertex:
     def current_execution(self) -> Execution:
         """The one nearest to FINISHED by the seed's state priority, the earliest created on a tie."""
         return Execution(self.table, int(self.table.best_of(np.array([self.newest]))[0]))
+
+
+def in_passes(table: ExecutionTable, rows: Rows) -> list[Rows]:
+    """Rows of one vertex, cut so that the subtasks of each part are distinct and ascend; nearly always one part."""
+    parts: list[Rows] = []
+    left = rows[np.lexsort((rows, table.index[rows]))]
+    while len(left):
+        first = np.ones(len(left), np.bool_)
+        first[1:] = np.diff(table.index[left]) != 0
+        parts.append(left[first])
+        left = left[~first]
+    return parts
 
 
 def _unwritten(size: int, value: Number) -> NDArray[Number]:

@@ -8,8 +8,10 @@ from firesteel.graph.validate import check_speculation
 from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.execution_time_detector import slow_task_detector
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots import BoundedSlotAllocator
+from firesteel.scheduler.slow_tasks import SlowTaskDetector
 
 
 def create_scheduler(
@@ -19,14 +21,16 @@ def create_scheduler(
     request_seconds: float | None = None,
     *,
     in_order: bool = False,
+    detector: SlowTaskDetector | None = None,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: what asking the storage
     for one slice takes; None: as the option says, else not known yet (``scheduler.merging.request_seconds``).
     ``in_order``: the cluster serves what came first, so a mirror would wait for all that was deployed before it: nothing
-    is deployed that has no slot.
+    is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
-    parallelisms that conflict."""
+    parallelisms that conflict.
+    """
     check_speculation(options)
     name = options[SCHEDULER]
     if name == "Adaptive":
@@ -43,10 +47,12 @@ def create_scheduler(
             hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
         )
     kind = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
-    allocator = BoundedSlotAllocator(slots) if in_order and options[SPECULATIVE_ENABLED] else None
-    scheduler = kind(job_graph, options, allocator, slots=slots)
+    speculative = options[SPECULATIVE_ENABLED]
+    allocator = BoundedSlotAllocator(slots) if in_order and speculative else None
+    chosen = (detector or slow_task_detector(options)) if speculative else None
+    scheduler = kind(job_graph, options, allocator, slots=slots, detector=chosen)
     if allocator is not None:
-        allocator.watch(scheduler.nodes, scheduler.executions, tuple)
+        allocator.watch(scheduler.nodes, scheduler.executions, lambda: scheduler.speculation.avoided)
     if request_seconds is not None:
         scheduler.merging.request_seconds = request_seconds
     return scheduler

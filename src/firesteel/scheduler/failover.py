@@ -17,6 +17,7 @@ import numpy as np
 
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.executions import NO_ROW
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.numbers import distinct, union
 from firesteel.scheduler.rereading import Rereading
@@ -95,8 +96,8 @@ class _Closure:
     def _add_producers(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
         for edge in vertex.inputs:
             result = self._graph.result(edge.dataset)
-            if result.is_pipelined:
-                continue  # its producers are of the same regions
+            if result.is_pipelined or result.is_available:
+                continue  # its producers are of the same regions, or nothing is missing
             groups = self._unseen("produced", edge, edge.groups_of_consumers(subtasks))
             if not len(groups):
                 continue
@@ -108,6 +109,10 @@ class _Closure:
                 self._add(producer.id, gone)
 
     def _add_consumers(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+        """Unfinished consumers of what is produced anew. Nobody was told of what was not admitted."""
+        subtasks = subtasks[vertex.winner[subtasks] != NO_ROW]
+        if not len(subtasks):
+            return
         for result in vertex.blocking_results:
             for edge in result.consumers:
                 groups = self._unseen("consumed", edge, edge.groups_of_partitions(subtasks))

@@ -116,7 +116,7 @@ class SingleFinish:
                 tokens=event.reports.tokens.tolist(),
             )
         )
-        recorder.tell(vertex, "-> FINISHED", event.subtasks, event.attempts)
+        recorder.tell(vertex, f"-> FINISHED on {node}" if node else "-> FINISHED", event.subtasks, event.attempts)
 
 
 def _rounded(seconds: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.options import RELEASE_DURING_JOB_EXECUTION
+from firesteel.options import MAX_CONCURRENT_EXECUTIONS, RELEASE_DURING_JOB_EXECUTION, SPECULATIVE_ENABLED
 from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.executions import NO_ROW
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
@@ -25,9 +25,12 @@ def validate(scheduler: Scheduler) -> None:
     assert (np.bincount(states, minlength=len(S)) == table.counts).all(), "executions per state are miscounted"
     if scheduler.status.is_terminal and scheduler.status.value != "FINISHED":
         assert not table.counts[IS_PENDING].any(), f"the job is {scheduler.status.value} while executions run"
+    if scheduler.status.value == "FINISHED":
+        assert not table.counts[IS_DEPLOYED].any() and not table.counts[S.CREATED], "an execution was left running"
     for vertex in scheduler.graph.vertices:
         if vertex.is_initialized:
             _vertex(scheduler, vertex)
+            _rounds(scheduler, vertex)
     for result in scheduler.graph.results:
         if result is not None:
             _result(scheduler, result)
@@ -60,6 +63,28 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
         assert len(np.unique(pending)) == len(pending), f"{where}: two attempts of a subtask at once"
     names = table.index[rows].astype(np.int64) << 32 | table.attempt[rows]
     assert len(np.unique(names)) == len(names), f"{where}: an attempt number was given twice"
+
+
+def _rounds(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
+    """Executions that are current together."""
+    table, where = scheduler.executions, f"vertex {vertex.id}"
+    rows = table.round_of(vertex.newest)
+    index, states = table.index[rows], table.state[rows]
+    finished = np.bincount(index[states == S.FINISHED], minlength=vertex.parallelism)
+    assert ((finished == 1) == (vertex.winner != NO_ROW)).all() and (finished <= 1).all(), f"{where}: not one winner"
+    beside = index[IS_DEPLOYED[states] | (states == S.CREATED)]
+    assert not finished[beside].any(), f"{where}: an execution may still finish beside a winner"
+    limit = scheduler.options[MAX_CONCURRENT_EXECUTIONS] if scheduler.options[SPECULATIVE_ENABLED] else 1
+    assert (np.bincount(beside) <= limit).all(), f"{where}: more than {limit} current executions"
+    mirrors = rows[table.mirror[rows]]
+    assert not len(mirrors) or (vertex.job.speculative and vertex.job.supports_concurrent_attempts), (
+        f"{where}: mirrors, which it forbids"
+    )
+    assert (table.opens[rows] | (table.prior[rows] != NO_ROW)).all(), f"{where}: a round without a first execution"
+    joined = rows[(states == S.CREATED) & ~table.opens[rows]]
+    assert np.isin(joined, list(scheduler.speculation.candidates)).all(), (
+        f"{where}: an execution that nobody will deploy"
+    )
 
 
 def _result(scheduler: Scheduler, result: IntermediateResult) -> None:

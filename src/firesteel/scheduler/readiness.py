@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firesteel.scheduler.events import Ints
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.groups import EdgeGroups, Mask
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.states import ExecutionState
@@ -19,14 +19,20 @@ class Readiness:
 
     def deployable(self, vertex_id: int, subtasks: Ints) -> Mask:
         """Which of these subtasks nothing keeps from running, but a slot and the rest of their region."""
-        vertex = self._graph.vertices[vertex_id]
-        able = (vertex.states_of(subtasks) == ExecutionState.CREATED) & ~vertex.held[subtasks]
-        if vertex.ranges is None:
-            able[:] = False
-        for edge in vertex.inputs:
-            able &= self.readable(edge, subtasks)
+        vertex, table = self._graph.vertices[vertex_id], self._graph.executions
+        rows = vertex.newest[subtasks]
+        # Those that joined a round are the speculation's to deploy.
+        able = (table.state[rows] == ExecutionState.CREATED) & table.opens[rows] & ~vertex.held[subtasks]
+        able &= self.has_inputs(vertex, subtasks)
         if not vertex.job.supports_concurrent_attempts:
             able &= ~vertex.has_pending_prior(subtasks)
+        return able
+
+    def has_inputs(self, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
+        """Which of these subtasks can read all they need, once their whole region runs."""
+        able = np.full(len(subtasks), vertex.ranges is not None)
+        for edge in vertex.inputs:
+            able &= self.readable(edge, subtasks)
         return able
 
     def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:

@@ -108,7 +108,9 @@ class Recorder:
                 **columns,
             )
         )
-        self.tell(vertex, f"-> {state.name}{f' ({cause})' if cause else ''}", subtasks, attempts)
+        hosts, nodes = columns.get("hosts", ()), columns.get("nodes", ())
+        on = f" on {hosts[0]}" if len(hosts) == 1 and -1 not in nodes else ""
+        self.tell(vertex, f"-> {state.name}{on}{f' ({cause})' if cause else ''}", subtasks, attempts)
 
     def discard(self, vertex: int, subtasks: Ints, attempts: Ints, tokens: Ints, reason: str) -> None:
         """All that these executions wrote is to go."""

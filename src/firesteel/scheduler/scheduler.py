@@ -15,13 +15,15 @@ import numpy as np
 from firesteel.graph.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.humanize import plural
 from firesteel.options import OFFLOAD_THRESHOLD, Options
-from firesteel.scheduler.commands import Command, CommitSinks, Deploy, DeployRegions, JobStatus
+from firesteel.scheduler.admission import Admission, first_of_each
+from firesteel.scheduler.charging import Charging, Failure
+from firesteel.scheduler.commands import Command, CommitSinks, JobStatus, Placement
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
+from firesteel.scheduler.deployer import ExecutionDeployer
 from firesteel.scheduler.deployment import DeploymentDescriptorFactory
 from firesteel.scheduler.events import (
     CancelRequested,
     Event,
-    ExecutionReports,
     ExecutionsCancelled,
     ExecutionsDeploying,
     ExecutionsFailed,
@@ -33,7 +35,6 @@ from firesteel.scheduler.events import (
     Ints,
     JobStarted,
     Names,
-    PartitionReports,
     PartitionsLost,
     PartitionsMerged,
     SinksCommitted,
@@ -43,7 +44,7 @@ from firesteel.scheduler.events import (
 )
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
-from firesteel.scheduler.failure_handler import ExecutionFailureHandler, Failure
+from firesteel.scheduler.failure_handler import ExecutionFailureHandler
 from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
@@ -51,9 +52,10 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.merging import Merging
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.nodes import Nodes
-from firesteel.scheduler.numbers import distinct, is_ascending, without
+from firesteel.scheduler.numbers import distinct
 from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.partition_loss import PartitionLoss
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.recorder import Recorder
@@ -61,23 +63,16 @@ from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrateg
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.release import release_strategy
 from firesteel.scheduler.restart import restart_strategy
-from firesteel.scheduler.slots import (
-    DeploymentOption,
-    ExecutionDeploymentOption,
-    ExecutionSlotAllocator,
-    GrantAllSlotAllocator,
-    RegionDeploymentOption,
-    allocate_slots_for_regions,
-)
+from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
+from firesteel.scheduler.slow_tasks import SlowTaskDetector
 from firesteel.scheduler.speculation import NoSpeculation, SpeculativeExecutionHandler
+from firesteel.scheduler.speculative_executions import DefaultSpeculativeExecutionHandler
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 from firesteel.scheduler.waiting import Waits, waiting_for
-from firesteel.sizes import counts_of
 
 S = ExecutionState
-_FASTER = "another attempt was faster"
 
 
 class Scheduler(ABC):
@@ -89,8 +84,14 @@ class Scheduler(ABC):
     strategy_class: ClassVar[type[VertexwiseSchedulingStrategy] | type[PipelinedRegionSchedulingStrategy]]
 
     def __init__(
-        self, job_graph: JobGraph, options: Options, allocator: ExecutionSlotAllocator | None = None, slots: int = 1
+        self,
+        job_graph: JobGraph,
+        options: Options,
+        allocator: ExecutionSlotAllocator | None = None,
+        slots: int = 1,
+        detector: SlowTaskDetector | None = None,
     ) -> None:
+        """``detector``: tells of slow executions, which then get mirrors; None: there are none."""
         self.job_graph = job_graph
         self.options = options
         self.recorder = Recorder()
@@ -103,9 +104,18 @@ class Scheduler(ABC):
         self.coordinators = OperatorCoordinatorHandler(self.recorder)
         self.gathering = Gathering(self.graph, self.recorder)
         self.readiness = Readiness(self.graph)
-        self.strategy = self.strategy_class(self.graph, self.readiness, self.allocate_slots_and_deploy, self.gathering)
         offloading = DescriptorOffloading(options[OFFLOAD_THRESHOLD], self.recorder)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators, offloading)
+        self.deployer = ExecutionDeployer(
+            self.operations,
+            self.deployments,
+            self.allocator,
+            self.recorder,
+            placement=self._placement,
+            ask_again=self._ask_again,
+        )
+        deploy = self.deployer.allocate_slots_and_deploy
+        self.strategy = self.strategy_class(self.graph, self.readiness, deploy, self.gathering)
         self.merging = Merging(
             self.graph,
             options,
@@ -116,18 +126,27 @@ class Scheduler(ABC):
             slots=slots,
         )
         self.nodes = Nodes()
-        self.speculation: SpeculativeExecutionHandler = NoSpeculation()
+        self.speculation = self._speculation(detector)
         self.job.before_end += [self.speculation.stop, self.merging.drop_all, self.deployments.drop_all]
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
-        self.failures = ExecutionFailureHandler(
+        self.admission = Admission(
             self.operations,
             self.job,
-            restart_strategy(options, job_graph.name),
             self.strategy,
             self.recorder,
             release=self.release,
-            merging=self.merging,
+            metrics=self.metrics,
+            speculation=self.speculation,
+        )
+        self.failures = ExecutionFailureHandler(
+            self.operations,
+            self.job,
+            self.strategy,
+            self.recorder,
+            charging=Charging(restart_strategy(options, job_graph.name), self.executions, self.recorder),
+            losses=PartitionLoss(self.graph, self.merging, self.recorder),
+            release=self.release,
             metrics=self.metrics,
         )
         self.parallelisms = Parallelisms(job_graph, options, slots)
@@ -153,7 +172,26 @@ class Scheduler(ABC):
         self._committing = False
         self._cancel_reason: str | None = None
         """A cancel that came while the sinks were being published."""
-        self._discarded: set[tuple[int, int, int, int]] = set()
+
+    def _speculation(self, detector: SlowTaskDetector | None) -> SpeculativeExecutionHandler:
+        if detector is None:
+            return NoSpeculation()
+        return DefaultSpeculativeExecutionHandler(
+            self.options,
+            detector,
+            self.operations,
+            self.recorder,
+            deployer=self.deployer,
+            readiness=self.readiness,
+            nodes=self.nodes,
+            metrics=self.metrics,
+        )
+
+    def _placement(self, option: ExecutionDeploymentOption) -> Placement | None:
+        return self.speculation.placement(option)
+
+    def _ask_again(self, tasks: dict[int, Ints]) -> None:
+        self.strategy.restart_tasks(tasks)
 
     @property
     def status(self) -> JobStatus:
@@ -181,41 +219,13 @@ class Scheduler(ABC):
             has_slots=bool(self.nodes) if self.nodes.is_told else None,
             committing=self._committing,
             merging=self.merging.waiting_for(self.recorder.at),
+            speculation=self.speculation.waiting_for(),
         )
-        waits_for = waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
-        return [*waits_for, *self.speculation.waiting_for()] if waits_for else []
+        return waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
 
     def validate(self) -> None:
         """Raises AssertionError when an invariant of the control plane is broken. Slow: for tests."""
         validate(self)
-
-    def allocate_slots_and_deploy(self, options: list[DeploymentOption]) -> None:
-        """Ask for slots and deploy what got one: one command per vertex, or per set of vertices that run together.
-
-        What got none stays as it is, and is asked for again with every event.
-        """
-        for option in options:
-            if isinstance(option, RegionDeploymentOption):
-                self._deploy_regions(option)
-                continue
-            granted = self.allocator.allocate_slots_for(option)
-            if len(granted.executions):
-                self.recorder.emit(self._deploy(granted))
-            self._ask_again(option, granted)
-
-    def _deploy_regions(self, option: RegionDeploymentOption) -> None:
-        granted = allocate_slots_for_regions(self.allocator, option)
-        if len(granted.parts[0].executions):
-            self.recorder.emit(DeployRegions(tuple(self._deploy(part) for part in granted.parts)))
-        self._ask_again(option.parts[0], granted.parts[0])
-
-    def _deploy(self, granted: ExecutionDeploymentOption) -> Deploy:
-        self.operations.move(granted.vertex, granted.executions, S.SCHEDULED)
-        return self.deployments.deploy(granted, self.speculation.placement(granted))
-
-    def _ask_again(self, option: ExecutionDeploymentOption, granted: ExecutionDeploymentOption) -> None:
-        if len(granted.subtasks) < len(option.subtasks):
-            self.strategy.restart_tasks({option.vertex: without(option.subtasks, granted.subtasks)})
 
     @abstractmethod
     def _grow(self) -> list[int]:
@@ -309,7 +319,7 @@ class Scheduler(ABC):
         vertex, rows = self._find(event)
         states = self.executions.state[rows]
         moved = (states == S.SCHEDULED) | ((states == S.DEPLOYING) & event.running)
-        moved &= _first_of_each(rows)
+        moved &= first_of_each(rows)
         if event.nodes:
             self.executions.set_nodes(rows[moved], Names.of(event.nodes).select(np.flatnonzero(moved)))
         at = None if event.times is None else event.times[moved]
@@ -324,33 +334,13 @@ class Scheduler(ABC):
             vertex = self.graph.vertices[event.vertex]
             self.metrics.progressed(vertex)
             self.release.executions_finished(vertex, event.subtasks)
-            self._settled = not (vertex.is_finished or self.strategy.has_candidates)
+            candidates = self.strategy.has_candidates or self.speculation.has_candidates
+            self._settled = not (vertex.is_finished or candidates)
             return
         vertex, rows = self._find(event)
-        subtasks = np.asarray(event.subtasks, np.int64)
-        able = np.flatnonzero(IS_DEPLOYED[self.executions.state[rows]] & (vertex.winner[subtasks] == NO_ROW))
-        admitted = able[_first_of_each(subtasks[able])]
-        reports = event.reports if len(admitted) == len(rows) else event.reports.select(admitted)
-        wrong = self._wrong_report(vertex, reports)
-        if wrong is not None:
-            cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
-            self.failures.failed(Failure(vertex, rows[admitted], subtasks[admitted], cause, culpable=True))
-            return
-        if len(admitted):
-            self._admit(vertex, subtasks[admitted], rows[admitted], reports)
-            self.speculation.finished(vertex, rows[admitted])
-        refused = np.ones(len(rows), np.bool_)
-        refused[admitted] = False
-        for k in np.flatnonzero(refused).tolist():
-            key = (vertex.id, int(event.subtasks[k]), int(event.attempts[k]), int(event.reports.tokens[k]))
-            self._not_admitted(vertex, int(rows[k]), key)
-        self._end_others(vertex, subtasks[admitted])
-
-    def _end_others(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """These subtasks have finished: their other executions are of no use any more."""
-        if vertex.has_several:
-            self.operations.drop(vertex, vertex.created_rows(subtasks), _FASTER)
-            self.operations.cancel(vertex, vertex.deployed_rows(subtasks), _FASTER)
+        failure = self.admission.finished(vertex, rows, event)
+        if failure is not None:
+            self.failures.failed(failure)
 
     def _failed(self, event: ExecutionsFailed) -> None:
         vertex, rows = self._find(event)
@@ -372,11 +362,13 @@ class Scheduler(ABC):
         nodes = dict(zip(rows.tolist(), event.nodes, strict=False))
         rows = distinct(rows)
         states = self.executions.state[rows]
-        self._gone(vertex, rows[states == S.CANCELING])
+        self.admission.gone(vertex, rows[states == S.CANCELING])
         rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
+        where = [nodes.get(row, "") for row in rows.tolist()]
+        self.executions.set_nodes(rows, Names.of(where))
         self.operations.move(vertex.id, rows, S.CANCELED, cause="handed back by a blocked node")
         if len(rows) and self.job.is_active:
-            self.speculation.returned(vertex, rows, [nodes.get(row, "") for row in rows.tolist()])
+            self.speculation.returned(vertex, rows, where)
 
     def _partitions_lost(self, event: PartitionsLost) -> None:
         if not self._committing:
@@ -401,10 +393,12 @@ class Scheduler(ABC):
         self.gathering.timer_fired(event.timer)
         self.merging.timer_fired(event.timer)
         self.failures.timer_fired(event.timer)
-        self.speculation.timer_fired(event.timer)
+        if self.job.is_active:
+            self.speculation.timer_fired(event.timer)
 
     def _executor(self, event: ExecutorChanged) -> None:
         self.nodes.change(event)
+        self.speculation.nodes_changed()
         what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
         self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
 
@@ -455,98 +449,5 @@ class Scheduler(ABC):
         """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
         rows = distinct(rows)
         states = self.executions.state[rows]
-        self._gone(vertex, rows[states == S.CANCELING])
+        self.admission.gone(vertex, rows[states == S.CANCELING])
         return rows[IS_DEPLOYED[states]]
-
-    def _gone(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
-        """Spark confirms that these cancelled executions do not run any more: the next attempt may."""
-        self.operations.move(vertex.id, rows, S.CANCELED)
-        if len(rows) and self.job.is_active and not vertex.job.supports_concurrent_attempts:
-            self.strategy.restart_tasks({vertex.id: self.executions.index[rows].astype(np.int64)})
-
-    def _wrong_report(self, vertex: ExecutionJobVertex, reports: ExecutionReports) -> str | None:
-        """A sentence when one of the reports does not speak of what the execution was told to write."""
-        if not len(reports):
-            return None
-        for index, result in enumerate(vertex.blocking_results):
-            partition = _partition(reports, index, result.dataset.id)
-            told, place = "nothing", 0
-            if partition is not None:
-                if partition.sizes is None:
-                    continue
-                counts = counts_of(partition.sizes)
-                place = int(np.argmax(counts != result.num_subpartitions))
-                if counts[place] == result.num_subpartitions:
-                    continue
-                told = f"{counts[place]} sizes"
-            node = "" if reports.nodes is None else reports.nodes[place]
-            return (
-                f"A finished execution of '{vertex.job.name}' on {node or 'an unknown node'} reports "
-                f"{told} on data set {result.dataset.id}, which has {result.num_subpartitions} subpartitions."
-            )
-        return None
-
-    def _admit(self, vertex: ExecutionJobVertex, subtasks: Ints, rows: Rows, reports: ExecutionReports) -> None:
-        """The first valid commit of these subtasks: their results become readable."""
-        self.executions.token[rows] = reports.tokens
-        vertex.winner[subtasks] = rows
-        if reports.nodes is not None:
-            self.executions.set_nodes(rows, reports.nodes)
-        self._stamp(vertex, rows, reports)
-        vertex.num_finished += len(rows)
-        vertex.innocent[subtasks] = 0
-        vertex.count(subtasks, reports)
-        if len(reports.commits):
-            vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
-        attempts = self.executions.attempt[rows].astype(np.int64)
-        for index, result in enumerate(vertex.blocking_results):
-            partition = _partition(reports, index, result.dataset.id)
-            assert partition is not None
-            result.info.record(subtasks, attempts, partition)
-            self.strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
-        self.metrics.progressed(vertex)
-        self.release.executions_finished(vertex, subtasks)
-
-    def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:
-        """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""
-        table, at = self.executions, self.recorder.at
-        states = table.state[rows]
-        idle = rows[states != S.RUNNING]
-        if len(idle):
-            table.transition(rows[states == S.SCHEDULED], S.DEPLOYING, at)
-            table.transition(idle, S.RUNNING, at)
-        for state, told in ((S.DEPLOYING, reports.deployed_at), (S.RUNNING, reports.running_at)):
-            known = told > 0
-            table.stamp(state, rows[known], told[known])
-        ended = np.where(reports.finished_at > 0, reports.finished_at, at)
-        self.operations.move(vertex.id, rows, S.FINISHED, at=ended)
-
-    def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
-        """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""
-        state, token = S(self.executions.state[row]), int(self.executions.token[row])
-        if IS_DEPLOYED[state]:
-            self.operations.move(vertex.id, np.array([row]), S.CANCELING, cause=_FASTER)
-            state = S.CANCELING
-        if state is S.CANCELING:
-            self._gone(vertex, np.array([row]))
-        if (state is S.FINISHED and token == key[3]) or key in self._discarded:
-            return
-        self._discarded.add(key)
-        subtask, attempt, given = (np.array([number]) for number in key[1:])
-        self.recorder.discard(vertex.id, subtask, attempt, given, "it came too late")
-
-
-def _first_of_each(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """True at the first occurrence of each number."""
-    first = np.zeros(len(rows), np.bool_)
-    if is_ascending(rows):
-        return ~first
-    first[np.unique(rows, return_index=True)[1]] = True
-    return first
-
-
-def _partition(reports: ExecutionReports, index: int, dataset: int) -> PartitionReports | None:
-    """The reports on one data set; they come in the order of the vertex' blocking results."""
-    if index < len(reports.partitions) and reports.partitions[index].dataset == dataset:
-        return reports.partitions[index]
-    return next((p for p in reports.partitions if p.dataset == dataset), None)

@@ -38,12 +38,31 @@ class SpeculativeExecutionHandler(Protocol):
         """A timer that is not ours changes nothing."""
         ...
 
+    def nodes_changed(self) -> None:
+        """An executor came or went."""
+        ...
+
     def placement(self, option: ExecutionDeploymentOption) -> Placement | None:
-        """Where executions that are deployed now should run."""
+        """Where executions that open a round, and are deployed now, should run."""
+        ...
+
+    @property
+    def avoided(self) -> tuple[str, ...]:
+        """Nodes that nothing new goes to."""
+        ...
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether :meth:`schedule` has anything to look at."""
+        ...
+
+    @property
+    def candidates(self) -> Sequence[int]:
+        """Rows that :meth:`schedule` will look at: those in CREATED are to be deployed."""
         ...
 
     def schedule(self) -> None:
-        """Deploy the mirrors that wait."""
+        """Deploy the executions that joined a round and wait."""
         ...
 
     def waiting_for(self) -> list[str]:
@@ -60,7 +79,20 @@ class NoSpeculation:
     def finished(self, vertex: ExecutionJobVertex, rows: Rows) -> None: ...
     def returned(self, vertex: ExecutionJobVertex, rows: Rows, nodes: Sequence[str]) -> None: ...
     def timer_fired(self, timer: str) -> None: ...
+    def nodes_changed(self) -> None: ...
     def schedule(self) -> None: ...
+
+    @property
+    def avoided(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def has_candidates(self) -> bool:
+        return False
+
+    @property
+    def candidates(self) -> Sequence[int]:
+        return ()
 
     def placement(self, option: ExecutionDeploymentOption) -> Placement | None:
         return None

@@ -13,7 +13,7 @@ from firesteel.scheduler.execution_graph import DefaultExecutionGraph, Execution
 from firesteel.scheduler.groups import Mask
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.readiness import Readiness
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 
 _MOST_NAMED = 5
 S = ExecutionState
@@ -29,6 +29,8 @@ class Waits:
     committing: bool
     merging: list[str] = field(default_factory=list)
     """Sentences on results that are being merged."""
+    speculation: list[str] = field(default_factory=list)
+    """Sentences on executions beside others that wait for a slot, and on nodes that are blocked."""
 
 
 def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, now: float, waits: Waits) -> list[str]:
@@ -44,6 +46,7 @@ def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, no
         lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
         lines += _vertex(readiness, graph, vertex, waits.has_slots, now)
+    lines += waits.speculation
     return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]
 
 
@@ -63,23 +66,24 @@ def _vertex(
     running = np.flatnonzero((states == S.DEPLOYING) | (states == S.RUNNING))
     canceling = np.flatnonzero(states == S.CANCELING)
     table = graph.executions
-    pending = np.flatnonzero((table.vertex[: table.size] == vertex.id) & IS_PENDING[table.state[: table.size]])
-    earlier = np.unique(table.index[np.setdiff1d(pending, vertex.newest)]).astype(np.int64)
+    ending = np.flatnonzero((table.vertex[: table.size] == vertex.id) & (table.state[: table.size] == S.CANCELING))
+    earlier = np.unique(table.index[np.setdiff1d(ending, vertex.chosen)]).astype(np.int64)
     if len(queued):
         slot = " Spark has no executor." if has_slots is False else ""
         lines.append(f"{name} has {_running(graph, vertex, queued, now, 'with Spark for')}.{slot}")
     if len(running):
         lines.append(f"{name} has {_running(graph, vertex, running, now)}.")
     if len(canceling):
-        lines.append(f"{name} has {_subtasks(canceling)} being cancelled.")
+        lines.append(f"{name} has {subtasks_named(canceling)} being cancelled.")
     if len(earlier):
-        lines.append(f"{name} has an earlier attempt of {_subtasks(earlier)} being cancelled.")
+        lines.append(f"{name} has an earlier attempt of {subtasks_named(earlier)} being cancelled.")
+    lines += [f"{name} has {attempts}." for attempts in _concurrent(vertex, now)]
     created = np.flatnonzero(states == S.CREATED)
     ready = created[_ready(readiness, graph, vertex, created)]
     if len(ready):
-        lines.append(f"{name} has {_subtasks(ready)} waiting for a slot.")
+        lines.append(f"{name} has {subtasks_named(ready)} waiting for a slot.")
     if len(created):
-        lines += _inputs(graph, vertex, f"{name} has {_subtasks(created)} waiting for", now, created)
+        lines += _inputs(graph, vertex, f"{name} has {subtasks_named(created)} waiting for", now, created)
     return lines
 
 
@@ -139,10 +143,30 @@ def _running(
     since = max(0.0, now - float(begun.min()))
     longest = "" if len(subtasks) == 1 else f", the longest is subtask {oldest}"
     node = f" on host {execution.node}" if execution.node else ""
-    return f"{_subtasks(subtasks)} {how} {since:.0f} s{longest}{node}"
+    return f"{subtasks_named(subtasks)} {how} {since:.0f} s{longest}{node}"
 
 
-def _subtasks(subtasks: Ints) -> str:
+def _concurrent(vertex: ExecutionJobVertex, now: float) -> list[str]:
+    """Of subtasks with several executions under way, where each of them runs."""
+    if not vertex.has_several:
+        return []
+    subtasks = np.arange(vertex.parallelism)
+    several = subtasks[vertex.num_current(subtasks) > 1]
+    return [_attempts(vertex, subtask, now) for subtask in several[:_MOST_NAMED].tolist()]
+
+
+def _attempts(vertex: ExecutionJobVertex, subtask: int, now: float) -> str:
+    told: list[str] = []
+    for execution in vertex[subtask].current_executions:
+        launched = execution.entered(S.DEPLOYING)
+        since = "queued" if launched is None else f"for {max(0.0, now - launched):.0f} s"
+        on = f" on {execution.node}" if execution.node else ""
+        mirror = ", a mirror" if execution.is_mirror else ""
+        told.append(f"attempt {execution.attempt}{on} {since}{mirror}")
+    return f"several attempts of subtask {subtask}: {'; '.join(told)}"
+
+
+def subtasks_named(subtasks: Ints) -> str:
     named = ", ".join(map(str, subtasks[:_MOST_NAMED].tolist()))
     more = f" and {len(subtasks) - _MOST_NAMED} more" if len(subtasks) > _MOST_NAMED else ""
     return f"subtask{'s' if len(subtasks) > 1 else ''} {named}{more}"

@@ -1,0 +1,131 @@
+"""The blocklist (FLIP-224): nodes that get nothing new to do for a while. What runs there goes on (MARK_BLOCKED).
+
+Blocking is a wish to go elsewhere, never a reason to stand still: while no other node is known, the blocked ones are
+used again, and the record says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from firesteel.humanize import format_seconds, plural
+from firesteel.scheduler.commands import BlockNodes, SetTimer
+from firesteel.scheduler.nodes import Nodes
+from firesteel.scheduler.recorder import Recorder
+
+_TIMER = "blocklist"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedNode:
+    """``start`` and ``end``: seconds on the job's clock; it is blocked from the one until before the other."""
+
+    node: str
+    cause: str
+    start: float
+    end: float
+    times: int = 1
+    """How often it was blocked, counting those while it was so already."""
+
+
+class Blocklist:
+    def __init__(self, nodes: Nodes, recorder: Recorder) -> None:
+        self._nodes = nodes
+        self._recorder = recorder
+        self.entries: dict[str, BlockedNode] = {}
+        self.avoided: tuple[str, ...] = ()
+        """What the data plane was told last: the blocked nodes, none while there is no other."""
+        self.is_all = False
+        """Every node that is known is blocked, so they are used as if they were not."""
+        self._timer_at: float | None = None
+
+    def block(self, node: str, cause: str, end: float) -> None:
+        """MARK_BLOCKED until ``end``. Of a node that is blocked the later end counts (FLIP-224), and the first cause."""
+        old = self.entries.get(node)
+        if old is not None:
+            self.entries[node] = replace(old, end=max(old.end, end), times=old.times + 1)
+            return
+        entry = self.entries[node] = BlockedNode(node, cause, self._recorder.at, end)
+        self._decide(entry, "blocked", f"node {node} is blocked for {format_seconds(end - entry.start)}: {cause}")
+        self._set_timer()
+        self._tell()
+
+    def timer_fired(self, timer: str) -> None:
+        """Those whose time is over are not blocked any more. A timer that is not ours changes nothing."""
+        if timer != _TIMER:
+            return
+        self._timer_at = None
+        for entry in [entry for entry in self.entries.values() if entry.end <= self._recorder.at]:
+            del self.entries[entry.node]
+            told = f", told of {entry.times} times" if entry.times > 1 else ""
+            after = format_seconds(self._recorder.at - entry.start)
+            self._decide(entry, "unblocked", f"node {entry.node} is not blocked any more, after {after}{told}")
+        self._set_timer()
+        self._tell()
+
+    def nodes_changed(self) -> None:
+        """A node came or went: there may be another than the blocked ones now, or none."""
+        if self.entries:
+            self._tell()
+
+    def blocked_since(self, node: str) -> float | None:
+        """None: it is not blocked."""
+        entry = self.entries.get(node)
+        return None if entry is None else entry.start
+
+    def waiting_for(self) -> list[str]:
+        now = self._recorder.at
+        used = " It is used all the same: no other node is known." if self.is_all else ""
+        return [
+            f"Node {entry.node} is blocked for another {format_seconds(max(0.0, entry.end - now))}: {entry.cause}.{used}"
+            for _, entry in sorted(self.entries.items())
+        ]
+
+    def _set_timer(self) -> None:
+        """One timer at a time. Ends move on while it runs, so it looks again when it fires."""
+        if not self.entries:
+            return
+        first = min(entry.end for entry in self.entries.values())
+        if self._timer_at is None or first < self._timer_at:
+            self._timer_at = first
+            self._recorder.emit(SetTimer(_TIMER, first))
+
+    def _tell(self) -> None:
+        """The data plane is told of changes only."""
+        blocked = tuple(sorted(self.entries))
+        others = [node for node, slots in self._nodes.slots.items() if slots > 0 and node not in self.entries]
+        is_all = bool(blocked) and self._nodes.is_told and not others
+        if is_all != self.is_all and blocked:
+            self._decide_use(blocked, is_all, len(others))
+        self.is_all = is_all
+        avoided = () if is_all else blocked
+        if avoided != self.avoided:
+            self.avoided = avoided
+            self._recorder.emit(BlockNodes(avoided))
+
+    def _decide(self, entry: BlockedNode, result: str, reason: str) -> None:
+        self._recorder.decision(
+            "blocklist",
+            inputs={
+                "node": entry.node,
+                "cause": entry.cause,
+                "start": entry.start,
+                "end": entry.end,
+                "times": entry.times,
+            },
+            rule="MARK_BLOCKED",
+            result=result,
+            reason=reason,
+        )
+
+    def _decide_use(self, blocked: tuple[str, ...], is_all: bool, others: int) -> None:
+        reason = f"blocked nodes are left alone again: {plural(others, 'other node')} can be used"
+        if is_all:
+            reason = f"nothing but blocked nodes is known ({', '.join(blocked)}): they are used again, rather than wait"
+        self._recorder.decision(
+            "blocklist",
+            inputs={"blocked": list(blocked), "others": others},
+            rule="a blocked node is used when nothing else exists",
+            result="used" if is_all else "avoided",
+            reason=reason,
+        )

@@ -1,0 +1,115 @@
+"""Which failures count against the restart strategy, and which are followed by another try all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.errors import MERGED_ATTEMPT
+from firesteel.scheduler.events import FailureCause, FailureKind, Ints
+from firesteel.scheduler.execution_graph import ExecutionJobVertex
+from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.restart import RestartStrategy, Verdict
+from firesteel.scheduler.states import ExecutionState
+
+MAX_INNOCENT_RESTARTS = 10
+"""How often in a row a subtask is sent again without a charge; then it is charged like any other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """Executions (``rows``) of one vertex that failed together for one cause; ``subtasks`` runs parallel."""
+
+    vertex: ExecutionJobVertex
+    rows: Rows
+    subtasks: Ints
+    cause: FailureCause
+    culpable: bool
+
+
+class _Charge:
+    """The last death of a worker, or failure of the storage, that was charged.
+
+    What ran beside it joins it: one dead executor takes several executions along, which are reported one by one. An
+    execution that was deployed after it is charged itself, so that two which kill their workers do not excuse each
+    other for ever.
+    """
+
+    def __init__(self, table: ExecutionTable) -> None:
+        self._table = table
+        self._at = -np.inf
+        self._rows = 0
+
+    def made(self, at: float) -> None:
+        self._at, self._rows = at, self._table.size
+
+    def covers(self, rows: Rows) -> bool:
+        scheduled = self._table.stamps[ExecutionState.SCHEDULED][rows]
+        return bool((rows < self._rows).all() and (scheduled <= self._at).all())
+
+
+class _Losses:
+    """Which subtasks lost their executor in this round of theirs, or the one before."""
+
+    def __init__(self, table: ExecutionTable) -> None:
+        self._table = table
+        self._lost: dict[int, Rows] = {}
+        """By vertex: the first row of the last round of each subtask that ended so."""
+
+    def is_first(self, failure: Failure) -> bool:
+        """None of these subtasks lost its executor just before. Remembers that they did now."""
+        table, vertex = self._table, failure.vertex
+        lost = self._lost.setdefault(vertex.id, np.full(vertex.parallelism, NO_ROW, np.int64))
+        own = table.opening_of(failure.rows)
+        prior = table.prior[own]
+        before = np.where(prior == NO_ROW, NO_ROW, table.opening_of(np.maximum(prior, 0)))
+        known = lost[failure.subtasks]
+        again = (known != NO_ROW) & ((known == own) | (known == before))
+        lost[failure.subtasks] = own
+        return not again.any()
+
+
+class Charging:
+    def __init__(self, restart: RestartStrategy, table: ExecutionTable, recorder: Recorder) -> None:
+        self._restart = restart
+        self._recorder = recorder
+        self._charge = _Charge(table)
+        self._losses = _Losses(table)
+
+    @property
+    def strategy(self) -> str:
+        return self._restart.name
+
+    def uncharged(self, why: str) -> Verdict:
+        return self._restart.uncharged(why)
+
+    def verdict(self, failure: Failure, *, stale_input: bool, newly_lost: bool) -> Verdict:
+        """``stale_input``: the partition it missed was produced anew meanwhile. ``newly_lost``: it misses one that was
+        not lost before."""
+        kind = failure.cause.kind
+        if kind is FailureKind.FATAL:
+            return Verdict(None, "trying again cannot help")
+        if (not failure.culpable or stale_input) and self._is_excused(failure):
+            why = "it was not to blame"
+            if failure.cause.attempt == MERGED_ATTEMPT:
+                why = "the partitions that were merged are there still, each by itself"
+            elif stale_input:
+                why = "it read a partition that was produced anew meanwhile"
+            return Verdict(0.0, f"not charged, {why}")
+        if kind is FailureKind.LOST and self._losses.is_first(failure):
+            return Verdict(0.0, "not charged, the first time in a row that it lost its executor or worker")
+        if kind in (FailureKind.WORKER, FailureKind.LOST, FailureKind.STORAGE):
+            if self._charge.covers(failure.rows):
+                return self._restart.uncharged("it ran beside the failure that was charged last")
+            self._charge.made(self._recorder.at)
+        if newly_lost:
+            # A lost disk holds many partitions, and each is found missing only when somebody reads it.
+            return self._restart.uncharged("this partition was not lost before")
+        return self._restart.charge(self._recorder.at)
+
+    def _is_excused(self, failure: Failure) -> bool:
+        innocent = failure.vertex.innocent
+        innocent[failure.subtasks] += 1
+        return int(innocent[failure.subtasks].max()) <= MAX_INNOCENT_RESTARTS

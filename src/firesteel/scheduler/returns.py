@@ -1,0 +1,167 @@
+"""Executions that Spark started on a blocked node: they hand themselves back, or say nothing, and are replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.humanize import format_seconds, plural
+from firesteel.options import MAX_RETURNS, Options
+from firesteel.scheduler.blocklist import Blocklist
+from firesteel.scheduler.commands import Placement, SetTimer
+from firesteel.scheduler.events import Ints
+from firesteel.scheduler.execution_graph import ExecutionJobVertex
+from firesteel.scheduler.executions import Rows, in_passes
+from firesteel.scheduler.groups import Mask
+from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.states import ExecutionState
+from firesteel.scheduler.waiting import subtasks_named
+
+S = ExecutionState
+SILENT_SECONDS = 2.0
+"""An execution that was launched on a blocked node hands itself back at once; one that says nothing for so long is on
+a node that stands still."""
+
+Joined = Callable[[ExecutionJobVertex, Rows, str, bool], None]
+"""Is given new executions of a vertex, why they are there, and whether they stay wherever Spark starts them."""
+
+
+class ReturnedExecutions:
+    def __init__(
+        self,
+        options: Options,
+        operations: ExecutionOperations,
+        recorder: Recorder,
+        blocklist: Blocklist,
+        joined: Joined,
+    ) -> None:
+        """``joined`` sees to it that what is given to it is deployed."""
+        self._limit = options[MAX_RETURNS]
+        self._operations = operations
+        self._table = operations.graph.executions
+        self._recorder = recorder
+        self._blocklist = blocklist
+        self._joined = joined
+        self._in_row: dict[int, NDArray[np.int32]] = {}
+        """By vertex: how many executions of each subtask were handed back in a row."""
+        self._staying: Mask = np.zeros(0, np.bool_)
+        """By row: deployed to run wherever it is started."""
+        self._silent: dict[str, tuple[ExecutionJobVertex, Rows]] = {}
+        """By timer: executions that were launched on a blocked node."""
+        self._timers = 0
+        self._told: set[int] = set()
+        """Rows of which it is on record that they run on a blocked node."""
+
+    def placement(self, rows: Rows, *, urgent: bool, stay: bool = False) -> Placement:
+        """Of executions that are deployed now. ``stay``: wherever Spark starts them."""
+        returns = not (stay or self._blocklist.is_all or self._limit == 0)
+        if not returns:
+            self._stay(rows)
+        return Placement(self._blocklist.avoided, urgent, returns)
+
+    def launched(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
+        if vertex.id in self._in_row:
+            self.heard_of(vertex, rows[self._table.state[rows] == S.RUNNING])
+        if not self._blocklist.entries:
+            return
+        there = rows[self._on_blocked(rows)]
+        silent = (self._table.state[there] == S.DEPLOYING) & ~self._stays(there)
+        self._tell_of_use(vertex, there[~silent])
+        if silent.any() and vertex.job.supports_concurrent_attempts:
+            self._timers += 1
+            timer = f"silent-{self._timers}"
+            self._silent[timer] = (vertex, there[silent])
+            self._recorder.emit(SetTimer(timer, self._recorder.at + SILENT_SECONDS))
+
+    def heard_of(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
+        """These have begun their programs, or finished."""
+        if vertex.id in self._in_row:
+            self._in_row[vertex.id][self._table.index[rows]] = 0
+
+    def returned(self, vertex: ExecutionJobVertex, rows: Rows, nodes: Sequence[str]) -> None:
+        self._replace(vertex, rows, f"in the place of one that {_named({*nodes} - {''})} handed back")
+
+    def timer_fired(self, timer: str) -> None:
+        """Of those launched on a blocked node, who has still not said a word is cancelled, and replaced."""
+        if timer not in self._silent:
+            return
+        vertex, rows = self._silent.pop(timer)
+        rows = rows[self._table.state[rows] == S.DEPLOYING]
+        rows = rows[self._on_blocked(rows)]
+        where = _named({self._table.node_name(row) for row in rows.tolist()})
+        why = f"no word from it for {format_seconds(SILENT_SECONDS)} since {where} was given it"
+        self._operations.cancel(vertex, rows, why)
+        self._replace(vertex, rows, f"in the place of one that {where} says nothing of")
+
+    def _replace(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> None:
+        for part in in_passes(self._table, rows):
+            subtasks = self._table.index[part].astype(np.int64)
+            in_row = self._in_row.setdefault(vertex.id, np.zeros(vertex.parallelism, np.int32))
+            in_row[subtasks] += 1
+            stay = in_row[subtasks] >= self._limit
+            new = vertex.replace_executions(part, self._recorder.at)
+            self._joined(vertex, new[stay], cause, True)
+            self._joined(vertex, new[~stay], cause, False)
+            if stay.any():
+                self._decide_stay(vertex, subtasks[stay])
+
+    def _on_blocked(self, rows: Rows) -> Mask:
+        """Which of these were launched on a node that was blocked by then, and still is."""
+        table, found = self._table, np.zeros(len(rows), np.bool_)
+        launched = table.stamps[S.DEPLOYING][rows]
+        for entry in self._blocklist.entries.values():
+            found |= (table.node[rows] == table.node_number(entry.node)) & (launched >= entry.start)
+        return found
+
+    def _stay(self, rows: Rows) -> None:
+        size = int(rows.max()) + 1
+        if size > len(self._staying):
+            self._staying = np.concatenate((self._staying, np.zeros(size, np.bool_)))
+        self._staying[rows] = True
+
+    def _stays(self, rows: Rows) -> Mask:
+        stays = np.zeros(len(rows), np.bool_)
+        known = rows < len(self._staying)
+        stays[known] = self._staying[rows[known]]
+        return stays
+
+    def _decide_stay(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+        times = plural(self._limit, "time")
+        self._recorder.decision(
+            "placement",
+            vertex=vertex.id,
+            name=vertex.job.name,
+            inputs={"subtasks": subtasks.tolist(), "returns": self._limit},
+            rule=MAX_RETURNS.key,
+            result="anywhere",
+            reason=f"executions of {subtasks_named(subtasks)} of '{vertex.job.name}' were handed back {times} in a row: "
+            "the next ones run wherever Spark starts them",
+        )
+
+    def _tell_of_use(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
+        """It has to be on record that executions run on a blocked node, and why."""
+        rows = np.array([row for row in rows.tolist() if row not in self._told], np.int64)
+        if not len(rows):
+            return
+        self._told.update(rows.tolist())
+        subtasks, attempts = self._operations.names(rows)
+        nodes = sorted({self._table.node_name(row) for row in rows.tolist()})
+        why = "it was handed back too often" if self._stays(rows).all() else "it began before it could know"
+        if self._blocklist.is_all:
+            why = "no other node is known"
+        self._recorder.decision(
+            "placement",
+            vertex=vertex.id,
+            name=vertex.job.name,
+            inputs={"subtasks": subtasks.tolist(), "attempts": attempts.tolist(), "nodes": nodes},
+            rule="a blocked node is used when nothing else exists",
+            result="runs on a blocked node",
+            reason=f"{subtasks_named(subtasks)} of '{vertex.job.name}' runs on {', '.join(nodes)}, though blocked: {why}",
+        )
+
+
+def _named(nodes: set[str]) -> str:
+    return f"blocked node {min(nodes)}" if len(nodes) == 1 else "a blocked node"

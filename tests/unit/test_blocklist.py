@@ -1,0 +1,103 @@
+"""The blocklist (FLIP-224): merging, expiry, what the data plane is told, and blocked nodes that are all there is."""
+
+from firesteel.scheduler import commands as c
+from firesteel.scheduler.blocklist import Blocklist
+from firesteel.scheduler.events import ExecutorChanged, TimerFired
+from firesteel.scheduler.nodes import Nodes
+from firesteel.scheduler.recorder import Recorder
+
+
+class Driven:
+    """A blocklist, and what it says at each moment."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.recorder, self.nodes = Recorder(), Nodes()
+        self.list = Blocklist(self.nodes, self.recorder)
+        for node in nodes:
+            self.executor(node)
+
+    def executor(self, node: str, added: bool = True) -> list[c.Command]:
+        event = ExecutorChanged(at=self.recorder.at, executor=f"on {node}", host=node, slots=2, added=added)
+        self.nodes.change(event)
+        self.list.nodes_changed()
+        return self.recorder.take()
+
+    def block(self, node: str, at: float, end: float) -> list[c.Command]:
+        self.recorder.begin(TimerFired(at=at, timer=""))
+        self.list.block(node, f"slow at {at:g} s", end)
+        return self.recorder.take()
+
+    def fire(self, at: float, timer: str = "blocklist") -> list[c.Command]:
+        self.recorder.begin(TimerFired(at=at, timer=timer))
+        self.list.timer_fired(timer)
+        return self.recorder.take()
+
+
+def told(commands: list[c.Command]) -> list[tuple[str, ...]]:
+    return [command.nodes for command in commands if isinstance(command, c.BlockNodes)]
+
+
+def timers(commands: list[c.Command]) -> list[float]:
+    return [command.at for command in commands if isinstance(command, c.SetTimer)]
+
+
+def reasons(commands: list[c.Command]) -> list[str]:
+    return [command.record.reason for command in commands if isinstance(command, c.Record)]
+
+
+def test_a_blocked_node_is_told_of_with_its_cause_and_its_end():
+    d = Driven()
+    out = d.block("b", 1.0, 61.0)
+    assert told(out) == [("b",)] and timers(out) == [61.0]
+    assert reasons(out) == ["node b is blocked for 1 min: slow at 1 s"]
+    assert told(d.block("a", 2.0, 62.0)) == [("a", "b")], "the whole list, in order"
+
+
+def test_a_repeat_keeps_the_later_end_and_is_no_news():
+    d = Driven()
+    d.block("a", 0.0, 60.0)
+    assert d.block("a", 10.0, 70.0) == [] and d.block("a", 11.0, 20.0) == []
+    entry = d.list.entries["a"]
+    assert (entry.start, entry.end, entry.cause, entry.times) == (0.0, 70.0, "slow at 0 s", 3)
+    out = d.fire(60.0)
+    assert told(out) == [] and timers(out) == [70.0], "it looks again when its time is over"
+    out = d.fire(70.0)
+    assert told(out) == [()] and timers(out) == []
+    assert reasons(out) == ["node a is not blocked any more, after 1 min 10 s, told of 3 times"]
+
+
+def test_nodes_are_set_free_each_in_its_time():
+    d = Driven()
+    d.block("a", 0.0, 10.0), d.block("b", 5.0, 15.0)
+    out = d.fire(10.0)
+    assert told(out) == [("b",)] and timers(out) == [15.0]
+    assert d.fire(12.0, "another timer") == []
+    assert told(d.fire(15.0)) == [()] and not d.list.entries
+    assert d.fire(16.0) == [], "a timer that fires twice"
+
+
+def test_blocked_nodes_are_used_again_while_there_is_no_other():
+    d = Driven("a", "b")
+    assert told(d.block("a", 0.0, 60.0)) == [("a",)]
+    out = d.block("b", 1.0, 61.0)
+    assert told(out) == [()] and d.list.is_all and d.list.avoided == ()
+    assert "nothing but blocked nodes is known (a, b): they are used again" in reasons(out)[1]
+    out = d.executor("c")
+    assert told(out) == [("a", "b")] and not d.list.is_all
+    assert reasons(out) == ["blocked nodes are left alone again: 1 other node can be used"]
+    assert told(d.executor("c", added=False)) == [()]
+    d.fire(60.0)
+    assert d.list.avoided == ("b",), "a is another node now"
+    assert d.list.waiting_for() == ["Node b is blocked for another 1 s: slow at 1 s."]
+
+
+def test_nobody_is_presumed_alone_where_no_nodes_were_told():
+    d = Driven()
+    assert told(d.block("a", 0.0, 60.0)) == [("a",)] and not d.list.is_all
+
+
+def test_who_waits_is_told_of_nodes_that_are_used_though_blocked():
+    d = Driven("a")
+    d.block("a", 0.0, 60.0)
+    (line,) = d.list.waiting_for()
+    assert line.endswith("slow at 0 s. It is used all the same: no other node is known.")
