@@ -19,6 +19,7 @@ from firesteel.scheduler.commands import (
 from firesteel.sizes import unpack
 from firesteel.spark import pools
 from firesteel.spark.batch import Batch, BatchEnded
+from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.publish import NotPublishedError, publish
 from firesteel.spark.status import RunningTask
@@ -125,7 +126,7 @@ def test_a_single_execution_is_let_go_and_told_at_once():
 
 def test_an_attempt_that_must_be_alone_counts_as_cancelled_when_it_has_ended(monkeypatch):
     """The batch is cancelled in Spark as soon as only such ones are left, and its workers get time to die."""
-    monkeypatch.setattr("firesteel.spark.driver.ZOMBIE_SECONDS", 0.1)
+    monkeypatch.setattr("firesteel.spark.cancelling.ZOMBIE_SECONDS", 0.1)
     loop = Loop(cancelling(1))
     loop.compiled.job_graph.vertices[1].supports_concurrent_attempts = False
     ended = []
@@ -258,7 +259,7 @@ def test_a_fault_in_the_scheduler_stops_what_runs():
 
 
 def test_a_cancelled_batch_that_does_not_return_is_given_up(monkeypatch):
-    monkeypatch.setattr("firesteel.spark.driver.CANCEL_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("firesteel.spark.cancelling.CANCEL_PATIENCE_SECONDS", 0.05)
     loop = Loop(cancelling(0, 1))
     loop.runner.cancel.side_effect = lambda batch: None
     loop.run()
@@ -310,7 +311,12 @@ class Emptying(dict):
 def test_the_watcher_looks_once_at_what_is_open():
     told = []
     watcher = Watcher(
-        Status(RunningTask(7, 0, 1.0, "1", "h")), NodeNames(), lambda: [], told.append, of_wall=lambda at: at
+        Status(RunningTask(7, 0, 1.0, "1", "h")),
+        NodeNames(),
+        lambda: [],
+        told.append,
+        killer=Killer(print, told.append),
+        of_wall=lambda at: at,
     )
     batch = Batch.of(0, [deploy(5)], "job", "words")
     batch.open = Emptying(batch.open)
@@ -397,7 +403,7 @@ def test_a_spark_job_that_ends_without_some_of_its_messages_is_tried_again():
 
 
 def test_the_pool_of_a_batch_that_was_given_up_is_lent_out_again(monkeypatch):
-    monkeypatch.setattr("firesteel.spark.driver.CANCEL_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("firesteel.spark.cancelling.CANCEL_PATIENCE_SECONDS", 0.05)
     loop = Loop(cancelling(0, 1))
     loop.runner.cancel.side_effect = lambda batch: None
     loop.run()

@@ -17,6 +17,7 @@ from firesteel.results.store import ResultStore, object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.batch import Batch, BatchEnded, descriptors_of, fused
+from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.serialise import dumps
 from firesteel.spark.status import RunningTask
@@ -98,7 +99,12 @@ class TestReports:
     def test_the_watcher_tells_of_all_that_share_a_task(self):
         told = []
         watcher = Watcher(
-            Status(RunningTask(7, 1, 1.0, "1", "h")), NodeNames(), lambda: [], told.append, of_wall=lambda at: at
+            Status(RunningTask(7, 1, 1.0, "1", "h")),
+            NodeNames(),
+            lambda: [],
+            told.append,
+            killer=Killer(print, told.append),
+            of_wall=lambda at: at,
         )
         watcher.look_at(Batch.of(0, region(3, 4).parts, "job", "both"))
         assert pairs(told) == [(A, 4), (B, 4)] and [e.nodes for e in told] == [["h"], ["h"]]
@@ -210,7 +216,7 @@ class TestCancelling:
         assert not loop.batches[0].cancelled or loop.batches[0].ended.is_set()
 
     def test_where_one_vertex_must_run_alone_both_wait_for_the_end(self, monkeypatch):
-        monkeypatch.setattr("firesteel.spark.driver.ZOMBIE_SECONDS", 0.1)
+        monkeypatch.setattr("firesteel.spark.cancelling.ZOMBIE_SECONDS", 0.1)
         loop, gone = self.both(3, 4, alone=True)
         loop.run()
         assert sorted(gone) == [(A, 3, 4), (B, 3, 4)]

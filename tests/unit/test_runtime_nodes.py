@@ -10,6 +10,7 @@ from driver_loop import Status, deploy, ints
 from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged
 from firesteel.spark import place
 from firesteel.spark.batch import Batch
+from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import ExecutorInfo, NodeNames, learn
 from firesteel.spark.place import Place, here
 from firesteel.spark.status import RunningTask
@@ -119,7 +120,14 @@ def test_the_processes_above_this_one_are_read():
 class TestWatcher:
     def watch(self, status, nodes=None):
         told = []
-        return Watcher(status, nodes or NodeNames(), list, told.append, of_wall=lambda at: at - 1000.0), told
+        return Watcher(
+            status,
+            nodes or NodeNames(),
+            list,
+            told.append,
+            killer=Killer(status.kill, told.append),
+            of_wall=lambda at: at - 1000.0,
+        ), told
 
     def test_executors_are_listed_again_only_when_others_are_there(self):
         status = Status()

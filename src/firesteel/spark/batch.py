@@ -47,6 +47,8 @@ class Batch:
     """No two attempts of a subtask may run at once: one that was cancelled counts until it is surely gone."""
     leaving: set[Execution] = field(default_factory=set)
     """Exclusive: open executions that were cancelled alone."""
+    doomed: set[int] = field(default_factory=set)
+    """Subtasks that were cancelled and had no result by then: what their tasks wrote is deleted once these are gone."""
     lingered: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
     thread: Any = None

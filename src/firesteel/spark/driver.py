@@ -47,10 +47,12 @@ from firesteel.spark import pools
 from firesteel.spark.avoidance import Avoidance
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner, Execution, fused
 from firesteel.spark.blob_server import BlobFailed, BlobServer
+from firesteel.spark.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
 from firesteel.spark.channel import Channel
-from firesteel.spark.cleaning import ZOMBIE_SECONDS, Cleaner
+from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.inbox import Inbox
+from firesteel.spark.kill import Killer, TaskGone
 from firesteel.spark.merge import Merger
 from firesteel.spark.messages import (
     FailedMessage,
@@ -68,8 +70,6 @@ from firesteel.spark.status import SparkStatus
 from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.watch import LOOK_SECONDS, Watcher
 
-CANCEL_PATIENCE_SECONDS = 10.0
-"""How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
 QUIET_SECONDS = 60.0
 """After so long without news the journal is told what the job waits for; again after twice as long, and so on."""
 
@@ -145,14 +145,22 @@ class JobDriver:
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
-        self._give_up_at: dict[int, float] = {}
-        self._lingering: dict[int, tuple[float, BatchEnded]] = {}
+        self._status = SparkStatus(given.context)
+        self._killer = Killer(self._status.kill, self._queue.put)
+        self._cancelling = Cancelling(
+            self._active,
+            self._killer,
+            in_spark=self._cancel_in_spark,
+            discard=self.outputs.discard,
+            feed=self._feed,
+            put=self._queue.put,
+            now=given.clock.now,
+        )
         self._timers: dict[str, float] = {}
         self._vertices: dict[int, tuple[Any, Blob]] = {}
         self._inbox = Inbox()
         self._avoidance = Avoidance(given.context, given.store, given.job, given.job_id, nodes=given.nodes)
         self._decisions: list[Decision] = []
-        self._had_zombies = False
         self._quiet = QUIET_SECONDS
         self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
@@ -162,7 +170,7 @@ class JobDriver:
             Deploy: self._deploy,
             DeployRegions: self._deploy,
             BlockNodes: self._avoidance.block,
-            Cancel: self._cancel,
+            Cancel: self._cancelling.cancel,
             ReleasePartitions: self.outputs.release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
             DropBlobs: lambda command: self._blobs.drop(command.digests),
@@ -191,10 +199,11 @@ class JobDriver:
     def run(self) -> JobEnd:
         """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
         watcher = Watcher(
-            SparkStatus(self._in.context),
+            self._status,
             self._in.nodes,
             lambda: list(self._active.values()),
             self._queue.put,
+            killer=self._killer,
             of_wall=self._in.clock.of_wall,
             seconds=self._in.look_seconds,
         )
@@ -203,7 +212,7 @@ class JobDriver:
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
                 self._digest(self._next_items())
-            return JobEnd(self._end, self._decisions, self._had_zombies or self._merger.has_zombies)
+            return JobEnd(self._end, self._decisions, self._cancelling.had_zombies or self._merger.has_zombies)
         finally:
             watcher.stop()
             self._stop_everything()
@@ -213,14 +222,7 @@ class JobDriver:
     def _next_items(self) -> list[Any]:
         """Waits for something to do; takes all there is."""
         now = self._now()
-        due = min(
-            [
-                *self._timers.values(),
-                *self._give_up_at.values(),
-                *(at for at, _ in self._lingering.values()),
-                self._word_due,
-            ]
-        )
+        due = min([*self._timers.values(), *self._cancelling.due(), self._word_due])
         items: list[Any] = []
         try:
             items.append(self._queue.get(timeout=max(0.0, due - now)))
@@ -244,6 +246,8 @@ class JobDriver:
             self._batch_ended(item)
         elif isinstance(item, ev.ExecutionsDeploying):
             self._launched(item)
+        elif isinstance(item, TaskGone):
+            self._cancelling.task_gone(item)
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):
@@ -295,8 +299,9 @@ class JobDriver:
         for number in np.unique(batches).tolist():
             own = batches == number
             batch, vertex = self._addressed[number]
-            batch.close_all(vertex, subtasks[own].tolist(), attempts[own].tolist())
-            self._cancel_if_left(batch)
+            spoken = subtasks[own].tolist()
+            batch.close_all(vertex, spoken, attempts[own].tolist())
+            self._cancelling.have_spoken(batch, spoken)
             numbers.setdefault(vertex, []).append(number)
         for vertex, own in numbers.items():
             part = messages if len(numbers) == 1 else messages.select(np.flatnonzero(np.isin(batches, own)).tolist())
@@ -318,7 +323,7 @@ class JobDriver:
         batch, vertex = self._addressed[where.batch]
         if batch.close((vertex, where.subtask), where.attempt):
             batch.close_task(where.subtask)
-        self._cancel_if_left(batch)
+        self._cancelling.have_spoken(batch, [where.subtask])
         self._feed(self._failure(vertex, message))
 
     def _take_returned(self, messages: Sequence[ReturnedMessage]) -> None:
@@ -327,7 +332,7 @@ class JobDriver:
         for where in (message.where for message in messages):
             batch, vertex = self._addressed[where.batch]
             batch.close((vertex, where.subtask), where.attempt)
-            self._cancel_if_left(batch)
+            self._cancelling.have_spoken(batch, [where.subtask])
             node = self._in.nodes.of_place(where.node)
             by_vertex.setdefault(vertex, []).append((where.subtask, where.attempt, node))
         for vertex, returned in by_vertex.items():
@@ -340,10 +345,6 @@ class JobDriver:
             )
             for decision in self._avoidance.handed_back(nodes, self._now()):
                 self._execute(Record(decision))
-
-    def _cancel_if_left(self, batch: Batch) -> None:
-        if batch.is_left and batch.id in self._active:
-            self._cancel_batch(batch)
 
     def _failure(self, vertex: int, message: FailedMessage) -> ev.ExecutionsFailed:
         where = message.where
@@ -369,44 +370,28 @@ class JobDriver:
     def _batch_ended(self, ended: BatchEnded) -> None:
         batch = ended.batch
         self._take_messages(ended.results)
-        if self._lingers(ended):
+        if self._cancelling.lingers(ended):
             return
         self._inbox.forget(batch.numbers)
         if self._active.pop(batch.id, None) is None:
             return  # it was given up before
-        self._give_up_at.pop(batch.id, None)
+        self._cancelling.has_ended(batch)
         pools.give_back(batch.pool)
         if not batch.open:
             return
         if batch.cancelled:
-            self._report_cancelled(batch)
+            self._cancelling.report_cancelled(batch)
         elif ended.error is not None and was_cancelled(ended.error):
-            self._had_zombies = True
+            self._cancelling.had_zombies = True
             self._feed(ev.CancelRequested(at=self._now(), reason="cancelled in Spark"))
-            self._report_cancelled(batch)
+            self._cancelling.report_cancelled(batch)
         else:
             self._report_given_up(batch, ended.error)
-
-    def _lingers(self, ended: BatchEnded) -> bool:
-        """Workers of a cancelled job live for seconds yet: the next attempt of an exclusive vertex waits for that."""
-        batch = ended.batch
-        if not batch.exclusive or batch.lingered or not batch.open or batch.id not in self._active:
-            return False
-        batch.lingered = True
-        self._give_up_at.pop(batch.id, None)
-        self._lingering[batch.id] = (self._now() + ZOMBIE_SECONDS, ended)
-        return True
-
-    def _report_cancelled(self, batch: Batch) -> None:
-        remaining = batch.remaining()
-        batch.open.clear()
-        for vertex, subtasks, attempts in remaining:
-            self._feed(ev.ExecutionsCancelled(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts))
 
     def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
         """Charges the culprit; its siblings, innocent, are sent again by the scheduler."""
         given_up = WITHOUT_A_WORD if error is None else read_error(error)
-        self._had_zombies = True
+        self._cancelling.had_zombies = True
         kind = ev.FailureKind.WORKER
         if given_up.fatal:
             kind = ev.FailureKind.FATAL
@@ -415,6 +400,7 @@ class JobDriver:
         _log.debug("batch %s was given up", batch.tag, exc_info=error)
         cause = ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
         remaining, culprit = batch.remaining(), self._culprit(batch, given_up)
+        self._cancelling.follow(batch)
         batch.open.clear()
         for vertex, subtasks, attempts in remaining:
             charged = np.array([(vertex, subtask) == culprit for subtask in subtasks.tolist()])
@@ -450,14 +436,7 @@ class JobDriver:
         for timer in [t for t, at in self._timers.items() if at <= now]:
             del self._timers[timer]
             self._feed(ev.TimerFired(at=now, timer=timer))
-        for number in [n for n, (at, _) in self._lingering.items() if at <= now]:
-            self._batch_ended(self._lingering.pop(number)[1])
-        for number in [n for n, at in self._give_up_at.items() if at <= now]:
-            del self._give_up_at[number]
-            batch = self._active.pop(number, None)
-            if batch is not None:
-                pools.give_back(batch.pool)
-                self._report_cancelled(batch)
+        self._cancelling.fire(self._batch_ended)
 
     # --- what goes out ---------------------------------------------------------------------------------------
 
@@ -531,48 +510,7 @@ class JobDriver:
             known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
         return known[1]
 
-    def _cancel(self, cancel: Cancel) -> None:
-        """A batch of which nothing else is left is cancelled in Spark; single executions are left to themselves.
-
-        Spark cannot cancel one task of a job. Such an execution counts as cancelled at once; what it says later is
-        stale to the scheduler, which has it discarded. Of a vertex that forbids concurrent attempts it counts when it
-        has ended.
-        """
-        pairs = zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True)
-        wanted = {(cancel.vertex, subtask): attempt for subtask, attempt in pairs}
-        for batch in [b for b in self._active.values() if cancel.vertex in b.vertices]:
-            meant = [execution for execution, attempt in wanted.items() if batch.open.get(execution) == attempt]
-            if not meant:
-                continue
-            whole = len(meant) == len(batch.open)
-            if whole or batch.exclusive:
-                for execution in meant:
-                    del wanted[execution]
-            if whole:
-                self._cancel_batch(batch)
-                continue
-            batch.let_go = True
-            if batch.exclusive:
-                batch.leaving.update(meant)
-            else:
-                for execution in meant:
-                    del batch.open[execution]
-            if batch.is_left:
-                self._cancel_batch(batch)
-        if wanted:
-            self._queue.put(
-                ev.ExecutionsCancelled(
-                    at=self._now(),
-                    vertex=cancel.vertex,
-                    subtasks=_ints([subtask for _, subtask in wanted]),
-                    attempts=_ints(list(wanted.values())),
-                )
-            )
-
-    def _cancel_batch(self, batch: Batch) -> None:
-        self._had_zombies = True
-        if batch.open and batch.id not in self._lingering:
-            self._give_up_at.setdefault(batch.id, self._now() + CANCEL_PATIENCE_SECONDS)
+    def _cancel_in_spark(self, batch: Batch) -> None:
         self._runner.cancel(batch)
 
     # --- the end ---------------------------------------------------------------------------------------------
@@ -580,7 +518,7 @@ class JobDriver:
     def _stop_everything(self) -> None:
         """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
         for batch in self._active.values():
-            self._had_zombies = True
+            self._cancelling.had_zombies = True
             self._runner.cancel(batch)
         until = time.monotonic() + CANCEL_PATIENCE_SECONDS
         for batch in self._active.values():

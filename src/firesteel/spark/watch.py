@@ -19,12 +19,15 @@ import numpy as np
 
 from firesteel.scheduler.events import Event, ExecutionsDeploying, ExecutorChanged
 from firesteel.spark.batch import Batch
+from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import ExecutorInfo, NodeNames
 from firesteel.spark.status import RunningTask, SparkStatus
 
 LOOK_SECONDS = 1.0
 SHARE = 50
 """A look that took a second is followed by none for so many: looking costs 2 % of a core at most."""
+KILLING_SECONDS, KILLING_SHARE = 0.25, 10
+"""The same for some seconds after something is to be killed."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class Watcher:
         *,
         of_wall: Callable[[float], float],
         seconds: float = LOOK_SECONDS,
+        killer: Killer,
     ) -> None:
         self._status = status
         self._nodes = nodes
@@ -55,7 +59,10 @@ class Watcher:
         self._report = report
         self._of_wall = of_wall
         self._seconds = seconds
-        self._stopped = threading.Event()
+        self._killer = killer
+        killer.wake = self.wake
+        self._stopped = False
+        self._due = threading.Event()
         self._watched: dict[int, _Watched] = {}
         self._executors: dict[str, ExecutorInfo] = {}
         self._thread = threading.Thread(target=self._run, name="firesteel-watch", daemon=True)
@@ -64,35 +71,46 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._due.set()
+
+    def wake(self) -> None:
+        """Looks as soon as it can; called from any thread."""
+        self._due.set()
 
     def _run(self) -> None:
         pause = 0.0
-        while not self._stopped.wait(pause):
+        while True:
+            self._due.wait(pause)
+            self._due.clear()
+            if self._stopped:
+                return
             begun = time.monotonic()
             with suppress(Exception):  # Spark may be stopping; the job's end does not wait for us
                 self.look()
-            pause = max(self._seconds, SHARE * (time.monotonic() - begun))
+            wanted, share = (KILLING_SECONDS, KILLING_SHARE) if self._killer.is_urgent else (self._seconds, SHARE)
+            pause = max(min(wanted, self._seconds), share * (time.monotonic() - begun))
 
     def look(self) -> None:
         self.look_at_executors()
-        batches = self._batches()
-        for gone in self._watched.keys() - {batch.id for batch in batches}:
+        batches = {batch.id: batch for batch in (*self._batches(), *self._killer.batches())}
+        for gone in self._watched.keys() - batches.keys():
             del self._watched[gone]
-        for batch in batches:
+        for batch in batches.values():
             self.look_at(batch)
 
     def look_at(self, batch: Batch) -> None:
         """Tells of the batch's tasks that have been launched since the last look."""
         watched = self._watched.setdefault(batch.id, _Watched())
+        kills = self._killer.concerns(batch)
         if watched.stage is None:
             watched.stage = self._status.stage_of(batch.own_tag)
-        if watched.stage is None:
+        counts = () if watched.stage is None else self._status.counts(watched.stage)
+        if counts == watched.counts and not kills:
             return
-        counts = self._status.counts(watched.stage)
-        if counts == watched.counts:
-            return
-        tasks = self._status.running(watched.stage)
+        tasks = [] if watched.stage is None else self._status.running(watched.stage)
+        if kills:
+            self._killer.look(batch, tasks)
         watched.counts = counts
         self._tell_launched(batch, [task for task in tasks if task.id not in watched.told and not task.again])
         watched.told = frozenset(task.id for task in tasks)
