@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import adaptive, digest, exchange, large, memory, recovery, requests, scale, speculation, sweep, tasks
+from benchmarks import (
+    adaptive,
+    detector,
+    digest,
+    exchange,
+    large,
+    memory,
+    recovery,
+    requests,
+    scale,
+    speculation,
+    sweep,
+    tasks,
+)
 
 BENCHMARKS = {
     "exchange": exchange.main,
@@ -16,6 +29,7 @@ BENCHMARKS = {
     "large": large.main,
     "requests": requests.main,
     "scale": scale.main,
+    "detector": detector.main,
     "speculation": speculation.main,
     "recovery": recovery.main,
 }

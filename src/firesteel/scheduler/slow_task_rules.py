@@ -7,7 +7,7 @@ In all of them N is the parallelism of the vertex, R ``baseline-ratio``, M ``bas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from firesteel.options import BASELINE_LOWER_BOUND, BASELINE_MULTIPLIER, BASELIN
 from firesteel.scheduler.events import Floats
 from firesteel.scheduler.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.execution_times import FinishedTimes, RunningTimes, Usual, finished_times, usual
-from firesteel.scheduler.executions import ExecutionTable
+from firesteel.scheduler.executions import ExecutionTable, Rows
 from firesteel.scheduler.slow_tasks import SlowTasks
 
 _UNITS = ((1, "byte"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"))
@@ -116,8 +116,7 @@ class MedianTimeRule(_Compared):
     name = "seed"
 
     def _of(self, finished: FinishedTimes, needed: int) -> Usual:
-        earliest = np.argsort(finished.ended, kind="stable")[:needed]
-        return usual(FinishedTimes(finished.seconds[earliest], finished.ended[earliest], None))
+        return usual(replace(finished.select(_least(finished.ended, needed)), input_bytes=None))
 
     def _chosen(self, needed: int) -> str:
         return f"the earliest {format_count(needed)} to finish"
@@ -137,10 +136,15 @@ class TimePerByteRule(_Compared):
 
     def _of(self, finished: FinishedTimes, needed: int) -> Usual:
         weights = 1.0 if finished.input_bytes is None else finished.input_bytes
-        return usual(finished.select(np.argsort(finished.seconds / weights, kind="stable")[:needed]))
+        return usual(finished.select(_least(finished.seconds / weights, needed)))
 
     def _chosen(self, needed: int) -> str:
         return f"the fastest {format_count(needed)}"
+
+
+def _least(values: Floats, count: int) -> Rows:
+    """Places of the ``count`` least values, in any order."""
+    return np.argpartition(values, count)[:count] if count < len(values) else np.arange(len(values))
 
 
 def per_byte(found: Usual) -> str:
