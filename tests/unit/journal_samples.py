@@ -76,7 +76,7 @@ def word_count() -> list[JournalRecord]:
 
 def mirrored() -> list[JournalRecord]:
     """Subtask 1 of three is slow; its first mirror is handed back by a blocked node, its second one wins."""
-    slow = "attempt 0 of subtask 1 of 'text' has taken 12.3 s there, three took 1.1 s"
+    slow = "attempt 1 of subtask 1 of 'text' has taken 12.3 s there, three took 1.1 s"
     blocked = {"node": "10.0.0.4", "cause": slow, "start": 112.5, "end": 172.5, "times": 1}
     hosts, nodes = ["10.0.0.3", "10.0.0.4"], [0, 1, 0]
     return [
@@ -99,7 +99,7 @@ def mirrored() -> list[JournalRecord]:
         Decision(
             at=112.5, what="speculation", vertex=0, name="text", rule="seed", result=[[1, 1]],
             inputs={"subtasks": [1], "attempts": [0], "nodes": ["10.0.0.4"], "elapsed": [12.3], "baseline": [1.7]},
-            reason="attempt 0 of subtask 1 of 'text' has taken 12.3 s on 10.0.0.4, three took 1.1 s: attempt 1 is made",
+            reason="attempt 1 of subtask 1 of 'text' has taken 12.3 s on 10.0.0.4, three took 1.1 s: attempt 2 is made",
         ),
         StateChange(at=112.5, vertex=0, state="SCHEDULED", subtasks=[1], attempts=[1]),
         StateChange(
@@ -118,7 +118,7 @@ def mirrored() -> list[JournalRecord]:
         Decision(
             at=113.9, what="winner", vertex=0, name="text", rule="first valid commit wins", result=2,
             inputs={"subtask": 1, "attempts": [2, 0], "nodes": ["10.0.0.3", "10.0.0.4"], "mirror": True},
-            reason="attempt 2 (mirror, on 10.0.0.3) of subtask 1 of 'text' finished first",
+            reason="attempt 3 (a mirror, on 10.0.0.3) of subtask 1 of 'text' finished first",
         ),
         StateChange(at=113.9, vertex=0, state="CANCELING", subtasks=[1], attempts=[0], cause="another attempt was faster"),
         measured(113.9, 0, parallelism=3, numFinishedTasks=3, numRecordsOut=30),

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from msgspec.structs import replace
+from tests.scheduler_kit import GraphBuilder, ints, plane
 from tests.unit.journal_samples import mirrored, planned, word_count
 
 from firesteel.cli import main as cli
@@ -17,24 +18,25 @@ from firesteel.journal.explain import explain
 from firesteel.journal.history import JobHistory
 from firesteel.journal.journal import Journal
 from firesteel.journal.progress import create, render
-from firesteel.scheduler.records import Decision, StateChange
+from firesteel.scheduler.events import ExecutionsReturned
+from firesteel.scheduler.records import Decision, JobStatusRecord, StateChange
 
 EXPLAINED = """\
-    speculation  Attempt 0 of subtask 1 of 'text' has taken 12.3 s on 10.0.0.4, three took 1.1 s: attempt 1 is made.
-    winner       Attempt 2 (mirror, on 10.0.0.3) of subtask 1 of 'text' finished first.
+    speculation  Attempt 1 of subtask 1 of 'text' has taken 12.3 s on 10.0.0.4, three took 1.1 s: attempt 2 is made.
+    winner       Attempt 3 (a mirror, on 10.0.0.3) of subtask 1 of 'text' finished first.
     produced     30 rows.
     took         13.8 s, 3 subtasks finished.
-    mirrors      1 mirror, 1 of them won; 1 execution was handed back by blocked nodes.
+    mirrors      1 mirror, which won; 1 execution was handed back by blocked nodes.
     attempts     1 subtask needed more than one attempt (at most 3): 1.
                  subtask 1: attempt 1 on 10.0.0.4 was cancelled after 14.2 s: another attempt was faster.
                      attempt 2 (a mirror) on 10.0.0.4 was handed back by a blocked node.
                      attempt 3 (a mirror) on 10.0.0.3 finished after 1.1 s and won."""
 
 REPORTED = """\
-blocked  node 10.0.0.4 from 12.5 s still blocked, until 1 min 12 s: attempt 0 of subtask 1 of 'text' has taken 12.3 s \
+blocked  node 10.0.0.4 from 12.5 s until at least 1 min 12 s: attempt 1 of subtask 1 of 'text' has taken 12.3 s \
 there, three took 1.1 s.
 
-[0] text src/**/*.py -> tokenize: 1 subtask with several attempts, 1 mirror, 1 of them won; 1 execution was handed back \
+[0] text src/**/*.py -> tokenize: 1 subtask with several attempts, 1 mirror, which won; 1 execution was handed back \
 by blocked nodes
     200 ms  subtask 1, attempt 1 on 10.0.0.4 was cancelled after 14.2 s: another attempt was faster
     12.6 s  subtask 1, attempt 2 (a mirror) on 10.0.0.4 was handed back by a blocked node
@@ -118,7 +120,7 @@ def test_blocked_nodes_until_they_are_not():
 def test_explain_tells_every_attempt():
     text = explain(mirrored())
     assert EXPLAINED in text
-    assert "    blocked      node 10.0.0.4 from 12.5 s still blocked, until 1 min 12 s: attempt 0" in text
+    assert "    blocked      node 10.0.0.4 from 12.5 s until at least 1 min 12 s: attempt 1" in text
 
 
 def test_history_tells_every_attempt():
@@ -141,6 +143,15 @@ def test_history_of_a_job_that_still_runs():
     assert report(upto(112.5)).endswith("     never  subtask 1, attempt 2 (a mirror) waits for a slot")
 
 
+def test_history_of_a_job_that_ended_in_the_middle():
+    ended = JobStatusRecord(at=114.0, status="FAILED")
+    assert report([*upto(112.8), ended]).endswith(
+        "attempt 3 (a mirror) on 10.0.0.3 had run for 1.2 s when the job ended"
+    )
+    assert report([*upto(112.5), ended]).endswith("attempt 2 (a mirror) never ran")
+    assert "attempt 1 on 10.0.0.4 was being cancelled after 13.7 s: another" in report([*upto(113.9), ended])
+
+
 def test_what_a_winner_wrote_may_be_lost():
     from firesteel.scheduler.records import OutputGone
 
@@ -148,6 +159,38 @@ def test_what_a_winner_wrote_may_be_lost():
     (attempts,) = lives([*mirrored(), gone]).values()
     assert [a.is_void for a in attempts] == [False, False, True]
     assert "and won; what it wrote is made anew" in report([*mirrored(), gone])
+
+
+def test_the_schedulers_own_records_are_understood():
+    """A mirror is made, handed back, made again, and wins; two nodes are known, one is blocked and let go."""
+    builder = GraphBuilder()
+    builder.source([1] * 3, parallelism=3)
+    p = plane(builder.graph, speculative__enabled=True).start()
+    for subtask in range(3):
+        p.launch((0, subtask, 0))
+    p.slow((0, 1, 0))
+    p.tasks.pop((0, 1, 1))
+    p.send(ExecutionsReturned(at=p.tick(), vertex=0, subtasks=ints(1), attempts=ints(1), nodes=("node-1",)))
+    p.launch((0, 1, 2), node="node-2")
+    stream = io.StringIO()
+    view = create(True, stream)
+    for record in p.records:
+        view.record(record)
+    assert "[0] subtask 1 is slow on node-1 (1 s, slow from " in stream.getvalue()
+    before = JobHistory(p.records)
+    assert before.vertices[0].running_mirrors == 1 and [b.node for b in before.blocked] == ["node-1"]
+    p.finish((0, 1, 2))
+    p.run()
+    after = JobHistory(p.records)
+    vertex = after.vertices[0]
+    assert (vertex.effective, vertex.returned, vertex.mirrors) == (1, 1, {(1, 2)})
+    assert vertex.is_done and all(state == "FINISHED" for state in vertex.states.values())
+    text = report(p.records)
+    assert "attempt 1 on node-1 was being cancelled after" in text and ": another attempt was faster" in text
+    assert "attempt 2 (a mirror)" in text and "was handed back by a blocked node" in text
+    assert "attempt 3 (a mirror) on node-2 finished" in text and text.splitlines()[-1].endswith("and won")
+    view.record(p.decisions("winner")[0])
+    assert "[0] subtask 1: the mirror on node-2 won" in stream.getvalue()
 
 
 def test_the_cli_prints_it(tmp_path, monkeypatch, capsys):
@@ -169,7 +212,7 @@ def test_plain_progress_says_what_is_slow_and_who_won():
     view.close()
     lines = [line.split(" s  ", 1)[1] for line in stream.getvalue().splitlines()]
     assert lines[2:] == [
-        "node 10.0.0.4 is blocked for 1 min: attempt 0 of subtask 1 of 'text' has taken 12.3 s there, three took 1.1 s",
+        "node 10.0.0.4 is blocked for 1 min: attempt 1 of subtask 1 of 'text' has taken 12.3 s there, three took 1.1 s",
         "[0] subtask 1 is slow on 10.0.0.4 (12.3 s, slow from 1.7 s): mirrored",
         "[0] subtask 1: the mirror on 10.0.0.3 won",
         "[0] finished in 13.8 s, 30 rows",

@@ -69,7 +69,7 @@ def test_a_slow_execution_gets_a_mirror_away_from_its_node():
     (decision,) = p.decisions("speculation")
     assert decision.result == [[1, 1]] and decision.inputs["nodes"] == ["node-1"] and decision.rule == "picked"
     assert decision.reason == (
-        "attempt 0 of subtask 1 of 'step 0' has taken 1 s on node-1, others take 500 ms: attempt 1 is made beside it"
+        "attempt 1 of subtask 1 of 'step 0' has taken 1 s on node-1, others take 500 ms: attempt 2 is made beside it"
     )
     created = next(r for r in p.records if isinstance(r, StateChange) and r.state == "CREATED")
     assert created.beside and created.mirrors == [True]
@@ -81,13 +81,13 @@ def test_both_run_and_the_first_to_finish_wins():
     p.launch((0, 1, 0)), p.slow((0, 1, 0)), p.launch((0, 1, 1), node="node-2")
     view = p.scheduler.graph.vertices[0][1]
     assert [e.attempt for e in view.current_executions] == [0, 1] and view.current_execution.attempt == 0
-    assert "several attempts of subtask 1: attempt 0 on node-1 for " in "\n".join(p.scheduler.waiting_for())
-    assert "attempt 1 on node-2 for 0 s, a mirror" in "\n".join(p.scheduler.waiting_for())
+    assert "several attempts of subtask 1: attempt 1 on node-1 for " in "\n".join(p.scheduler.waiting_for())
+    assert "attempt 2 on node-2 for 0 s, a mirror" in "\n".join(p.scheduler.waiting_for())
     (cancel,) = of(p.finish((0, 1, 1)), c.Cancel)
     assert cancel.attempts.tolist() == [0] and p.tasks[0, 1, 0].cancelled
     (decision,) = p.decisions("winner")
     assert decision.result == 1 and decision.inputs["nodes"] == ["node-2", "node-1"]
-    assert "attempt 1 (a mirror, on node-2) of subtask 1 of 'step 0' finished first; attempt 0 (on node-1) had" in (
+    assert "attempt 2 (a mirror, on node-2) of subtask 1 of 'step 0' finished first; attempt 1 (on node-1) had" in (
         decision.reason
     )
     assert metric(p, "numEffectiveSpeculativeExecutions") == 1 and metric(p, "numSlowExecutionVertices") == 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from firesteel.humanize import format_seconds
 from firesteel.scheduler.records import HANDED_BACK, JournalRecord, OutputGone, StateChange
 
-_LAST_WORDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled", "CANCELING": "being cancelled"}
+_ENDED = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "was cancelled", "CANCELING": "is being cancelled"}
 
 
 @dataclass(slots=True)
@@ -101,29 +101,41 @@ def _apply(attempt: Attempt, record: StateChange, place: int) -> None:
             pass
 
 
-def sentences(attempts: Sequence[Attempt], now: float) -> list[str]:
-    """``attempt 2 (a mirror) on 10.0.0.3 finished after 1.2 s and won``, for all of a subtask; ``now`` as in the records."""
+def sentences(attempts: Sequence[Attempt], now: float, *, is_over: bool) -> list[str]:
+    """``attempt 2 (a mirror) on 10.0.0.3 finished after 1.2 s and won``, for all of a subtask.
+
+    ``now``: as in the records. ``is_over``: the job has ended.
+    """
     joined = [not attempt.opens for attempt in attempts]
     raced = [one or other for one, other in zip(joined, [*joined[1:], False], strict=True)]
-    return [_sentence(attempt, race, now) for attempt, race in zip(attempts, raced, strict=True)]
+    return [_sentence(attempt, race, now, is_over) for attempt, race in zip(attempts, raced, strict=True)]
 
 
-def _sentence(attempt: Attempt, raced: bool, now: float) -> str:
+def _sentence(attempt: Attempt, raced: bool, now: float, is_over: bool) -> str:
     kind = " (a mirror)" if attempt.is_mirror else ""
     where = f" on {attempt.node}" if attempt.node else ""
-    return f"attempt {attempt.number + 1}{kind}{where} {_fate(attempt, raced, now)}"
+    return f"attempt {attempt.number + 1}{kind}{where} {_fate(attempt, raced, now, is_over)}"
 
 
-def _fate(attempt: Attempt, raced: bool, now: float) -> str:
-    cause = attempt.cause.strip().split("\n", 1)[0].rstrip(".")
+def _fate(attempt: Attempt, raced: bool, now: float, is_over: bool) -> str:
+    if attempt.state in _ENDED:
+        return _end(attempt, raced, is_over)
+    if attempt.deployed is not None:
+        ran = format_seconds(max(0.0, now - attempt.deployed))
+        return f"had run for {ran} when the job ended" if is_over else f"runs since {ran}"
+    if is_over:
+        return "never ran"
+    return "waits for a slot" if attempt.state == "SCHEDULED" else "waits"
+
+
+def _end(attempt: Attempt, raced: bool, is_over: bool) -> str:
     if attempt.cause == HANDED_BACK:
         return f"was {HANDED_BACK}"
-    if attempt.state in _LAST_WORDS:
-        after = f" after {format_seconds(attempt.seconds)}" if attempt.seconds is not None else ""
-        if attempt.won:
-            return f"finished{after}{' and won' if raced else ''}{'; what it wrote is made anew' if attempt.is_void else ''}"
-        verb = "is" if attempt.state == "CANCELING" else "was" if attempt.state == "CANCELED" else ""
-        return f"{verb} {_LAST_WORDS[attempt.state]}{after}{f': {cause}' if cause else ''}".lstrip()
-    if attempt.deployed is not None:
-        return f"runs since {format_seconds(max(0.0, now - attempt.deployed))}"
-    return "waits for a slot" if attempt.state == "SCHEDULED" else "waits"
+    after = f" after {format_seconds(attempt.seconds)}" if attempt.seconds is not None else ""
+    if attempt.won:
+        return (
+            f"finished{after}{' and won' if raced else ''}{'; what it wrote is made anew' if attempt.is_void else ''}"
+        )
+    cause = attempt.cause.strip().split("\n", 1)[0].rstrip(".")
+    verb = "was being cancelled" if attempt.state == "CANCELING" and is_over else _ENDED[attempt.state]
+    return f"{verb}{after}{f': {cause}' if cause else ''}"

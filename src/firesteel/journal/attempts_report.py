@@ -36,7 +36,7 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, found: Lives) -> I
     began, now = history.started_at or 0.0, history.last_at or 0.0
     for (number, subtask), attempts in found.items():
         if number == vertex.id:
-            for attempt, sentence in zip(attempts, sentences(attempts, now), strict=True):
+            for attempt, sentence in zip(attempts, sentences(attempts, now, is_over=history.is_over), strict=True):
                 yield f"{_when(attempt, began):>10}  subtask {subtask}, {sentence}"
 
 

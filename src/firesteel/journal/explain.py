@@ -96,12 +96,8 @@ def blocked_lines(history: JobHistory) -> list[str]:
     began = history.started_at or 0.0
     lines: list[str] = []
     for block in history.blocks:
-        until = (
-            f"{'' if block.is_over or history.is_over else 'still blocked, '}until {format_seconds(block.end - began)}"
-        )
-        lines.append(
-            f"node {block.node} from {format_seconds(block.start - began)} {until}: {block.cause.rstrip('.')}."
-        )
+        end = f"until {'' if block.is_over else 'at least '}{format_seconds(block.end - began)}"
+        lines.append(f"node {block.node} from {format_seconds(block.start - began)} {end}: {block.cause.rstrip('.')}.")
     return lines
 
 
@@ -111,7 +107,8 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
     )
     yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
-    yield from _decision_lines(vertex.decisions)
+    for line in _decision_lines(vertex.decisions):
+        yield line.replace(f" of '{vertex.name}'", "")
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:
         yield _labelled("read", f"{weighed(rows, read)}.")
@@ -136,7 +133,12 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
 
 def mirrored(vertex: VertexHistory) -> str:
     """``3 mirrors, 2 of them won; 1 execution was handed back by blocked nodes``."""
-    parts = [f"{plural(len(vertex.mirrors), 'mirror')}, {vertex.effective} of them won"] if vertex.mirrors else []
+    parts: list[str] = []
+    if vertex.mirrors:
+        won = f"{vertex.effective} of them won"
+        if len(vertex.mirrors) == 1:
+            won = "which won" if vertex.effective else "which did not win"
+        parts.append(f"{plural(len(vertex.mirrors), 'mirror')}, {won}")
     if vertex.returned:
         were = "execution was" if vertex.returned == 1 else "executions were"
         parts.append(f"{format_count(vertex.returned)} {were} handed back by blocked nodes")
@@ -148,7 +150,7 @@ def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalR
     yield f"{many} needed more than one attempt (at most {most}): {subtask_numbers(list(vertex.attempts))}."
     found = lives(records, vertex.id)
     for (_, subtask), attempts in list(found.items())[:_MAX_SUBTASKS]:
-        for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0)):
+        for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0, is_over=history.is_over)):
             yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
     if len(found) > _MAX_SUBTASKS:
         yield f"'firesteel history' tells of {len(found) - _MAX_SUBTASKS} more."

@@ -59,6 +59,7 @@ from firesteel.scheduler.partition_loss import PartitionLoss
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.readiness import Readiness
 from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.records import HANDED_BACK
 from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.release import release_strategy
@@ -366,7 +367,7 @@ class Scheduler(ABC):
         rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
         where = [nodes.get(row, "") for row in rows.tolist()]
         self.executions.set_nodes(rows, Names.of(where))
-        self.operations.move(vertex.id, rows, S.CANCELED, cause="handed back by a blocked node")
+        self.operations.move(vertex.id, rows, S.CANCELED, cause=HANDED_BACK)
         if len(rows) and self.job.is_active:
             self.speculation.returned(vertex, rows, where)
 

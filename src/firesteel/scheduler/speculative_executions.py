@@ -123,7 +123,7 @@ class DefaultSpeculativeExecutionHandler:
         node = self._table.node_name(int(tasks.rows[place]))
         there = f" on {node}" if node else ""
         others = f", and {len(mirrors) - 1} more" if len(mirrors) > 1 else ""
-        first = f"attempt {self._table.attempt[mirrors[0]]} is made beside it{others}"
+        first = f"attempt {self._table.attempt[mirrors[0]] + 1} is made beside it{others}"
         reason = f"{self._who(tasks, place)} has taken {taken}{there}, {tasks.reason}: {first}"
         self._decide(vertex, tasks, mirrors.tolist(), reason)
 
@@ -148,7 +148,7 @@ class DefaultSpeculativeExecutionHandler:
 
     def _who(self, tasks: SlowTasks, place: int) -> str:
         row = Execution(self._table, int(tasks.rows[place]))
-        return f"attempt {row.attempt} of subtask {row.index} of '{self._graph.vertices[tasks.vertex].job.name}'"
+        return f"attempt {row.attempt + 1} of subtask {row.index} of '{self._graph.vertices[tasks.vertex].job.name}'"
 
     # --- where and when they run -------------------------------------------------------------------------------
 
@@ -239,4 +239,4 @@ def _attempt(execution: Execution) -> str:
     mirror = "a mirror" if execution.is_mirror else ""
     on = f"on {execution.node}" if execution.node else ""
     inside = ", ".join(part for part in (mirror, on) if part)
-    return f"attempt {execution.attempt}{f' ({inside})' if inside else ''}"
+    return f"attempt {execution.attempt + 1}{f' ({inside})' if inside else ''}"

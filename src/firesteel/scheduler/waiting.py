@@ -162,7 +162,7 @@ def _attempts(vertex: ExecutionJobVertex, subtask: int, now: float) -> str:
         since = "queued" if launched is None else f"for {max(0.0, now - launched):.0f} s"
         on = f" on {execution.node}" if execution.node else ""
         mirror = ", a mirror" if execution.is_mirror else ""
-        told.append(f"attempt {execution.attempt}{on} {since}{mirror}")
+        told.append(f"attempt {execution.attempt + 1}{on} {since}{mirror}")
     return f"several attempts of subtask {subtask}: {'; '.join(told)}"
 
 
