@@ -803,7 +803,8 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
     if plane.verify and happens(0.3):
         plane.answer_verify()
         return
-    if plane.load and (happens(0.3) or not (plane.tasks or plane.timers)):
+    timers = sorted(plane.timers.keys() - {DETECTOR_TIMER})
+    if plane.load and (happens(0.3) or not (plane.tasks or timers)):
         plane.answer_load(chaos.unreadable, rng)
         return
     if plane.merges and happens(0.2 if plane.tasks else 0.7):
@@ -829,8 +830,8 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
     if plane.detector is not None and happens(chaos.slow) and plane.timers.get(DETECTOR_TIMER):
         plane.slow(*[key for key in sorted(plane.tasks) if happens(0.3)])
         return
-    if plane.timers and (not plane.tasks or happens(0.2)):
-        plane.fire(rng.choice(sorted(plane.timers)))
+    if timers and (not plane.tasks or happens(0.2)):
+        plane.fire(rng.choice(timers))
         return
     if not plane.tasks and plane.merges:
         return

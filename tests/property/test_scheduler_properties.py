@@ -33,6 +33,9 @@ CHAOS = Chaos(
     executors=0.02,
     publishing=0.5,
     unreadable=0.1,
+    slow=0.05,
+    hand_back=0.05,
+    lost=0.02,
 )
 ENDING = Chaos(
     user=0.05,
@@ -47,7 +50,7 @@ ENDING = Chaos(
     unreadable=0.1,
 )
 encoder = msgspec.json.Encoder()
-DEADLY = Chaos(user=0.02, worker=0.3, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
+DEADLY = Chaos(user=0.02, lost=0.2, worker=0.2, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -68,7 +71,10 @@ def valid_job(rng, **options):
         "offload_threshold": rng.choice([1, 1 << 40]),
         "firesteel__merge__request_time": rng.choice(["0 s", "1 h", "1 h"]),
         "firesteel__merge__threshold": rng.choice([2, 1 << 30]),
+        "speculative__max_concurrent_executions": rng.choice([1, 2, 3]),
+        "firesteel__speculative__max_returns": rng.choice([0, 1, 5]),
     }
+    chosen["speculative__enabled"] = chosen["jobmanager__scheduler"] == "AdaptiveBatch" and rng.random() < 0.5
     try:
         made = plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})
     except UsageError:
