@@ -82,7 +82,18 @@ class ReturnedExecutions:
             self._in_row[vertex.id][self._table.index[rows]] = 0
 
     def returned(self, vertex: ExecutionJobVertex, rows: Rows, nodes: Sequence[str]) -> None:
-        self._replace(vertex, rows, f"in the place of one that {_named({*nodes} - {''})} handed back")
+        """They are replaced; after too many in a row the next one stays."""
+        cause = f"in the place of one that {_named({*nodes} - {''})} handed back"
+        for part in in_passes(self._table, rows):
+            subtasks = self._table.index[part].astype(np.int64)
+            in_row = self._in_row.setdefault(vertex.id, np.zeros(vertex.parallelism, np.int32))
+            in_row[subtasks] += 1
+            stay = in_row[subtasks] >= self._limit
+            new = vertex.replace_executions(part, self._recorder.at)
+            self._joined(vertex, new[stay], cause, True)
+            self._joined(vertex, new[~stay], cause, False)
+            if stay.any():
+                self._decide_stay(vertex, subtasks[stay])
 
     def timer_fired(self, timer: str) -> None:
         """Of those launched on a blocked node, who has still not said a word is cancelled, and replaced."""
@@ -94,19 +105,10 @@ class ReturnedExecutions:
         where = _named({self._table.node_name(row) for row in rows.tolist()})
         why = f"no word from it for {format_seconds(SILENT_SECONDS)} since {where} was given it"
         self._operations.cancel(vertex, rows, why)
-        self._replace(vertex, rows, f"in the place of one that {where} says nothing of")
-
-    def _replace(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> None:
+        # They do not count as returned: nothing ever runs on a node that stands still.
         for part in in_passes(self._table, rows):
-            subtasks = self._table.index[part].astype(np.int64)
-            in_row = self._in_row.setdefault(vertex.id, np.zeros(vertex.parallelism, np.int32))
-            in_row[subtasks] += 1
-            stay = in_row[subtasks] >= self._limit
             new = vertex.replace_executions(part, self._recorder.at)
-            self._joined(vertex, new[stay], cause, True)
-            self._joined(vertex, new[~stay], cause, False)
-            if stay.any():
-                self._decide_stay(vertex, subtasks[stay])
+            self._joined(vertex, new, f"in the place of one that {where} says nothing of", False)
 
     def _on_blocked(self, rows: Rows) -> Mask:
         """Which of these were launched on a node that was blocked by then, and still is."""
