@@ -467,7 +467,10 @@ def test_a_failure_beside_another_attempt_stays_local():
     assert not of(out, c.Cancel) and not of(out, c.Deploy) and p.status == "RUNNING"
     assert (original.state.name, mirror.state.name) == ("FAILED", "SCHEDULED")
     decision = p.decisions("failover")[-1]
-    assert decision.result == {} and "another attempt of it can still finish" in decision.reason
+    assert (
+        decision.result == {}
+        and "another attempt can still finish, so nothing runs again (for the restart" in decision.reason
+    )
     assert p.scheduler.metrics.num_restarts.value == 0
     assert p.run().status == "FINISHED"
     assert attempts_of(p.deploys, 0) == [(0, 0), (1, 0), (0, 1)]

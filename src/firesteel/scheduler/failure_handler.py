@@ -93,7 +93,9 @@ class ExecutionFailureHandler:
 
     def _stays_local(self, failure: Failure, verdict: Verdict) -> None:
         """Each of the subtasks has an execution left that may finish: the failed ones only make room."""
-        outcome = f"another attempt of it can still finish, so nothing runs again; as a failure it is {verdict.reason}"
+        outcome = (
+            f"another attempt can still finish, so nothing runs again (for the restart strategy: {verdict.reason})"
+        )
         self._decide(failure, "another current execution can finish", Restart({}), outcome)
 
     def _follow(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints]) -> None:
