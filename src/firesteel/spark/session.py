@@ -27,6 +27,7 @@ _ANYWHERE = {
     "spark.scheduler.mode": "FAIR",
     **({"spark.scheduler.allocation.file": _POOLS.as_uri()} if _POOLS.is_file() else {}),
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.task.killTimeout": "100ms",  # a killed task never ends by itself in that time, and its slot waits
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -25,7 +25,9 @@ from firesteel.spark.status import RunningTask, SparkStatus
 
 LOOK_SECONDS = 1.0
 SHARE = 50
-"""A look that took a second is followed by none for so many: looking costs 2 % of a core at most."""
+"""A look that took a second is followed by none for so many, so that looking costs next to nothing; but see LONGEST."""
+LONGEST = 3
+"""Times the wanted pause (and a second): a first look, or one on a busy machine, says little of what the next will take."""
 KILLING_SECONDS, KILLING_SHARE = 0.25, 10
 """The same for some seconds after something is to be killed."""
 
@@ -89,7 +91,8 @@ class Watcher:
             with suppress(Exception):  # Spark may be stopping; the job's end does not wait for us
                 self.look()
             wanted, share = (KILLING_SECONDS, KILLING_SHARE) if self._killer.is_urgent else (self._seconds, SHARE)
-            pause = max(min(wanted, self._seconds), share * (time.monotonic() - begun))
+            wanted = min(wanted, self._seconds)
+            pause = max(wanted, min(share * (time.monotonic() - begun), max(LONGEST * wanted, LOOK_SECONDS)))
 
     def look(self) -> None:
         self.look_at_executors()
