@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+import mirrors_kit
 from firesteel import ExecutionEnvironment, Split
 from firesteel.errors import UsageError
 from firesteel.options import Options
@@ -22,12 +23,13 @@ from runtime_support import Numbers, RecordingSink, collected, left_behind, opti
 from tpch_kit import QUANTITY, SMALL, example
 
 
-def session():
+def session(more=()):
     conf = {
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.cores.max": "2",
+        **dict(more),
     }
     return create_session(os.environ["FIRESTEEL_TEST_MASTER"], "cluster test", conf)
 
@@ -129,6 +131,19 @@ def blob_files():
         yield pa.RecordBatch.from_arrays([pa.array([host]), pa.array([blob.stat().st_ino])], names=["k", "v"])
 
     return look
+
+
+def case_placing(folder: Path):
+    """A job of many short tasks, all of which are slow on one host; what its records say of mirrors and placement."""
+    more = {"spark.cores.max": "3", "spark.scheduler.mode": os.environ["FIRESTEEL_TEST_MODE"]}
+    spark = session(more)
+    by_value(mirrors_kit.SomeSlow)
+    by_value(Numbers)
+    while len(executors(spark.sparkContext)) < 3:
+        time.sleep(0.05)
+    told = mirrors_kit.run_with_a_slow_one(spark, folder, 30, os.environ["FIRESTEEL_TEST_SLOW"])
+    late.run_all()
+    return {**told, "left": [name for name in left_behind(folder) if name.endswith(".fsr")]}
 
 
 def case_merged(folder: Path):
