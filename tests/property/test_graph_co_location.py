@@ -139,7 +139,7 @@ def mix(stream: DataStream, variant: int) -> DataStream:
     return exchanged(stream) if variant else stream
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(chains(), st.integers(0, 5))
 def test_chains_of_keyed_steps_answer_as_with_an_exchange_before_each(variants, seed):
     plain, mixed = variants

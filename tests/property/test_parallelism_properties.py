@@ -13,7 +13,7 @@ from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_sourc
 from firesteel.scheduler.parallelism import line as line_module
 from firesteel.scheduler.parallelism.line import Line
 
-modest = settings(max_examples=150, deadline=None)
+modest = settings(max_examples=100, deadline=None)
 sizes = st.one_of(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0, 1, 100]), st.integers(2**53 - 3, 2**53 + 3))
 weights = st.lists(sizes, min_size=1, max_size=9)
 
@@ -124,7 +124,7 @@ def times_read(result, ranges):
     return counts, read
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(requests())
 def test_every_cell_is_read_exactly_once_and_every_number_is_true(request):
     inputs, bounds = request
@@ -144,7 +144,7 @@ def test_every_cell_is_read_exactly_once_and_every_number_is_true(request):
     assert len({tuple(ranges.rects[:, 2:].ravel().tolist()) for ranges in together}) <= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(requests())
 def test_parallelism_is_within_the_bounds_and_the_words_are_true(request):
     inputs, bounds = request

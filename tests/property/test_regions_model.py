@@ -66,7 +66,7 @@ def test_logical_regions_are_components_of_the_job_graph(seed):
     assert all(list(r.vertices) == sorted(r.vertices) for r in regions)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.2, 0.5, 0.9]), st.sampled_from([0.3, 0.8, 1.0]))
 def test_regions_and_groups_are_what_single_edges_say(seed, pipelined, pointwise):
     rng = random.Random(seed)
@@ -163,7 +163,7 @@ def check_released(scheduler, model, commands):
             assert not model.is_done(result.dataset.id, partition), "kept although its last reader has finished"
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.8]))
 def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
@@ -173,7 +173,7 @@ def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     assert not p.decisions("failover")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.8]))
 def test_every_decision_of_a_disturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
@@ -182,7 +182,7 @@ def test_every_decision_of_a_disturbed_job_is_the_naive_one(seed, pipelined):
     assert drive(p, rng, CHAOS).status == "FINISHED"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), SEEDS)
 def test_every_decision_around_a_circle_is_the_naive_one(first, middle, last, seed):
     """Vertices that wait for each other; some of their subtasks do not, and are regions of their own in between."""
@@ -195,7 +195,7 @@ def test_every_decision_around_a_circle_is_the_naive_one(first, middle, last, se
     assert drive(p, rng, CHAOS).status == "FINISHED"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(SEEDS)
 def test_every_decision_in_a_dynamic_graph_is_the_naive_one(seed):
     rng = random.Random(seed)

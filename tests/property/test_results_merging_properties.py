@@ -41,7 +41,7 @@ def by_subpartition(reader, low, high):
     return {s: [row for batch in reader.read(s, s + 1) for row in batch.to_pylist()] for s in range(low, high)}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 1 << 30),
     counts=st.lists(st.integers(0, 60), min_size=1, max_size=5),

@@ -89,7 +89,7 @@ def job(rng, **options):
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_undisturbed_job_finishes_without_a_restart(seed):
     rng = random.Random(seed)
@@ -99,7 +99,7 @@ def test_every_undisturbed_job_finishes_without_a_restart(seed):
     assert all(d.attempts.max(initial=0) == 0 for d in p.deploys)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
     """One admitted winner per subtask, consumers told of winners only, each object released once: see the driver."""
@@ -108,7 +108,7 @@ def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
     assert p.status == "FINISHED", p.ended
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_job_ends_whatever_happens(seed):
     rng = random.Random(seed)
@@ -119,7 +119,7 @@ def test_every_job_ends_whatever_happens(seed):
     assert p.scheduler.handle(last_event) == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
     """Restarts are limited, whatever kind of failure it is and however the restarts overlap."""
@@ -128,7 +128,7 @@ def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
     assert p.status in ("FINISHED", "FAILED")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_the_same_seed_tells_the_same_story(seed):
     def run():
@@ -139,7 +139,7 @@ def test_the_same_seed_tells_the_same_story(seed):
     assert run() == run()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_records_alone_tell_every_state(seed):
     """Replaying the StateChange records gives the state of every execution."""
@@ -189,7 +189,7 @@ def naive_restart_set(graph, failed):
     return tasks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
     rng = random.Random(seed)
@@ -271,7 +271,7 @@ def test_nothing_grows_with_producers_times_consumers(n, ship):
 def test_the_driver_really_disturbs():
     """Guards the tests above against a driver that has gone quiet."""
     seen = set()
-    for seed in range(150):
+    for seed in range(90):
         rng = random.Random(seed)
         p = valid_job(rng, restart_strategy__fixed_delay__attempts=10_000)
         if p is None:
@@ -292,7 +292,7 @@ def test_the_driver_really_disturbs():
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed):
     def story(short: bool):
         rng = random.Random(seed)
