@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 COUNTS, LATENCY = "FAR_STORAGE_COUNTS", "FAR_STORAGE_LATENCY"
 NAMES = ("opens", "reads", "bytes_read", "creates", "writes", "bytes_written", "deletes", "others")
 FILE, LATENCY_FILE = ".requests", ".latency"
+FAILED_FILE, HICCUPS_FILE = ".failed", ".hiccups"
 _FORMAT = struct.Struct(f"<{len(NAMES)}Q")
 
 
@@ -210,8 +211,35 @@ def open_far(path: str) -> pafs.FileSystem:
 
 def open_counted(path: str) -> pafs.FileSystem:
     """The same; what is set lies in the root, which is ``path`` or above it."""
-    root = next(p for p in (Path(path), *Path(path).parents) if p.is_dir() and not p.name.startswith("firesteel-job-"))
+    root = _root_of(path)
     latency = root / LATENCY_FILE
     return pafs.PyFileSystem(
         FarHandler(_Counter(str(root / FILE), float(latency.read_text()) / 1000 if latency.exists() else 0.0))
     )
+
+
+class _Failing:
+    """Counts nothing; fails one request in so many, and marks it in a file of its process' own."""
+
+    def __init__(self, root: Path, every: int) -> None:
+        self._root, self._every, self._asked = root, every, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, nbytes: int | None = None, bytes_name: str = "") -> None:
+        with self._lock:
+            self._asked += 1
+            if self._asked % self._every:
+                return
+            with (self._root / f"{FAILED_FILE}-{os.getpid()}").open("ab") as marks:
+                marks.write(b"x")
+        raise OSError("the storage had a hiccup")
+
+
+def open_failing(path: str) -> pafs.FileSystem:
+    """Fails one request in as many as a file in the root says, which is ``path`` or above it."""
+    root = _root_of(path)
+    return pafs.PyFileSystem(FarHandler(_Failing(root, int((root / HICCUPS_FILE).read_text()))))
+
+
+def _root_of(path: str) -> Path:
+    return next(p for p in (Path(path), *Path(path).parents) if p.is_dir() and not p.name.startswith("firesteel-job-"))

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
 import sysconfig
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tools.standalone import HOSTS, StandaloneCluster
 
 DRIVER_SECONDS = 240.0
+PATIENCE_SECONDS = 120.0
 
 
 @dataclass
@@ -27,15 +33,26 @@ class Cluster:
 
     def driver(self, case: str, folder: Path, **environment: str) -> Driver:
         """Starts ``drivers.py CASE FOLDER`` as a driver of its own; what it prints last is its answer, as JSON."""
-        script = Path(__file__).with_name("drivers.py")
+        log = folder / f"{case}.log"
+        return Driver(self._start("drivers.py", log, case, str(folder), **environment), log)
+
+    def session(self) -> Session:
+        """A driver that runs one case of ``cases.py`` after another on the same Spark session."""
+        log = self.standalone.folder / "session.log"
+        return Session(self._start("cases.py", log), log)
+
+    def _start(self, script: str, log: Path, *arguments: str, **environment: str) -> subprocess.Popen:
         ours = {"PYSPARK_PYTHON": str(self.python), "FIRESTEEL_TEST_MASTER": self.standalone.url, **environment}
         env = self.standalone.environment() | ours
         given = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
         env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *given])
-        log = (folder / f"{case}.log").open("w")
-        command = [sys.executable, str(script), case, str(folder)]
-        self.drivers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=env))
-        return Driver(self.drivers[-1], folder / f"{case}.log")
+        command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+        with log.open("w") as out:
+            started = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True, env=env
+            )
+        self.drivers.append(started)
+        return started
 
 
 @dataclass
@@ -47,6 +64,65 @@ class Driver:
         out, _ = self.process.communicate(timeout=DRIVER_SECONDS)
         assert self.process.returncode == 0, self.log.read_text()[-3000:] + out
         return json.loads(out.strip().splitlines()[-1])
+
+
+@dataclass
+class Session:
+    process: subprocess.Popen
+    log: Path
+    _lines: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def start(self, case: str, folder: Path, **arguments: Any) -> None:
+        """Begins a case in ``cases.py``, which gets the folder and these arguments."""
+        self.process.stdin.write(json.dumps([case, str(folder), arguments]) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        """What the case returned. Fails with what it raised, or when it takes too long."""
+        try:
+            line = self._lines.get(timeout=DRIVER_SECONDS)
+        except queue.Empty:
+            self._fail("no answer")
+        assert line, self.log.read_text()[-3000:]
+        answer = json.loads(line)
+        assert "raised" not in answer, answer["raised"]
+        return answer
+
+    def run(self, case: str, folder: Path, **arguments: Any) -> Any:
+        self.start(case, folder, **arguments)
+        return self.answer()
+
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
+        """Waits for something true, as long as the case goes on; returns it."""
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            assert self._lines.empty(), f"the case ended before: {self._lines.get()}"
+            if time.monotonic() > end:
+                self._fail("waited in vain")
+            time.sleep(0.02)
+        return found
+
+    def _fail(self, what: str) -> NoReturn:
+        """With the driver's log, into which it writes where its threads are."""
+        self.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        raise AssertionError(f"{what}: {self.log.read_text()[-6000:]}")
+
+
+@pytest.fixture(scope="module")
+def session(cluster):
+    made = cluster.session()
+    made.run("nothing", cluster.standalone.folder)
+    yield made
+    made.process.stdin.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,197 @@
+"""Jobs on the cluster, one after another on one session: reads cases from its input, prints their answers, as JSON lines.
+
+Tasks that ``hold`` make a file whose name says where they are, and wait for another one: so a test knows when to strike.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+import runtime_support
+from firesteel import ExecutionEnvironment, Split
+from firesteel.scheduler.records import Decision, StateChange
+from firesteel.spark.cleaning import late
+from firesteel.spark.preflight import executors
+from firesteel.spark.runtime import submit
+from firesteel.spark.session import create_session
+from runtime_support import collected, left_behind, options, two_steps
+
+SCHEMA = pa.schema([("v", pa.int64())])
+
+
+def holding(folder, name, after=0):
+    """A step that hands on ``after`` batches, then says where it is and waits for the file ``go-NAME``."""
+    where = str(folder)
+
+    def hold(batches):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        batches = iter(batches)
+        for _ in range(after):
+            yield next(batches)
+        (Path(where) / f"at-{name}-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+        while not (Path(where) / f"go-{name}").exists():
+            time.sleep(0.01)
+        yield from batches
+
+    return hold
+
+
+class Pieces:
+    """``splits`` splits of ``batches`` batches of ``rows`` rows each, numbered on. Ships by value."""
+
+    name, schema = "pieces", SCHEMA
+    supports_concurrent_execution_attempts = True
+
+    def __init__(self, splits, batches, rows):
+        self.splits, self.batches, self.rows = splits, batches, rows
+
+    def list_splits(self, data_volume):
+        return [Split(k, 8 * self.batches * self.rows, f"split {k}") for k in range(self.splits)]
+
+    def read(self, split, ctx):
+        for number in range(split * self.batches, (split + 1) * self.batches):
+            yield pa.record_batch([pa.array(range(number * self.rows, (number + 1) * self.rows))], schema=SCHEMA)
+
+
+class Records:
+    """Keeps a job's records, as the journal would."""
+
+    def __init__(self):
+        self.records = []
+
+    def record(self, record):
+        self.records.append(record)
+
+    def close(self):
+        pass
+
+    def decisions(self, what):
+        return [msgspec.to_builtins(r) for r in self.records if isinstance(r, Decision) and r.what == what]
+
+    def attempts(self):
+        """[{vertex, subtask, attempt, mirror, node, states: {name: at}, cause}], in the order of their creation."""
+        known = {}
+        for r in self.records:
+            if not isinstance(r, StateChange):
+                continue
+            columns = zip(r.subtasks, r.attempts, strict=True)
+            for k, (subtask, attempt) in enumerate(columns):
+                one = known.setdefault(
+                    (r.vertex, subtask, attempt),
+                    {"vertex": r.vertex, "subtask": subtask, "attempt": attempt, "states": {}, "node": "", "cause": ""},
+                )
+                one["states"][r.state] = r.times[k] if r.times else r.at
+                one["mirror"] = bool(r.mirrors[k]) if r.mirrors and r.state == "CREATED" else one.get("mirror", False)
+                if r.nodes and r.nodes[k] >= 0:
+                    one["node"] = r.hosts[r.nodes[k]]
+                one["cause"] = r.cause or one["cause"]
+        return list(known.values())
+
+
+def environment(spark, folder, **more):
+    given = {
+        "firesteel.storage.directory": str(folder / "storage"),
+        "firesteel.journal.directory": str(folder / "journal"),
+        "firesteel.progress": "false",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    return ExecutionEnvironment(spark=spark, options={**given, **{k.replace("__", "."): v for k, v in more.items()}})
+
+
+def run(spark, folder, compiled, **more):
+    """(rows sorted by v, records) of a hand-made job; its error is raised."""
+    records = Records()
+    outcome = submit(compiled, spark, options(folder, **more), [records]).result()
+    if outcome.error is not None:
+        raise outcome.error
+    values = sorted(collected(outcome)["v"].to_pylist())
+    outcome.close()
+    late.run_all()
+    return values, records
+
+
+def story(folder):
+    """The records of the only journal of a folder."""
+    from firesteel.journal.journal import read
+
+    (path,) = (folder / "journal").glob("*.jsonl")
+    records = Records()
+    records.records = read(path)
+    return records
+
+
+# --- cases ------------------------------------------------------------------------------------------------------
+
+
+def case_nothing(spark, folder):
+    """The session has started, and knows all executors."""
+    return {}
+
+
+def case_damaged(spark, folder):
+    """Two steps; the consumers hold before they read."""
+    compiled = two_steps(splits=6, rows=5_000, fn=holding(folder, "read"), parallelism=3)
+    values, records = run(spark, folder, compiled)
+    failovers = [{**d["inputs"], **d["result"], "vertex": d["vertex"]} for d in records.decisions("failover")]
+    return {
+        "right": values == list(range(30_000)),
+        "failovers": failovers,
+        "attempts": records.attempts(),
+        "left": left_behind(folder),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------------
+
+
+def session():
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.cores.max": "3",
+    }
+    made = create_session(os.environ["FIRESTEEL_TEST_MASTER"], "cluster cases", conf)
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(runtime_support)  # the executors do not have it
+    made.sparkContext.addPyFile(str(Path(__file__).parents[1] / "far_storage.py"))
+    return made
+
+
+def all_there(spark, count=3):
+    while len(executors(spark.sparkContext)) < count:
+        time.sleep(0.05)
+
+
+def main():
+    faulthandler.register(signal.SIGUSR1)  # where does it hang?
+    answers, sys.stdout = sys.stdout, sys.stderr
+    spark = session()
+    for line in sys.stdin:
+        case, folder, arguments = json.loads(line)
+        try:
+            all_there(spark)
+            answer = globals()[f"case_{case}"](spark, Path(folder), **arguments)
+        except BaseException:
+            answer = {"raised": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Executors and workers that die, files that are damaged or lost, storage that fails, jobs that are cancelled: on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+
+def at(folder, name):
+    """The hosts where tasks hold, one entry for each task."""
+    return sorted(path.name.rpartition("-")[2] for path in folder.glob(f"at-{name}-*"))
+
+
+def objects(folder, dataset):
+    return sorted((folder / "storage").glob(f"firesteel-job-*/d{dataset}-p*"))
+
+
+def truncated(path):
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def flipped(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+
+
+def deleted(path):
+    path.unlink()
+
+
+@pytest.mark.parametrize("hurt", [truncated, flipped, deleted])
+def test_a_damaged_file_is_produced_again_and_nothing_else(session, tmp_path, hurt):
+    session.start("damaged", tmp_path)
+    session.until(lambda: len(at(tmp_path, "read")) == 3)
+    found = objects(tmp_path, 0)
+    assert len(found) == 6
+    hurt(found[2])
+    (tmp_path / "go-read").touch()
+    answer = session.answer()
+    assert answer["right"]
+    assert answer["left"] == []
+    again = [a for a in answer["attempts"] if a["vertex"] == 0 and a["attempt"] > 0]
+    assert [(a["subtask"], a["states"].keys() >= {"FINISHED"}) for a in again] == [(2, True)]
+    assert {(f["kind"], f["vertex"]) for f in answer["failovers"]} == {("partition lost or damaged", 1)}
+    assert all(f["0"] == 1 for f in answer["failovers"] if "0" in f), "more than the damaged one was produced again"
+
+
+def test_files_lost_with_their_node_are_produced_again_together(cluster, session, tmp_path):
+    session.start("damaged", tmp_path)
+    session.until(lambda: len(at(tmp_path, "read")) == 3)
+    for path in objects(tmp_path, 0):
+        path.unlink()
+    cluster.standalone.kill_worker("127.0.0.4")
+    (tmp_path / "go-read").touch()
+    answer = session.answer()
+    cluster.standalone.start_worker("127.0.0.4")
+    assert answer["right"]
+    assert answer["left"] == []
+    assert sorted(a["subtask"] for a in answer["attempts"] if a["vertex"] == 0 and a["attempt"] == 1) == list(range(6))
+
+
+def test_results_outlive_the_worker_that_made_them(cluster, session, tmp_path):
+    session.start("damaged", tmp_path)
+    session.until(lambda: len(at(tmp_path, "read")) == 3)
+    cluster.standalone.kill_worker("127.0.0.3")
+    (tmp_path / "go-read").touch()
+    answer = session.answer()
+    cluster.standalone.start_worker("127.0.0.3")
+    assert answer["right"]
+    assert answer["left"] == []
+    producers = [a for a in answer["attempts"] if a["vertex"] == 0]
+    assert "127.0.0.3" in {a["node"] for a in producers}
+    assert [a["attempt"] for a in producers] == [0] * 6, "what the dead worker had made was made again"
