@@ -13,7 +13,7 @@ from firesteel.spark.batch import Batch
 from firesteel.spark.kill import Killer, TaskGone
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.status import RunningTask
-from firesteel.spark.watch import Watcher
+from firesteel.spark.watch import TasksLost, Watcher
 
 
 def running(token, partition, again=False):
@@ -213,3 +213,36 @@ def test_the_second_run_of_a_killed_task_is_stale_and_stops_the_search():
     loop.run()
     assert ("spoken", [1]) in loop.driver._killer.asked
     assert np.array_equal(loop.batches[0].remaining()[0][1], [0, 2])
+
+
+# --- executors that are gone ----------------------------------------------------------------------------------------
+
+
+def test_what_ran_on_an_executor_that_is_gone_is_lost_before_spark_starts_it_again():
+    status, told = Status(RunningTask(100, 0, 1.0, "0", "a"), RunningTask(101, 1, 1.0, "1", "b")), []
+    status.hosts = {"0": "a", "1": "b"}
+    batch = Batch.of(0, [deploy(5, 6, 9)], "job", "words")
+    watcher = Watcher(status, NodeNames(), lambda: [batch], told.append, killer=Killer(print, print), of_wall=float)
+    watcher.look()
+    del status.hosts["1"]
+    watcher.look()
+    assert told[-2].executor == "1" and told[-1] == TasksLost(batch, (6,), "b")
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_lost_tasks_are_told_once_unless_they_must_be_alone(exclusive):
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1, 2), SetTimer("lost", 0.02)]
+        if isinstance(event, ev.TimerFired) and event.timer == "lost":
+            loop.put(*[TasksLost(loop.batches[0], (1, 2), "h")] * 2)
+            return [SetTimer("end", 0.05)]
+        return [END] if isinstance(event, ev.TimerFired) else None
+
+    loop = looped(answer)
+    loop.compiled.job_graph.vertices[1].supports_concurrent_attempts = not exclusive
+    loop.put(finished(2, 7))
+    loop.run()
+    told = [(e.subtasks.tolist(), e.attempts.tolist(), e.cause.kind) for e in loop.scheduler.of(ev.ExecutionsFailed)]
+    assert told == ([] if exclusive else [([1], [0], ev.FailureKind.LOST)])
+    assert list(loop.batches[0].open) == ([(1, 0), (1, 1)] if exclusive else [(1, 0)])

@@ -13,9 +13,10 @@ import numpy as np
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DiscardExecutions
 from firesteel.spark import pools
-from firesteel.spark.batch import Batch, BatchEnded
+from firesteel.spark.batch import Batch, BatchEnded, Execution
 from firesteel.spark.cleaning import ZOMBIE_SECONDS
 from firesteel.spark.kill import Killer, TaskGone
+from firesteel.spark.watch import TasksLost
 
 CANCEL_PATIENCE_SECONDS = 10.0
 """How long a cancelled Spark job may take to return before its executions are given up as cancelled."""
@@ -116,6 +117,24 @@ class Cancelling:
                 self._feed(_cancelled(self._now(), deploy.vertex, {execution: attempts.item()}))
         self.cancel_if_left(batch)
 
+    def tasks_lost(self, lost: TasksLost) -> None:
+        """Their second runs would say the same, later. Of a vertex that forbids concurrent attempts those are waited for."""
+        batch = lost.batch
+        if batch.exclusive or batch.cancelled or batch.id not in self._active:
+            return
+        by_vertex: dict[int, dict[Execution, int]] = {}
+        for subtask in lost.subtasks:
+            execution = batch.first_open(subtask)
+            if execution is not None:
+                by_vertex.setdefault(execution[0], {})[execution] = batch.open[execution]
+                batch.close_task(subtask)
+        cause = ev.FailureCause(ev.FailureKind.LOST, f"The executor on {lost.node} that ran the task is gone.")
+        for vertex, executions in by_vertex.items():
+            subtasks, attempts = _columns(executions)
+            self._feed(
+                ev.ExecutionsFailed(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause)
+            )
+
     # --- batches that have ended, or should have -------------------------------------------------------------
 
     def lingers(self, ended: BatchEnded) -> bool:
@@ -156,6 +175,10 @@ class Cancelling:
 
 
 def _cancelled(at: float, vertex: int, executions: Mapping[tuple[int, int], int]) -> ev.ExecutionsCancelled:
-    subtasks = np.array([subtask for _, subtask in executions], dtype=np.int64)
-    attempts = np.array(list(executions.values()), dtype=np.int64)
+    subtasks, attempts = _columns(executions)
     return ev.ExecutionsCancelled(at=at, vertex=vertex, subtasks=subtasks, attempts=attempts)
+
+
+def _columns(executions: Mapping[Execution, int]) -> tuple[ev.Ints, ev.Ints]:
+    subtasks = np.array([subtask for _, subtask in executions], dtype=np.int64)
+    return subtasks, np.array(list(executions.values()), dtype=np.int64)

@@ -68,7 +68,7 @@ from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.status import SparkStatus
 from firesteel.spark.task import Blob, VertexInformation
-from firesteel.spark.watch import LOOK_SECONDS, Watcher
+from firesteel.spark.watch import LOOK_SECONDS, TasksLost, Watcher
 
 QUIET_SECONDS = 60.0
 """After so long without news the journal is told what the job waits for; again after twice as long, and so on."""
@@ -248,6 +248,8 @@ class JobDriver:
             self._launched(item)
         elif isinstance(item, TaskGone):
             self._cancelling.task_gone(item)
+        elif isinstance(item, TasksLost):
+            self._cancelling.tasks_lost(item)
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):

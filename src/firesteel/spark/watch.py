@@ -38,7 +38,16 @@ class _Watched:
 
     stage: int | None = None
     counts: tuple[int, ...] = ()
-    told: frozenset[int] = frozenset()
+    tasks: Sequence[RunningTask] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TasksLost:
+    """They ran on an executor that is gone. Spark will start them again, but only when it has a slot for them."""
+
+    batch: Batch
+    subtasks: tuple[int, ...]
+    node: str
 
 
 class Watcher:
@@ -49,7 +58,7 @@ class Watcher:
         status: SparkStatus,
         nodes: NodeNames,
         batches: Callable[[], Sequence[Batch]],
-        report: Callable[[Event], None],
+        report: Callable[[Event | TasksLost], None],
         *,
         of_wall: Callable[[float], float],
         seconds: float = LOOK_SECONDS,
@@ -115,8 +124,9 @@ class Watcher:
         if kills:
             self._killer.look(batch, tasks)
         watched.counts = counts
-        self._tell_launched(batch, [task for task in tasks if task.id not in watched.told and not task.again])
-        watched.told = frozenset(task.id for task in tasks)
+        told = {task.id for task in watched.tasks}
+        self._tell_launched(batch, [task for task in tasks if task.id not in told and not task.again])
+        watched.tasks = tasks
 
     def look_at_executors(self) -> None:
         """Tells of those that came or went. Which there are is asked each time, the rest only when that has changed."""
@@ -125,7 +135,8 @@ class Watcher:
             self._executors = {e: info for e, info in self._status.executors().items() if e in ids}
         elif not self._nodes.by_label:
             return
-        for change in self._nodes.update(self._executors):
+        changes = self._nodes.update(self._executors)
+        for change in changes:
             self._report(
                 ExecutorChanged(
                     at=self._now(),
@@ -136,6 +147,14 @@ class Watcher:
                     node=change.node,
                 )
             )
+
+        gone = {change.executor: change.node for change in changes if not change.added}
+        for batch in self._batches() if gone else ():
+            watched = self._watched.get(batch.id, _Watched())
+            lost = [task for task in watched.tasks if task.executor in gone and not task.again]
+            if lost:
+                subtasks = tuple(batch.subtask_of(task.partition) for task in lost)
+                self._report(TasksLost(batch, subtasks, gone[lost[0].executor]))
 
     def _tell_launched(self, batch: Batch, tasks: Sequence[RunningTask]) -> None:
         if not tasks:
