@@ -175,7 +175,25 @@ def simulate(
     slow_nodes: Annotated[
         int,
         typer.Option(
-            "--slow-nodes", parser=whole("--slow-nodes"), metavar="N", help="Nodes at a quarter of the others' speed."
+            "--slow-nodes", parser=whole("--slow-nodes"), metavar="N", help="Nodes that are slower than the others."
+        ),
+    ] = 0,
+    slow_factor: Annotated[
+        float,
+        typer.Option(
+            "--slow-factor",
+            parser=number("--slow-factor", float, "number"),
+            metavar="F",
+            help="Speed of slow nodes, 1 being that of the others.",
+        ),
+    ] = 0.25,
+    frozen_nodes: Annotated[
+        int,
+        typer.Option(
+            "--frozen-nodes",
+            parser=whole("--frozen-nodes"),
+            metavar="N",
+            help="Nodes that stand still soon after the start, and are told as gone after two minutes.",
         ),
     ] = 0,
     fail_rate: Annotated[
@@ -210,6 +228,8 @@ def simulate(
             adaptive=adaptive,
             pipelined=pipelined,
             slow_nodes=slow_nodes,
+            slow_factor=slow_factor,
+            frozen_nodes=frozen_nodes,
             fail_rate=fail_rate,
             seed=seed,
             as_json=as_json,

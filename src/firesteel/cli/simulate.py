@@ -34,6 +34,8 @@ def simulate_text(
     adaptive: bool | None,
     pipelined: bool,
     slow_nodes: int,
+    slow_factor: float,
+    frozen_nodes: int,
     fail_rate: float,
     seed: int,
     as_json: bool,
@@ -47,6 +49,17 @@ def simulate_text(
         raise UsageError(f"--edge {edge} is no kind of edge.", hint=f"Give one of {names}.")
     if not 0 <= slow_nodes <= nodes:
         raise UsageError(f"--slow-nodes {slow_nodes} must be between 0 and the number of nodes, {nodes}.")
+    if not 0 < slow_factor <= 1:
+        raise UsageError(f"--slow-factor {slow_factor:g} must be more than 0 and at most 1: the speed of slow nodes.")
+    if not 0 <= frozen_nodes < nodes:
+        raise UsageError(
+            f"--frozen-nodes {frozen_nodes} must be at least 0 and less than the number of nodes, {nodes}."
+        )
+    if frozen_nodes and pipelined:
+        raise UsageError(
+            "--frozen-nodes and --pipelined exclude each other: regions may need more slots than are left.",
+            hint="Leave one of them out.",
+        )
     if not 0 <= fail_rate <= 0.5:
         raise UsageError(
             f"--fail-rate {fail_rate:g} must be between 0 and 0.5: the share of executions that fail.",
@@ -65,10 +78,11 @@ def simulate_text(
     dynamic = not pipelined if adaptive is None else adaptive
     simulated = Simulated(
         ChainShape(vertices, parallelism, EdgeKind(edge), dynamic, pipelined),
-        ClusterSpec(nodes, slots, slow_nodes),
+        ClusterSpec(nodes, slots, slow_nodes, slow_factor),
         fail_rate,
         seed,
         options or {},
+        frozen_nodes=frozen_nodes,
     )
     simulated.check()
     costs = _costs(simulated, journal)
@@ -111,6 +125,8 @@ def _as_json(simulated: Simulated, costs: Costs) -> str:
         "nodes": cluster.nodes,
         "slots": cluster.slots,
         "slow_nodes": cluster.slow_nodes,
+        "slow_factor": cluster.slow_factor,
+        "frozen_nodes": simulated.frozen_nodes,
         "fail_rate": simulated.fail_rate,
         "seed": simulated.seed,
         "options": dict(simulated.options),
@@ -136,9 +152,21 @@ def _for_people(simulated: Simulated, costs: Costs) -> str:
         f"descriptors deployed          {format_bytes(costs.descriptor_bytes)}, at most "
         f"{format_bytes(costs.deployment_bytes)} for one execution",
         f"storage requests              {format_count(costs.storage_requests)}{f' ({requests})' if requests else ''}",
+        *_speculated(costs),
         f"decisions                     {', '.join(f'{n} {name}' for name, n in costs.decisions.items())}",
     ]
     return "\n".join(lines)
+
+
+def _speculated(costs: Costs) -> list[str]:
+    """A line where there is something to tell."""
+    done = costs.speculation
+    if not (done.mirrors or done.blocked or done.returned):
+        return []
+    return [
+        f"speculation                   {plural(done.mirrors, 'mirror')}, {format_count(done.effective)} of them effective; "
+        f"nodes blocked {format_count(done.blocked)} times, {plural(done.returned, 'execution')} handed back"
+    ]
 
 
 def _headline(simulated: Simulated, costs: Costs) -> str:

@@ -17,7 +17,20 @@ from firesteel.graph.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.options import Options
+from firesteel.options import (
+    BASELINE_LOWER_BOUND,
+    BASELINE_MULTIPLIER,
+    BASELINE_RATIO,
+    BLOCK_SLOW_NODE_DURATION,
+    CHECK_INTERVAL,
+    MAX_CONCURRENT_EXECUTIONS,
+    MAX_RETURNS,
+    SLOW_TASK_ABSOLUTE_TIME,
+    SLOW_TASK_EXPECTED,
+    SLOW_TASK_RULE,
+    SPECULATIVE_ENABLED,
+    Options,
+)
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.simulation.cluster import ClusterSpec
@@ -68,6 +81,8 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
     }
+    if options["jobmanager.scheduler"] == "AdaptiveBatch" and rng.random() < 0.75:
+        options |= _speculation(rng)
     options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
     happens = replace(_faults(rng, forgiving), **({} if pipelined else _standstill(rng))) if faults else Faults()
     world = _world(rng, seed, happens)
@@ -97,7 +112,9 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
     for number in range(count):
         vertex = JobVertex(number, f"step {number}", f"uid-{number}")
         vertex.has_sink = rng.random() < 0.2
-        vertex.supports_concurrent_attempts = rng.random() < 0.7
+        vertex.supports_concurrent_attempts = rng.random() < 0.8
+        vertex.speculative = rng.random() < 0.9
+        vertex.deterministic = rng.random() < 0.8
         if rng.random() < 0.3:
             vertex.parallelism = rng.randint(1, max(1, MOST_TASKS // count))
         elif rng.random() < 0.2:
@@ -168,6 +185,23 @@ def _faults(rng: random.Random, forgiving: bool) -> Faults:
         sinks_fail=0.0 if forgiving else 0.6,
         cancel_after=0.0 if forgiving else rng.choice([0.0, 0.5, 3.0]),
     )
+
+
+def _speculation(rng: random.Random) -> dict[str, Any]:
+    """Detectors that call executions slow soon and often, right or wrong."""
+    return {
+        SPECULATIVE_ENABLED.key: True,
+        MAX_CONCURRENT_EXECUTIONS.key: rng.choice([1, 2, 2, 2, 3, 4]),
+        BLOCK_SLOW_NODE_DURATION.key: rng.choice(["0 s", "500 ms", "5 s", "1 min"]),
+        MAX_RETURNS.key: rng.choice([0, 1, 5]),
+        CHECK_INTERVAL.key: rng.choice(["100 ms", "250 ms", "1 s"]),
+        BASELINE_LOWER_BOUND.key: rng.choice(["0 s", "100 ms", "1 s"]),
+        BASELINE_RATIO.key: rng.choice([0.0, 0.25, 0.75]),
+        BASELINE_MULTIPLIER.key: rng.choice([0.5, 1.1, 1.5]),
+        SLOW_TASK_RULE.key: rng.choice(["input-weighted", "seed"]),
+        SLOW_TASK_EXPECTED.key: rng.random() < 0.7,
+        SLOW_TASK_ABSOLUTE_TIME.key: rng.choice([None, "200 ms", "2 s"]),
+    }
 
 
 def _standstill(rng: random.Random) -> dict[str, Any]:

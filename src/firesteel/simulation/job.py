@@ -28,6 +28,20 @@ PATIENCE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
+class Speculated:
+    """What speculation did, as the cluster saw it."""
+
+    mirrors: int = 0
+    """Executions that began while another one of their subtask was under way."""
+    effective: int = 0
+    """Those of them that won."""
+    blocked: int = 0
+    """How often a node was blocked."""
+    returned: int = 0
+    """Executions that handed themselves back, from a blocked node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """``makespan``: virtual seconds. ``decisions``: how many of each kind."""
 
@@ -37,6 +51,7 @@ class Outcome:
     deployments: int
     requests: Requests
     decisions: dict[str, int] = field(default_factory=dict)
+    speculation: Speculated = field(default_factory=Speculated)
 
 
 class NoInstrument:
@@ -81,8 +96,19 @@ class SimulatedJob:
     def outcome(self) -> Outcome:
         plane = self.plane
         return Outcome(
-            plane.status, plane.clock.now, self.events, plane.deploys, plane.storage.requests, dict(plane.decisions)
+            plane.status,
+            plane.clock.now,
+            self.events,
+            plane.deploys,
+            plane.storage.requests,
+            dict(plane.decisions),
+            self._speculated(),
         )
+
+    def _speculated(self) -> Speculated:
+        plane, runs = self.plane, self.plane.runs
+        began = runs.mirror[: runs.size] & ~runs.returns[: runs.size] & (runs.node[: runs.size] >= 0)
+        return Speculated(int(began.sum()), plane.ledger.winners_among(began), plane.blocks, plane.returns)
 
     def start(self) -> None:
         self.tell(e.JobStarted(at=0.0))

@@ -76,10 +76,10 @@ class Ledger:
             missing = int((winner == NO_TOKEN).sum())
             check(not missing, f"the job has finished, and {missing} subtasks of vertex {vertex.id} have no winner")
 
-    def mirrors_that_won(self, mirror: NDArray[np.bool_]) -> int:
-        """``mirror``: by row of the table of executions; token ``r + 1`` is row ``r``'s."""
+    def winners_among(self, chosen: NDArray[np.bool_]) -> int:
+        """``chosen``: by row of the cluster's executions; token ``r + 1`` is row ``r``'s."""
         tokens = np.concatenate([winner[winner != NO_TOKEN] for winner in self._winner])
-        return int(mirror[tokens - 1].sum())
+        return int(chosen[tokens - 1].sum())
 
     def _reads_winners(self, command: c.Deploy, gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
         winner = self._winner[self._graph.datasets[gate.dataset].producer]

@@ -12,6 +12,7 @@ from firesteel.scheduler.events import Ints
 from firesteel.simulation import reading
 from firesteel.simulation.ending import Ending
 from firesteel.simulation.plane import Plane
+from firesteel.simulation.runs import RunState
 
 
 class Mishaps:
@@ -108,7 +109,7 @@ class Mishaps:
         plane = self._plane
 
         def told() -> None:
-            plane.runs.delivered[row] = plane.ended is None
+            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.ended is None
             self._tell(replace(event, at=plane.clock.now))
 
         plane.clock.after(plane.dice.until_next(2 * plane.world.faults.late_by), told)

@@ -21,7 +21,7 @@ from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults import Faults
 from firesteel.simulation.held import held_bytes
-from firesteel.simulation.job import SimulatedJob
+from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
 from firesteel.simulation.runs import RunState
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
@@ -81,6 +81,7 @@ class Costs:
     events: int
     decisions: dict[str, int]
     requests: dict[str, int]
+    speculation: Speculated
 
     @property
     def finished(self) -> bool:
@@ -102,6 +103,8 @@ class Simulated:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Over the shape's own."""
     one_by_one: bool = False
+    frozen_nodes: int = 0
+    """So many stand still for good, soon after the start; Spark calls them gone after a while."""
 
     def all_options(self) -> Options:
         """Raises UsageError for an option that is none."""
@@ -123,7 +126,7 @@ class Simulated:
         return World(
             cluster=self.cluster,
             storage=StorageSpec(),
-            faults=Faults(fail_rate=fail_rate),
+            faults=Faults(fail_rate=fail_rate, frozen_nodes=self.frozen_nodes, lost=1.0),
             workload=Workload(self.seed, self.shape.partition_bytes),
             seed=self.seed,
             one_by_one=self.one_by_one,
@@ -170,6 +173,7 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
         events=outcome.events,
         decisions=outcome.decisions,
         requests=requests.by_kind(),
+        speculation=outcome.speculation,
     )
 
 

@@ -144,7 +144,8 @@ class Runs:
         for name, _ in self._KINDS:
             column = getattr(self, name)
             column[twin] = column[row]
-        self.state[twin], self.cancelled[twin], self.delivered[twin] = RunState.TOLD, True, False
+        self.state[twin], self.cancelled[twin] = RunState.TOLD, True
+        self.delivered[twin] = self.mirror[twin] = False
         return twin
 
     def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
