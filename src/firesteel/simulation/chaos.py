@@ -66,11 +66,11 @@ class ChaoticJob:
 def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
     """The job of this seed. ``faults``: False for one that meets none."""
     rng = random.Random(seed)
-    pipelined = rng.random() < 0.25
+    pipelined = rng.random() < 0.1
     graph = random_graph(rng, pipelined=pipelined)
     forgiving = rng.random() < 0.8
     options = {
-        "jobmanager.scheduler": "Default" if pipelined else rng.choice(["AdaptiveBatch", "Default"]),
+        "jobmanager.scheduler": "Default" if pipelined else rng.choice([*4 * ["AdaptiveBatch"], "Default"]),
         "max-parallelism": rng.choice([1, 3, 8]),
         "data-volume-per-task": rng.choice([50, 500, 5000]),
         "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
@@ -81,11 +81,11 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
         "restart-strategy.fixed-delay.attempts": 1 << 30 if forgiving else rng.choice([0, 2, 5]),
     }
-    if options["jobmanager.scheduler"] == "AdaptiveBatch" and rng.random() < 0.75:
+    if options["jobmanager.scheduler"] == "AdaptiveBatch" and rng.random() < 0.9:
         options |= _speculation(rng)
     options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
     happens = replace(_faults(rng, forgiving), **({} if pipelined else _standstill(rng))) if faults else Faults()
-    world = _world(rng, seed, happens)
+    world = replace(_world(rng, seed, happens), cluster=_cluster(rng, pipelined))
     return ChaoticJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
 
 
@@ -146,16 +146,23 @@ def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: 
 
 def _world(rng: random.Random, seed: int, faults: Faults) -> World:
     return World(
-        cluster=ClusterSpec(nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1))
-        if rng.random() < 0.5
-        else ClusterSpec(nodes=60, slots=rng.randint(1, 4), slow_nodes=rng.randint(0, 10)),
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
         faults=faults,
-        workload=Workload(seed, mean=rng.choice([0, 300, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20),
+        workload=Workload(seed, mean=rng.choice([0, 300, 1000, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20),
         seed=seed,
         heartbeat=rng.choice([0.0, 0.1, 0.5]),
         one_by_one=rng.random() < 0.3,
     )
+
+
+def _cluster(rng: random.Random, pipelined: bool) -> ClusterSpec:
+    """Many slots of few nodes, few of many, or too few: those only where no region needs many at once."""
+    kind = rng.randint(0, 1 if pipelined else 3)
+    if kind == 0:
+        return ClusterSpec(nodes=rng.randint(2, 8), slots=rng.randint(40, 60), slow_nodes=rng.randint(0, 1))
+    if kind == 1:
+        return ClusterSpec(nodes=60, slots=rng.randint(1, 4), slow_nodes=rng.randint(0, 10))
+    return ClusterSpec(nodes=rng.randint(2, 4), slots=rng.randint(1, 2), slow_nodes=rng.randint(0, 1), slow_factor=0.1)
 
 
 def _faults(rng: random.Random, forgiving: bool) -> Faults:
@@ -194,8 +201,8 @@ def _speculation(rng: random.Random) -> dict[str, Any]:
         MAX_CONCURRENT_EXECUTIONS.key: rng.choice([1, 2, 2, 2, 3, 4]),
         BLOCK_SLOW_NODE_DURATION.key: rng.choice(["0 s", "500 ms", "5 s", "1 min"]),
         MAX_RETURNS.key: rng.choice([0, 1, 5]),
-        CHECK_INTERVAL.key: rng.choice(["100 ms", "250 ms", "1 s"]),
-        BASELINE_LOWER_BOUND.key: rng.choice(["0 s", "100 ms", "1 s"]),
+        CHECK_INTERVAL.key: rng.choice(["50 ms", "100 ms", "500 ms"]),
+        BASELINE_LOWER_BOUND.key: rng.choice(["0 s", "50 ms", "500 ms"]),
         BASELINE_RATIO.key: rng.choice([0.0, 0.25, 0.75]),
         BASELINE_MULTIPLIER.key: rng.choice([0.5, 1.1, 1.5]),
         SLOW_TASK_RULE.key: rng.choice(["input-weighted", "seed"]),
