@@ -1,6 +1,7 @@
 """``python -m benchmarks.soak [--jobs N] [--first SEED]``: thousands of random jobs on simulated clusters with failures.
 
-Each seed is a job; what goes wrong is printed with its seed, and the exit code is 1 then.
+Most of them speculate: with detectors that call slow what is not, nodes that slow down, stand still and die, attempts that
+finish in the same moment or after they were cancelled, and events that come late, twice or never. Each seed is a job; what goes wrong is printed with its seed, and the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import collections
 import sys
 import time
+from dataclasses import asdict
 
 from firesteel.errors import UsageError
 from firesteel.simulation.chaos import chaotic_job, run_chaotic
@@ -21,6 +23,7 @@ def main() -> int:
     parser.add_argument("--validate-every", type=int, default=10, metavar="N", help="events between two validations")
     arguments = parser.parse_args()
     ended: collections.Counter[str] = collections.Counter()
+    done: collections.Counter[str] = collections.Counter()
     events, started = 0, time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.jobs):
         try:
@@ -33,8 +36,10 @@ def main() -> int:
         else:
             ended[outcome.status.value] += 1
             events += outcome.events
+            done.update(asdict(outcome.speculation))
     told = ", ".join(f"{count} {how}" for how, count in sorted(ended.items()))
     print(f"{arguments.jobs} jobs, {events} events in {time.perf_counter() - started:.0f} s: {told}")
+    print(", ".join(f"{count} {what}" for what, count in done.items()))
     return int(ended["broken"] > 0)
 
 

@@ -29,16 +29,16 @@ def run(seed, **options):
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(3))
 def test_every_job_ends_and_leaves_nothing_behind(block):
-    """A thousand jobs. They finish, whatever happens, unless their restarts are few."""
-    ended = [run(seed, validate_every=100) for seed in range(100 * block, 100 * block + 100)]
-    assert sum(found is not None for found in ended) > 70
+    """They finish, whatever happens, unless their restarts are few."""
+    ended = [run(seed, validate_every=100) for seed in range(70 * block, 70 * block + 70)]
+    assert sum(found is not None for found in ended) > 50
 
 
 @pytest.mark.parametrize("block", range(3))
 def test_every_event_leaves_the_scheduler_valid(block):
-    for seed in range(5000 + 20 * block, 5020 + 20 * block):
+    for seed in range(5000 + 10 * block, 5010 + 10 * block):
         run(seed, validate_every=1)
 
 
@@ -46,25 +46,25 @@ def test_what_is_merged_is_released_too(monkeypatch):
     """Merging is made to seem worth it always; some groups fail, and some merged objects are lost with their nodes."""
     monkeypatch.setattr(merging, "WORTH", -1e9)
     merges = 0
-    for seed in range(6000, 6100):
-        found = run(seed, validate_every=10)
+    for seed in range(6000, 6040):
+        found = run(seed, validate_every=20)
         merges += 0 if found is None else found[0].decisions.get("merge", 0)
-    assert merges > 5
+    assert merges > 3
 
 
 def test_the_same_seed_tells_the_same_story():
     """Journals are compared byte by byte, by their digests."""
     stories = {}
-    for seed in range(7000, 7060):
+    for seed in range(7000, 7030):
         first = run(seed, validate_every=0)
         assert first == run(seed, validate_every=0)
         if first is not None:
             stories[first[1]] = seed
-    assert len(stories) > 40, "different seeds tell different stories"
+    assert len(stories) > 20, "different seeds tell different stories"
 
 
 def test_where_nothing_goes_wrong_nothing_is_restarted():
-    for seed in range(8000, 8060):
+    for seed in range(8000, 8030):
         found = run(seed, faults=False, validate_every=10)
         if found is not None:
             assert found[0].status is JobStatus.FINISHED
@@ -74,7 +74,7 @@ def test_where_nothing_goes_wrong_nothing_is_restarted():
 def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
     """Guards the tests above against dice that have gone quiet. All that was recorded can be read, too."""
     seen = collections.Counter()
-    for seed in range(160):
+    for seed in range(100):
         job = chaotic_job(seed)
         seen["pipelined"] += any(d.type is ResultPartitionType.PIPELINED for d in job.graph.datasets)
         seen["several edges"] += any(len(vertex.inputs) > 1 for vertex in job.graph.vertices)
@@ -98,10 +98,10 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be(tmp_path):
         assert read(journal.path)
     wanted = """ExecutionsDeploying ExecutionsFinished ExecutionsFailed ExecutionsCancelled PartitionsLost TimerFired
         ExecutorChanged SinksCommitted Deploy DeployRegions Cancel ReleasePartitions DiscardExecutions VerifyPartitions
-        CommitSinks SinksFailed CancelRequested StoreSizes LoadSizes SizesLoaded DropSizes StoreBlob DropBlobs
-        USER WORKER PARTITION FINISHED FAILED CANCELED pipelined"""
+        ExecutionsReturned BlockNodes CommitSinks SinksFailed CancelRequested StoreSizes LoadSizes SizesLoaded DropSizes StoreBlob DropBlobs
+        USER WORKER LOST PARTITION FINISHED FAILED CANCELED pipelined"""
     assert not [kind for kind in wanted.split() if not seen[kind]]
-    assert seen["several edges"] > 20
+    assert seen["several edges"] > 12
 
 
 def test_a_release_that_comes_too_early_is_seen():

@@ -24,6 +24,7 @@ from firesteel.scheduler import commands as c
 from firesteel.scheduler import create_scheduler
 from firesteel.scheduler import events as e
 from firesteel.scheduler.slow_tasks import SlowTasks
+from firesteel.scheduler.states import ExecutionState
 from firesteel.simulation.chaos import chaotic_job, random_graph
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
@@ -36,15 +37,17 @@ from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import Workload
 
 NODES = 4
+S = ExecutionState
 
 
 class Accuser:
-    """A detector that calls slow whatever it is told to, right or wrong, at each check until it ends."""
+    """A detector that calls slow whatever it is told to, right or wrong, at each check: every n-th execution."""
 
-    def __init__(self, every: float) -> None:
+    def __init__(self, every: float, nth: int) -> None:
         self._every = every
         self._table = None
-        self.accused: list[int] = []
+        self.nth = nth
+        """0: none."""
 
     def start(self, graph, listener, set_timer, at=0.0):
         self._table, self._listener, self._set_timer = graph.executions, listener, set_timer
@@ -58,7 +61,8 @@ class Accuser:
         if timer != "accuser" or table is None:
             return
         self._set_timer("accuser", at + self._every)
-        running = [row for row in self.accused if table.state[row] in (2, 3)]  # DEPLOYING, RUNNING
+        running = [row for row in range(table.size) if table.state[row] in (S.DEPLOYING, S.RUNNING)]
+        running = [row for row in running if self.nth and row % self.nth == 0]
         vertices = sorted({int(table.vertex[row]) for row in running})
         self._listener.notify_slow_tasks([self._told(v, [r for r in running if table.vertex[r] == v]) for v in vertices])
 
@@ -74,10 +78,11 @@ class SpeculatingJob(RuleBasedStateMachine):
 
     @initialize(
         seed=st.integers(0, 1 << 20),
-        attempts=st.integers(1, 3),
-        returns=st.sampled_from([0, 1, 5]),
-        block=st.sampled_from(["0 s", "1 s", "1 min"]),
-        slots=st.integers(1, 6),
+        attempts=st.sampled_from([2, 3, 1]),
+        returns=st.sampled_from([1, 5, 0]),
+        block=st.sampled_from(["0 s", "3 s", "1 min"]),
+        slots=st.sampled_from([1, 3]),
+        nth=st.sampled_from([3, 5, 1, 0]),
         faults=st.builds(
             Faults,
             race=st.sampled_from([0.0, 1.0]),
@@ -87,15 +92,16 @@ class SpeculatingJob(RuleBasedStateMachine):
             untold=st.sampled_from([0.0, 0.3]),
             late=st.sampled_from([0.0, 0.3]),
             duplicate=st.sampled_from([0.0, 0.3]),
+            tie=st.sampled_from([0.0, 1.0]),
             damage=st.sampled_from([0.0, 1.0]),
             heartbeat_timeout=st.sampled_from([1.0, 8.0]),
         ),
     )
-    def begin(self, seed, attempts, returns, block, slots, faults):
+    def begin(self, seed, attempts, returns, block, slots, nth, faults):
         rng = random.Random(seed)
         options = {
             "jobmanager.scheduler": "AdaptiveBatch",
-            "max-parallelism": 6,
+            "max-parallelism": 12,
             "data-volume-per-task": 500,
             "restart-strategy.fixed-delay.attempts": 1 << 30,
             SPECULATIVE_ENABLED.key: True,
@@ -105,12 +111,12 @@ class SpeculatingJob(RuleBasedStateMachine):
         }
         world = World(
             ClusterSpec(NODES, slots),
-            StorageSpec(bandwidth=500.0, node_local=rng.random() < 0.5),
+            StorageSpec(bandwidth=100.0, node_local=rng.random() < 0.5),
             replace(faults, late_by=0.5, node_back_after=2.0),
             Workload(seed, mean=300, variants=1 << 20),
             seed,
         )
-        self.accuser = Accuser(0.2)
+        self.accuser = Accuser(0.2, nth)
         self.job = None
         graph = random_graph(rng)
         try:
@@ -129,19 +135,16 @@ class SpeculatingJob(RuleBasedStateMachine):
         runs = self.job.plane.runs
         return np.flatnonzero((runs.state[: runs.size] == RunState.RUNNING) & (runs.slot[: runs.size] >= 0))
 
-    @precondition(lambda self: self.under_way)
-    @rule(moments=st.integers(1, 12))
-    def time_passes(self, moments):
-        for _ in range(moments):
-            if self.under_way:
-                self.job.step()
+    @rule(seconds=st.sampled_from([0.1, 1.0, 10.0]))
+    def time_passes(self, seconds):
+        until = self.job.plane.clock.now + seconds if self.under_way else 0.0
+        while self.under_way and self.job.plane.clock.now < until:
+            self.job.step()
 
     @precondition(lambda self: self.under_way)
-    @rule(which=st.lists(st.integers(0, 30), min_size=1, max_size=3))
-    def somebody_is_called_slow(self, which):
-        table, rows = self.job.scheduler.executions, self.job.scheduler.executions.size
-        deployed = [row for row in range(rows) if table.state[row] in (2, 3)]
-        self.accuser.accused += [deployed[number % len(deployed)] for number in which] if deployed else []
+    @rule(nth=st.sampled_from([0, 1, 2, 3, 5]))
+    def others_are_called_slow(self, nth):
+        self.accuser.nth = nth
 
     @precondition(lambda self: self.under_way)
     @rule(node=st.integers(0, NODES - 1), speed=st.sampled_from([0.05, 0.3, 1.0]))
@@ -170,21 +173,10 @@ class SpeculatingJob(RuleBasedStateMachine):
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 30))
-    def two_attempts_end_in_the_same_moment(self, which):
-        plane = self.job.plane
-        rows = [r for r in self.running().tolist() if not plane.runs.returns[r] and not plane.runs.cancelled[r]]
-        pairs = [(r, o) for r in rows for o in plane.runs.siblings(r) if o in rows and o < r]
-        if pairs:
-            slots = plane.runs.slot[list(pairs[which % len(pairs)])]
-            if np.isfinite(plane.cluster.ends[slots]).all():
-                plane.cluster.ends[slots] = plane.cluster.ends[slots].min()
-                self.seen["ties"] += 1
-
-    @precondition(lambda self: self.under_way)
-    @rule(which=st.integers(0, 30))
     def a_function_raises(self, which):
         rows = self.running()
-        self.job.plane.runs.fails[rows[which % len(rows)]] = len(rows) > 0 if len(rows) else False
+        if len(rows):
+            self.job.plane.runs.fails[rows[which % len(rows)]] = True
 
     @invariant()
     def the_scheduler_is_valid(self):
@@ -204,7 +196,7 @@ class SpeculatingJob(RuleBasedStateMachine):
 
 class TestSpeculatingJobs(SpeculatingJob.TestCase):
     settings = settings(
-        max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 
 
@@ -212,7 +204,7 @@ def test_jobs_did_speculate():
     """Guards the machine above against rules that have gone quiet. Runs after it."""
     if not SpeculatingJob.seen:
         pytest.skip("the machine was not run")
-    assert all(SpeculatingJob.seen[what] for what in ("ties", "mirrors", "effective", "blocked", "returned"))
+    assert all(SpeculatingJob.seen[what] for what in ("mirrors", "effective", "blocked"))
 
 
 # --- the cluster's own rules: each is broken on purpose, and seen ----------------------------------------------------
@@ -309,5 +301,5 @@ def test_the_same_seed_tells_the_same_story_of_speculation():
             return None
         return outcome, journal.digest
 
-    for seed in range(9000, 9020):
+    for seed in range(9000, 9010):
         assert story(seed) == story(seed)

@@ -65,6 +65,23 @@ def test_failures_are_decided_and_counted():
     assert told["status"] == "FINISHED" and told["decisions"]["failover"] > 0
 
 
+SPECULATION = (
+    "-O", "jobmanager.adaptive-batch-scheduler.speculative.enabled=true",
+    "-O", "slow-task-detector.execution-time.baseline-lower-bound=0 s",
+    "-O", "slow-task-detector.check-interval=100 ms",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [("--slow-nodes", "1", "--slow-factor", "0.02"), ("--frozen-nodes", "1")])
+def test_speculation_is_simulated_and_told(bad):
+    mirrored, alone = as_json(*bad, *SPECULATION), as_json(*bad)
+    told = mirrored["speculation"]
+    assert told["mirrors"] >= told["effective"] > 0 and told["blocked"] > 0
+    assert mirrored["makespan_s"] < 0.6 * alone["makespan_s"] and not any(alone["speculation"].values())
+    line = next(line for line in call(*bad, *SPECULATION).splitlines() if line.startswith("speculation "))
+    assert f"{told['effective']} of them effective" in line and "nodes blocked" in line
+
+
 def test_people_get_a_table():
     shown = call("--vertices", "1")
     assert shown.startswith("1 step of 40 subtasks, adaptive; 10 nodes with 8 slots each")
@@ -85,6 +102,9 @@ def test_options_reach_the_scheduler():
         (["--nodes", "0"], "--nodes 0 must be at least 1"),
         (["--edge", "diagonal"], "Give one of all-to-all, pointwise, forward|--edge diagonal is no kind of edge"),
         (["--slow-nodes", "11"], "between 0 and the number of nodes, 10"),
+        (["--slow-factor", "0"], "--slow-factor 0 must be more than 0 and at most 1"),
+        (["--frozen-nodes", "10"], "--frozen-nodes 10 must be at least 0 and less than the number of nodes, 10"),
+        (["--frozen-nodes", "1", "--pipelined"], "--frozen-nodes and --pipelined exclude each other"),
         (["--fail-rate", "0.9"], "between 0 and 0.5"),
         (["--seed", "-1"], "--seed -1 must be at least 0"),
         (["--pipelined", "--adaptive"], "exclude each other"),

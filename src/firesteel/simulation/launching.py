@@ -9,7 +9,7 @@ import numpy as np
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Floats, Ints
 from firesteel.simulation.plane import Plane
-from firesteel.simulation.runs import RunState, ended_last
+from firesteel.simulation.runs import Deployment, RunState, ended_last
 from firesteel.simulation.slot_queue import Mask
 from firesteel.simulation.violation import check
 
@@ -99,15 +99,18 @@ class Launcher:
         return turns
 
     def _check_places(self, rows: Ints) -> None:
-        """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot."""
+        """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
+        Nodes that they were told to avoid, and that are blocked no more, are no others.
+        """
         plane = self._plane
         free = plane.cluster.node_of[plane.cluster.free_slots()]
-        elsewhere = bool((~plane.blocked[free] & plane.cluster.healthy[free]).any())
+        free = free[~plane.blocked[free] & plane.cluster.healthy[free]]
         for row in rows[plane.blocked[plane.runs.node[rows]]].tolist():
             deployment, node = plane.runs.deployment_of(row), int(plane.runs.node[row])
             known = deployment.blocked is not None and bool(deployment.blocked[node])
+            elsewhere = known and bool((~_avoided(plane, deployment)[free]).any())
             check(
-                not (elsewhere and known),
+                not elsewhere,
                 f"subtask {plane.runs.subtask[row]} of vertex {deployment.command.vertex} begins on node-{node}, which is "
                 "blocked, while another node has a free slot",
             )
@@ -149,3 +152,8 @@ class Launcher:
             nodes = []
         times = plane.runs.started[rows]
         return e.ExecutionsDeploying(at=plane.clock.now, running=running, nodes=nodes, times=times, **plane.names(rows))
+
+
+def _avoided(plane: Plane, deployment: Deployment) -> Mask:
+    placement = deployment.command.placement
+    return plane.cluster.marked(() if placement is None else placement.avoid)
