@@ -109,6 +109,7 @@ class Ending:
 
         def told() -> None:
             plane.runs.delivered[twin] = plane.ended is None
+            plane.runs.state[row] = RunState.TOLD  # also where its own report is on its way still
             self._tell(event)
 
         plane.clock.after(plane.delay(), told)
