@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchmarks import (
     exchange,
     large,
     memory,
+    mirrors,
     recovery,
     requests,
     scale,
@@ -32,6 +33,7 @@ BENCHMARKS = {
     "detector": detector.main,
     "speculation": speculation.main,
     "recovery": recovery.main,
+    "mirrors": mirrors.main,
 }
 
 

@@ -53,7 +53,9 @@ class Case:
 
     @property
     def name(self) -> str:
-        bad = f"{self.slow} of {self.nodes} at a tenth" if self.slow else f"{self.frozen} of {self.nodes} frozen for good"
+        bad = (
+            f"{self.slow} of {self.nodes} at a tenth" if self.slow else f"{self.frozen} of {self.nodes} frozen for good"
+        )
         return bad if self.slow or self.frozen else "all nodes alike"
 
     @property
@@ -74,7 +76,9 @@ CASES = tuple(
 def main(runs: int, only: str) -> None:
     print(f"### mirrors: simulated clusters, virtual time, medians of {runs} seeds\n")
     named = ", ".join(f"{key.rsplit('.', 1)[1]} {value}" for key, value in SPECULATION.items())
-    print("Makespan as a ratio to the same job on the healthy nodes alone, without speculation. In brackets: mirrors, and")
+    print(
+        "Makespan as a ratio to the same job on the healthy nodes alone, without speculation. In brackets: mirrors, and"
+    )
     print(f"those of them that were needless, as they did not win. Options: {named}.\n")
     print(f"| nodes x slots | subtasks | bytes | cluster | {' | '.join(RULES)} |")
     print("|---" * (len(RULES) + 4) + "|")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import random
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -64,7 +65,9 @@ class Accuser:
         running = [row for row in range(table.size) if table.state[row] in (S.DEPLOYING, S.RUNNING)]
         running = [row for row in running if self.nth and row % self.nth == 0]
         vertices = sorted({int(table.vertex[row]) for row in running})
-        self._listener.notify_slow_tasks([self._told(v, [r for r in running if table.vertex[r] == v]) for v in vertices])
+        self._listener.notify_slow_tasks(
+            [self._told(v, [r for r in running if table.vertex[r] == v]) for v in vertices]
+        )
 
     def _told(self, vertex, rows):
         ones = np.ones(len(rows))
@@ -74,7 +77,7 @@ class Accuser:
 class SpeculatingJob(RuleBasedStateMachine):
     """One job. Rules are what happens between two of its moments; in the end it must finish, whatever happened."""
 
-    seen: collections.Counter[str] = collections.Counter()
+    seen: ClassVar[collections.Counter[str]] = collections.Counter()
 
     @initialize(
         seed=st.integers(0, 1 << 20),
