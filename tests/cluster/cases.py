@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import runtime_support
 from firesteel import ExecutionEnvironment, Split
@@ -95,6 +96,8 @@ class Records:
                     {"vertex": r.vertex, "subtask": subtask, "attempt": attempt, "states": {}, "node": "", "cause": ""},
                 )
                 one["states"][r.state] = r.times[k] if r.times else r.at
+                if r.running:  # those that finish tell of their earlier states
+                    one["states"] |= {"DEPLOYING": r.deployed[k], "RUNNING": r.running[k]}
                 one["mirror"] = bool(r.mirrors[k]) if r.mirrors and r.state == "CREATED" else one.get("mirror", False)
                 if r.nodes and r.nodes[k] >= 0:
                     one["node"] = r.hosts[r.nodes[k]]
@@ -153,6 +156,116 @@ def case_damaged(spark, folder):
         "attempts": records.attempts(),
         "left": left_behind(folder),
     }
+
+
+def case_writing(spark, folder):
+    """Six splits, which hold in the middle of writing a result; three subtasks, which hold in the middle of a sink's file."""
+    env = environment(spark, folder)
+    pieces = env.from_source(Pieces(6, 8, 4_000)).set_parallelism(6)
+    mapped = pieces.map_in_arrow(holding(folder, "source", after=4), SCHEMA).set_parallelism(6).rebalance()
+    sunk = mapped.map_in_arrow(holding(folder, "sink", after=1), SCHEMA).set_parallelism(3)
+    sunk.write_parquet(folder / "out").set_parallelism(3)
+    env.execute("writing")
+    late.run_all()
+    return {
+        "right": sorted(pq.read_table(folder / "out")["v"].to_pylist()) == list(range(6 * 8 * 4_000)),
+        "attempts": story(folder).attempts(),
+        "hidden": [p.name for p in (folder / "out").rglob("*") if p.name.startswith(".")],
+        "beside": sorted(p.name for p in folder.iterdir() if p.name.startswith(".")),
+        "left": left_behind(folder),
+    }
+
+
+class Work:
+    """``splits`` splits, each of ``naps`` naps of a millisecond: what stops a process makes them long. Says where it begins.
+
+    ``race``: every attempt at split 0 waits before its end for the file ``go-end``.
+    """
+
+    name, schema = "work", SCHEMA
+    supports_concurrent_execution_attempts = True
+
+    def __init__(self, folder, splits, naps, race=False):
+        self.folder, self.splits, self.naps, self.race = str(folder), splits, naps, race
+
+    def list_splits(self, data_volume):
+        return [Split(k, 800, f"split {k}") for k in range(self.splits)]
+
+    def read(self, split, ctx):
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        def tell(what):
+            (Path(self.folder) / f"at-{what}-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+
+        tell("begin")
+        for part in range(10):
+            yield pa.record_batch(
+                [pa.array(range(split * 100 + part * 10, split * 100 + part * 10 + 10))], schema=SCHEMA
+            )
+            for _ in range(self.naps // 10):
+                time.sleep(0.001)
+        if self.race and split == 0:
+            tell("end")
+            while not (Path(self.folder) / "go-end").exists():
+                time.sleep(0.001)
+
+
+def case_speculating(
+    spark, folder, splits, naps, enabled=True, race=False, side_effects=False, sink="parquet", hold=False
+):
+    """Subtasks of equal length, written by a sink; ``hold``: with an exchange before it, at whose end consumers hold."""
+    prefix = "jobmanager.adaptive-batch-scheduler.speculative."
+    more = {
+        prefix + "enabled": str(enabled).lower(),
+        "slow-task-detector.check-interval": "200 ms",
+        "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+        "slow-task-detector.execution-time.baseline-ratio": "0.5",
+    }
+    env = environment(spark, folder, **more)
+    rows = env.from_source(Work(folder, splits, naps, race)).set_parallelism(splits)
+    if side_effects:
+        rows = rows.map_in_arrow(lambda batches: batches, SCHEMA).set_parallelism(splits).side_effects()
+    if hold:
+        rows = rows.rebalance().map_in_arrow(holding(folder, "read"), SCHEMA).set_parallelism(2)
+    out = folder / "out"
+    wide = 2 if hold else splits
+    if sink == "parquet":
+        rows.write_parquet(out).set_parallelism(wide)
+    else:
+        rows.select(s=field_text()).set_parallelism(wide).write_text(out).set_parallelism(wide)
+    began = time.monotonic()
+    env.execute("speculating")
+    seconds = time.monotonic() - began
+    (folder / "ended").touch()
+    late.run_all()
+    found = story(folder)
+    return {
+        "seconds": seconds,
+        "rows": read_back(out, sink),
+        "attempts": found.attempts(),
+        "mirrors": found.decisions("speculation"),
+        "winners": found.decisions("winner"),
+        "blocked": found.decisions("blocklist"),
+        "hidden": [p.name for p in out.rglob("*") if p.name.startswith(".")],
+        "beside": sorted(p.name for p in folder.iterdir() if p.name.startswith(".")),
+        "left": left_behind(folder),
+    }
+
+
+def field_text():
+    import pyarrow.compute as pc
+
+    return pc.field("v").cast(pa.string())
+
+
+def read_back(out, sink):
+    if sink == "parquet":
+        return sorted(pq.read_table(out)["v"].to_pylist())
+    files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+    return sorted(int(line) for p in files for line in p.read_text().splitlines())
 
 
 # ------------------------------------------------------------------------------------------------------------------

@@ -74,3 +74,18 @@ def test_results_outlive_the_worker_that_made_them(cluster, session, tmp_path):
     producers = [a for a in answer["attempts"] if a["vertex"] == 0]
     assert "127.0.0.3" in {a["node"] for a in producers}
     assert [a["attempt"] for a in producers] == [0] * 6, "what the dead worker had made was made again"
+
+
+def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writes_a_file(cluster, session, tmp_path):
+    session.start("writing", tmp_path)
+    session.until(lambda: len(at(tmp_path, "source")) == 3)
+    cluster.standalone.kill_executor("127.0.0.2")
+    session.until(lambda: len(at(tmp_path, "source")) == 4)
+    (tmp_path / "go-source").touch()
+    session.until(lambda: len(at(tmp_path, "sink")) == 3)
+    cluster.standalone.kill_executor("127.0.0.3")
+    session.until(lambda: len(at(tmp_path, "sink")) == 4)
+    (tmp_path / "go-sink").touch()
+    answer = session.answer()
+    assert answer["right"]
+    assert answer["hidden"] == answer["beside"] == answer["left"] == []
