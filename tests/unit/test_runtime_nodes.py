@@ -142,6 +142,14 @@ class TestWatcher:
             ("0", "a (executor 0)", False),
         ]
 
+    def test_one_that_is_just_coming_is_told_when_its_host_is_known(self):
+        status = Status()
+        watcher, told = self.watch(status)
+        for host in ("", "a"):
+            status.hosts = {"0": host}
+            watcher.look()
+        assert [(e.executor, e.node) for e in told] == [("0", "a")]
+
     def test_each_launch_is_told_once_with_its_own_time_and_node(self):
         status = Status(RunningTask(7, 0, 1005.0, "0", "a"), RunningTask(8, 1, 1009.0, "1", "b"))
         watcher, told = self.watch(status, names(e0="a", e1="b"))

@@ -132,7 +132,8 @@ class Watcher:
         """Tells of those that came or went. Which there are is asked each time, the rest only when that has changed."""
         ids = self._status.executor_ids()
         if ids != self._executors.keys():
-            self._executors = {e: info for e, info in self._status.executors().items() if e in ids}
+            listed = self._status.executors().items()  # one that is just coming has no host and no slots yet
+            self._executors = {e: info for e, info in listed if e in ids and info.host and info.slots}
         elif not self._nodes.by_label:
             return
         changes = self._nodes.update(self._executors)
