@@ -19,13 +19,13 @@ from firesteel.spark.runtime import slots_per_machine
 from firesteel.spark.session import _settings, check_session, is_local, own_interrupts
 
 
-def session(module="pyspark.sql.session", version="4.3.0", stopped=False, context=True):
+def session(module="pyspark.sql.session", version="4.3.0", stopped=False, context=True, **conf):
     kind = type("SparkSession", (), {"__module__": module})
     made = kind()
     if context:
         jsc = MagicMock()
         jsc.sc().isStopped.return_value = stopped
-        made.sparkContext = SimpleNamespace(version=version, _jsc=jsc)
+        made.sparkContext = SimpleNamespace(version=version, _jsc=jsc, getConf=lambda: conf)
     return made
 
 
@@ -41,6 +41,7 @@ def test_a_classic_session_of_the_right_version_passes():
         (session(version="3.5.1"), r"runs Spark 3\.5\.1.*works with Spark 4\.3"),
         (session(version="5.0.0"), r"5\.0\.0"),
         (session(stopped=True), "has been stopped"),
+        (session(**{"spark.speculation": "true"}), "spark.speculation=true"),
         ("local[2]", "not a str"),
     ],
 )

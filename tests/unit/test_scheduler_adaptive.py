@@ -1,5 +1,7 @@
 """How the graph grows and what is scheduled when: FLIP-187's cases, and the default scheduler beside it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane, split_lists
@@ -11,9 +13,10 @@ from firesteel.scheduler import commands as c
 from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
-from firesteel.scheduler.events import CancelRequested, ExecutorChanged, JobStarted
+from firesteel.scheduler.events import CancelRequested, ExecutionsDeploying, ExecutorChanged, JobStarted
 from firesteel.scheduler.records import MetricsSnapshot
 from firesteel.scheduler.slots import ExecutionDeploymentOption
+from firesteel.scheduler.states import ExecutionState
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, GLOBAL, REBALANCE = ShipStrategy.BROADCAST, ShipStrategy.GLOBAL, ShipStrategy.REBALANCE
@@ -415,3 +418,22 @@ def test_an_event_about_what_was_never_deployed_is_an_error_with_a_sentence():
     p.tasks[0, 0, 5] = p.tasks[0, 0, 0]
     with pytest.raises(ValueError, match=r"subtasks \[0\], attempts \[5\] of vertex 0 'step 0', not all of which"):
         p.finish((0, 0, 5))
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_launch_that_was_seen_is_when_the_execution_time_begins(together):
+    """The worker of a task starts after Spark launched it, and only then can the task say what time it is."""
+    p = plane(two_steps(HASH)).start()
+    ids = np.arange(2)
+    seen = ExecutionsDeploying(at=2.0, vertex=0, subtasks=ids, attempts=0 * ids, times=np.array([0.5, 1.5]))
+    p.send(seen)
+    p.now = 5.0
+    reported = p.reports
+
+    def with_times(tasks, token=None):
+        return replace(reported(tasks, token), deployed_at=np.array([1.0, 1.0])[[task.subtask for task in tasks]])
+
+    p.reports = with_times
+    for keys in ([(0, 0, 0), (0, 1, 0)],) if together == 2 else ([(0, 0, 0)], [(0, 1, 0)]):
+        p.finish(*keys)
+    assert p.scheduler.executions.stamps[ExecutionState.DEPLOYING][:2].tolist() == [0.5, 1.0]

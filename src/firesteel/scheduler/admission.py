@@ -131,7 +131,8 @@ class Admission:
         self._release.executions_finished(vertex, subtasks)
 
     def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:
-        """To FINISHED, by way of whatever states nobody reported; the report's own times are the best there are."""
+        """To FINISHED, by way of whatever states nobody reported. The report's own times are the best there are, but for
+        the launch: one that was seen counts the start of the task's worker too."""
         table, at = self._table, self._recorder.at
         states = table.state[rows]
         idle = rows[states != S.RUNNING]
@@ -140,7 +141,10 @@ class Admission:
             table.transition(idle, S.RUNNING, at)
         for state, told in ((S.DEPLOYING, reports.deployed_at), (S.RUNNING, reports.running_at)):
             known = told > 0
-            table.stamp(state, rows[known], told[known])
+            times = told[known]
+            if state is S.DEPLOYING:
+                times = np.fmin(table.stamps[state][rows[known]], times)
+            table.stamp(state, rows[known], times)
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
         self._operations.move(vertex.id, rows, S.FINISHED, at=ended)
 

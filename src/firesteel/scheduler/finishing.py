@@ -83,7 +83,8 @@ class SingleFinish:
         source = table.state.item(row)
         deployed, running = reports.deployed_at.item(), reports.running_at.item()
         finished = reports.finished_at.item()
-        if deployed > 0 or source == _SCHEDULED:
+        launched = table.stamps[_DEPLOYING].item(row)  # nan: nobody saw it
+        if source == _SCHEDULED or 0 < deployed < launched:
             table.stamp(_DEPLOYING, row, deployed if deployed > 0 else now)
         if running > 0 or source != _RUNNING:
             table.stamp(_RUNNING, row, running if running > 0 else now)

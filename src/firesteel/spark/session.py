@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.errors import UsageError
+from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
 
@@ -88,7 +89,8 @@ def create_session(
 
 
 def check_session(session: Any) -> None:
-    """Raises UsageError for what cannot run our jobs: Spark Connect, another Spark version, a stopped session."""
+    """Raises UsageError for what cannot run our jobs: Spark Connect, another Spark version, a stopped session, one whose
+    tasks Spark copies."""
     module = type(session).__module__
     if module.startswith("pyspark.sql.connect"):
         raise UsageError(
@@ -104,6 +106,12 @@ def check_session(session: Any) -> None:
     if match is None or (int(match[1]), int(match[2])) != SUPPORTED_SPARK:
         wanted = ".".join(map(str, SUPPORTED_SPARK))
         raise UsageError(f"This session runs Spark {context.version}, and this Firesteel works with Spark {wanted}.")
+    if context.getConf().get("spark.speculation", "false") == "true":
+        raise UsageError(
+            "This session has spark.speculation=true: Spark would start second copies of tasks, which Firesteel takes for "
+            "tasks that lost their executor.",
+            hint=f"Start it with spark.speculation=false; {SPECULATIVE_ENABLED.key}=true does the same for Firesteel's jobs.",
+        )
 
 
 def is_local(context: Any) -> bool:
