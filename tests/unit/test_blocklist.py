@@ -61,6 +61,7 @@ def test_a_repeat_keeps_the_later_end_and_is_no_news():
     assert (entry.start, entry.end, entry.cause, entry.times) == (0.0, 70.0, "slow at 0 s", 3)
     out = d.fire(60.0)
     assert told(out) == [] and timers(out) == [70.0], "it looks again when its time is over"
+    assert reasons(out) == ["node a stays blocked for another 10 s: it was told of 3 times by now"]
     out = d.fire(70.0)
     assert told(out) == [()] and timers(out) == []
     assert reasons(out) == ["node a is not blocked any more, after 1 min 10 s, told of 3 times"]
@@ -101,3 +102,25 @@ def test_who_waits_is_told_of_nodes_that_are_used_though_blocked():
     d.block("a", 0.0, 60.0)
     (line,) = d.list.waiting_for()
     assert line.endswith("slow at 0 s. It is used all the same: no other node is known.")
+
+
+def test_only_an_end_that_moved_is_told_of_again():
+    d = Driven()
+    d.block("a", 0.0, 60.0), d.block("b", 5.0, 90.0), d.block("a", 10.0, 80.0)
+    assert len(reasons(d.fire(60.0))) == 1
+    (record,) = [command.record for command in d.fire(80.0) if isinstance(command, c.Record)]
+    assert record.result == "unblocked" and record.inputs["node"] == "a" and record.inputs["end"] == 80.0
+
+
+def test_a_node_is_avoided_since_the_data_plane_was_told_of_it_last():
+    d = Driven("a", "b")
+    d.block("a", 1.0, 61.0), d.block("b", 2.0, 62.0)
+    assert d.list.avoided_since == {}
+    d.recorder.begin(TimerFired(at=3.0, timer=""))
+    d.executor("c")
+    assert d.list.avoided_since == {"a": 3.0, "b": 3.0}
+    d.block("c", 4.0, 64.0)
+    d.recorder.begin(TimerFired(at=5.0, timer=""))
+    d.executor("d")
+    d.fire(61.0)
+    assert d.list.avoided_since == {"b": 5.0, "c": 5.0}

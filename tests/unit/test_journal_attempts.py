@@ -108,6 +108,8 @@ def test_blocked_nodes_until_they_are_not():
     history = JobHistory(upto(112.5))
     assert [(b.node, b.start, b.end) for b in history.blocked] == [("10.0.0.4", 112.5, 172.5)]
     assert not history.decisions, "they are told of as blocks"
+    history.apply(replace(told, at=172.5, inputs={**told.inputs, "end": 180.0}, result="prolonged"))
+    assert [b.end for b in history.blocked] == [180.0]
     later = {**told.inputs, "end": 190.0, "times": 3}
     history.apply(replace(told, at=190.0, inputs=later, result="unblocked"))
     assert not history.blocked and history.blocks[0].end == 190.0

@@ -160,7 +160,9 @@ def test_a_node_is_blocked_as_long_as_it_is_told_of_and_its_time_after():
     p.detector.slow = []
     while p.blocked:
         p.fire(min(p.timers, key=p.timers.__getitem__))
-    assert p.now == pytest.approx(end) and [d.result for d in p.decisions("blocklist")] == ["blocked", "unblocked"]
+    assert p.now == pytest.approx(end) and [d.result for d in p.decisions("blocklist")] == [
+        "blocked", "prolonged", "unblocked",
+    ]  # fmt: skip
 
 
 def test_speculation_that_is_off_places_nothing_and_has_no_metrics():
@@ -331,6 +333,24 @@ def test_an_execution_that_says_nothing_on_a_blocked_node_is_replaced():
     (cancel,), (deploy,) = of(out, c.Cancel), of(out, c.Deploy)
     assert (cancel.subtasks.tolist(), cancel.attempts.tolist()) == ([1], [0]) and names(deploy) == [(1, 1)]
     assert "no word from it for 2 s since blocked node node-0 was given it" in "\n".join(p.scheduler.story(0, 1))
+    assert p.run().status == "FINISHED"
+
+
+def test_nobody_is_silent_on_a_blocked_node_that_is_used_since_there_is_no_other():
+    """Their programs run, and Spark tells of nothing but their launch."""
+    p = job(n=4)
+    p.executor(0, "node-0")
+    p.launch((0, 0, 0), running=False, node="node-0"), p.slow((0, 0, 0))
+    p.launch((0, 1, 0), running=False, node="node-0")
+    assert not any(timer.startswith("silent") for timer in p.timers)
+    assert "subtask 1 of 'step 0' runs on node-0, though blocked: no other node is known" in (
+        p.decisions("placement")[-1].reason
+    )
+    p.executor(1, "node-1")
+    assert p.blocked == ("node-0",)
+    p.launch((0, 2, 0), running=False, node="node-0")
+    p.executor(1, "node-1", added=False)
+    assert not of(p.fire("silent-1"), c.Cancel), "it may have begun when it found nothing blocked"
     assert p.run().status == "FINISHED"
 
 

@@ -193,13 +193,13 @@ class JobHistory:
             vertex.parallelism = _parallelism(record.result)
 
     def _blocked(self, record: Decision) -> bool:
-        """Whether the decision says that a node is blocked, or is so no more."""
+        """Whether the decision says that a node is blocked, until when, or that it is so no more."""
         if record.what != "blocklist" or "node" not in record.inputs:
             return False
         block = Blocked(*(record.inputs[name] for name in ("node", "cause", "start", "end")))
         for known in self.blocked:
             if known.node == block.node:
-                known.end, known.is_over = block.end, record.result != "blocked"
+                known.end, known.is_over = block.end, record.result == "unblocked"
                 return True
         self.blocks.append(block)
         return True

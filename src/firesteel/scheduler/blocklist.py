@@ -37,6 +37,10 @@ class Blocklist:
         """What the data plane was told last: the blocked nodes, none while there is no other."""
         self.is_all = False
         """Every node that is known is blocked, so they are used as if they were not."""
+        self.avoided_since: dict[str, float] = {}
+        """Since when the data plane has known of each of these: what is launched there from then on turns back."""
+        self._ends: dict[str, float] = {}
+        """Of each node the end that is on record."""
         self._timer_at: float | None = None
 
     def block(self, node: str, cause: str, end: float) -> None:
@@ -60,6 +64,10 @@ class Blocklist:
             told = f", told of {entry.times} times" if entry.times > 1 else ""
             after = format_seconds(self._recorder.at - entry.start)
             self._decide(entry, "unblocked", f"node {entry.node} is not blocked any more, after {after}{told}")
+        for entry in [entry for entry in self.entries.values() if self._ends[entry.node] <= self._recorder.at]:
+            left = format_seconds(entry.end - self._recorder.at)
+            times = f"it was told of {entry.times} times by now"
+            self._decide(entry, "prolonged", f"node {entry.node} stays blocked for another {left}: {times}")
         self._set_timer()
         self._tell()
 
@@ -67,11 +75,6 @@ class Blocklist:
         """A node came or went: there may be another than the blocked ones now, or none."""
         if self.entries:
             self._tell()
-
-    def blocked_since(self, node: str) -> float | None:
-        """None: it is not blocked."""
-        entry = self.entries.get(node)
-        return None if entry is None else entry.start
 
     def waiting_for(self) -> list[str]:
         now = self._recorder.at
@@ -101,9 +104,11 @@ class Blocklist:
         avoided = () if is_all else blocked
         if avoided != self.avoided:
             self.avoided = avoided
+            self.avoided_since = {node: self.avoided_since.get(node, self._recorder.at) for node in avoided}
             self._recorder.emit(BlockNodes(avoided))
 
     def _decide(self, entry: BlockedNode, result: str, reason: str) -> None:
+        self._ends[entry.node] = entry.end
         self._recorder.decision(
             "blocklist",
             inputs={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,8 @@ class ReturnedExecutions:
         if not self._blocklist.entries:
             return
         there = rows[self._on_blocked(rows)]
-        silent = (self._table.state[there] == S.DEPLOYING) & ~self._stays(there)
+        # While blocked nodes are used again nobody turns back, so nobody's silence tells of anything.
+        silent = (self._table.state[there] == S.DEPLOYING) & ~self._stays(there) & self._on_avoided(there)
         self._tell_of_use(vertex, there[~silent])
         if silent.any() and vertex.job.supports_concurrent_attempts:
             self._timers += 1
@@ -101,7 +102,7 @@ class ReturnedExecutions:
             return
         vertex, rows = self._silent.pop(timer)
         rows = rows[self._table.state[rows] == S.DEPLOYING]
-        rows = rows[self._on_blocked(rows)]
+        rows = rows[self._on_avoided(rows)]
         where = _named({self._table.node_name(row) for row in rows.tolist()})
         why = f"no word from it for {format_seconds(SILENT_SECONDS)} since {where} was given it"
         self._operations.cancel(vertex, rows, why)
@@ -112,10 +113,17 @@ class ReturnedExecutions:
 
     def _on_blocked(self, rows: Rows) -> Mask:
         """Which of these were launched on a node that was blocked by then, and still is."""
+        return self._launched_on(rows, {entry.node: entry.start for entry in self._blocklist.entries.values()})
+
+    def _on_avoided(self, rows: Rows) -> Mask:
+        """Those of them that could know that they should turn back."""
+        return self._launched_on(rows, self._blocklist.avoided_since)
+
+    def _launched_on(self, rows: Rows, since: Mapping[str, float]) -> Mask:
         table, found = self._table, np.zeros(len(rows), np.bool_)
         launched = table.stamps[S.DEPLOYING][rows]
-        for entry in self._blocklist.entries.values():
-            found |= (table.node[rows] == table.node_number(entry.node)) & (launched >= entry.start)
+        for node, start in since.items():
+            found |= (table.node[rows] == table.node_number(node)) & (launched >= start)
         return found
 
     def _stay(self, rows: Rows) -> None:
