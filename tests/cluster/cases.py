@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 import runtime_support
 from firesteel import ExecutionEnvironment, Split
+from firesteel.errors import JobCancelledError
 from firesteel.scheduler.records import Decision, StateChange
 from firesteel.spark.cleaning import late
 from firesteel.spark.preflight import executors
@@ -174,6 +175,84 @@ def case_writing(spark, folder):
         "beside": sorted(p.name for p in folder.iterdir() if p.name.startswith(".")),
         "left": left_behind(folder),
     }
+
+
+def case_hiccups(spark, folder, every):
+    """A storage of which one request in ``every`` fails."""
+    (folder / "storage").mkdir()
+    (folder / "storage" / ".hiccups").write_text(str(every))
+    compiled = two_steps(splits=12, rows=2_000, parallelism=5)
+    given = {"firesteel__storage__filesystem": "far_storage:open_failing"}
+    values, records = run(spark, folder, compiled, **given)
+    return {
+        "right": values == list(range(24_000)),
+        "failovers": records.decisions("failover"),
+        "failed": sum(len(p.read_bytes()) for p in (folder / "storage").glob(".failed-*")),
+        "left": [name for name in left_behind(folder) if not name.startswith((".hiccups", ".failed"))],
+    }
+
+
+def case_cancelled(spark, folder):
+    """Cancelled by another thread's word while tasks of two kinds hold; then another job on the same session."""
+    env = environment(spark, folder)
+    pieces = env.from_source(Pieces(4, 2, 10)).set_parallelism(4)
+    held = pieces.map_in_arrow(holding(folder, "cancel", after=1), SCHEMA).set_parallelism(4)
+    held.write_parquet(folder / "out").set_parallelism(4)
+    client = env.execute_async("to be cancelled")
+    while not (folder / "cancel").exists():
+        time.sleep(0.01)
+    began = time.monotonic()
+    client.cancel()
+    try:
+        client.wait(60)
+        told = "it finished"
+    except JobCancelledError as error:
+        told = str(error)
+    seconds = time.monotonic() - began
+    rows = environment(spark, folder).from_source(Pieces(3, 1, 10)).to_arrow()
+    late.run_all()
+    return {
+        "told": told,
+        "seconds": seconds,
+        "next": sorted(rows["v"].to_pylist()),
+        "out": [str(p) for p in folder.glob("*out*")],
+        "left": left_behind(folder),
+    }
+
+
+def case_interrupted(spark, folder):
+    """Ctrl-C comes while the main thread waits for the job."""
+    env = environment(spark, folder)
+    held = env.from_source(Pieces(4, 1, 10)).set_parallelism(4).map_in_arrow(holding(folder, "never"), SCHEMA)
+    held.set_parallelism(4).write_parquet(folder / "out").set_parallelism(4)
+    try:
+        env.execute("to be interrupted")
+        told = "it finished"
+    except JobCancelledError as error:
+        told = str(error)
+    late.run_all()
+    rows = environment(spark, folder).from_source(Pieces(3, 1, 10)).to_arrow()
+    return {
+        "told": told,
+        "next": sorted(rows["v"].to_pylist()),
+        "out": [str(p) for p in folder.glob("*out*")],
+        "left": left_behind(folder),
+    }
+
+
+def case_waiting(spark, folder):
+    """Says what the job waits for, as it changes, into the file ``waits``; the job runs until nothing holds it."""
+    env = environment(spark, folder)
+    held = env.from_source(Pieces(3, 1, 10)).set_parallelism(3).map_in_arrow(holding(folder, "waits"), SCHEMA)
+    held.set_parallelism(3).write_parquet(folder / "out").set_parallelism(3)
+    client = env.execute_async("waiting")
+    with (folder / "waits").open("w") as said:
+        while client.status().value not in ("FINISHED", "FAILED", "CANCELED"):
+            print(" ".join(client.waiting_for()), file=said, flush=True)
+            time.sleep(0.05)
+    client.wait()
+    late.run_all()
+    return {"rows": sorted(pq.read_table(folder / "out")["v"].to_pylist()), "left": left_behind(folder)}
 
 
 class Work:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 pytestmark = pytest.mark.cluster
@@ -89,3 +91,47 @@ def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writ
     answer = session.answer()
     assert answer["right"]
     assert answer["hidden"] == answer["beside"] == answer["left"] == []
+
+
+def test_a_storage_that_fails_now_and_then_costs_nobody_an_attempt(session, tmp_path):
+    answer = session.run("hiccups", tmp_path, every=7)
+    assert answer["failed"] > 5
+    assert answer["right"]
+    assert answer["failovers"] == []
+    assert answer["left"] == []
+
+
+def test_a_cancelled_job_ends_soon_and_leaves_nothing(session, tmp_path):
+    session.start("cancelled", tmp_path)
+    session.until(lambda: len(at(tmp_path, "cancel")) == 3)
+    (tmp_path / "cancel").touch()
+    answer = session.answer()
+    assert "was cancelled" in answer["told"]
+    assert answer["seconds"] < 20
+    assert answer["next"] == list(range(30))
+    assert answer["out"] == answer["left"] == []
+
+
+def test_ctrl_c_cancels_the_job_and_the_session_goes_on(session, tmp_path):
+    session.start("interrupted", tmp_path)
+    session.until(lambda: len(at(tmp_path, "never")) == 3)
+    session.process.send_signal(signal.SIGINT)
+    answer = session.answer()
+    assert "was interrupted" in answer["told"]
+    assert answer["next"] == list(range(30))
+    assert answer["out"] == answer["left"] == []
+
+
+def test_a_job_without_executors_says_so_and_ends_when_there_are_some_again(cluster, session, tmp_path):
+    hosts = cluster.standalone.hosts
+    session.start("waiting", tmp_path)
+    session.until(lambda: len(at(tmp_path, "waits")) == 3)
+    for host in hosts:
+        cluster.standalone.kill_worker(host)
+    session.until(lambda: "Spark has no executor" in (tmp_path / "waits").read_text())
+    (tmp_path / "go-waits").touch()
+    for host in hosts:
+        cluster.standalone.start_worker(host)
+    answer = session.answer()
+    assert answer["rows"] == list(range(30))
+    assert answer["left"] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 pytestmark = pytest.mark.cluster
@@ -35,6 +37,12 @@ def mirrors(answer):
     return [a for a in answer["attempts"] if a["mirror"]]
 
 
+def usual(answer):
+    """Seconds that an execution takes on a node that is well."""
+    states = [a["states"] for a in answer["attempts"] if "FINISHED" in a["states"] and a["node"] != VICTIM]
+    return median(s["FINISHED"] - s["RUNNING"] for s in states)
+
+
 @pytest.fixture
 def slowed(cluster, session, tmp_path):
     """Nine subtasks, of which one gets to a tenth of its speed; without speculation, and with it."""
@@ -57,6 +65,15 @@ def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(slowed):
     assert won
     assert all(a["node"] != VICTIM for a in won)
     assert mirrored["seconds"] < 0.75 * without["seconds"]
+    # a mirror starts within one task's time although work is queued
+    for mirror in won:
+        waited = mirror["states"]["RUNNING"] - mirror["states"]["CREATED"]
+        assert waited < 1.5 * usual(mirrored) + 0.5
+    # and nothing new stays on the node that is blocked
+    since = min(a["states"]["CREATED"] for a in mirrors(mirrored))
+    for one in mirrored["attempts"]:
+        if one["node"] == VICTIM and one["states"].get("RUNNING", 0) > since:
+            assert "FINISHED" not in one["states"], one
 
 
 @pytest.mark.parametrize("splits", [3, 9])
@@ -79,3 +96,22 @@ def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(sessio
     answer = session.answer()
     assert_right(answer, 5)
     assert sum(a["subtask"] == 0 and "FINISHED" in a["states"] for a in answer["attempts"]) == 1
+
+
+def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tmp_path):
+    session.start("speculating", tmp_path, splits=6, naps=800, hold=True)
+    with hurt_once_all_work(session, tmp_path, cluster.standalone.slow):
+        session.until(lambda: at(tmp_path, "read"))
+        session.until(lambda: len(list((tmp_path / "storage").glob("firesteel-job-*/d0-p*"))) == 6, 15)
+    (tmp_path / "go-read").touch()
+    answer = session.answer()
+    assert_right(answer, 6)
+    assert mirrors(answer)
+
+
+def test_a_step_with_side_effects_gets_no_mirror(cluster, session, tmp_path):
+    session.start("speculating", tmp_path, splits=6, naps=500, side_effects=True)
+    with hurt_once_all_work(session, tmp_path, lambda host: cluster.standalone.slow(host, 0.2)):
+        answer = session.answer()
+    assert_right(answer, 6)
+    assert not mirrors(answer)
