@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
+from tools.standalone import HOSTS as NODES
 
 pytestmark = pytest.mark.cluster
 
@@ -91,6 +92,15 @@ def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writ
     answer = session.answer()
     assert answer["right"]
     assert answer["hidden"] == answer["beside"] == answer["left"] == []
+    # what ran there is an attempt of its own in the records, and so is its restart
+    for vertex, killed in ((0, "127.0.0.2"), (1, "127.0.0.3")):
+        (lost,) = [a for a in answer["attempts"] if a["vertex"] == vertex and "FAILED" in a["states"]]
+        assert lost["node"] in (killed, "")  # killed at once, it was perhaps never seen to run
+        assert lost["cause"].startswith("The executor")
+        same = [a for a in answer["attempts"] if (a["vertex"], a["subtask"]) == (vertex, lost["subtask"])]
+        assert [a["attempt"] for a in same] == [0, 1]
+        assert "FINISHED" in same[1]["states"]
+        assert same[1]["node"] in NODES
 
 
 def test_a_storage_that_fails_now_and_then_costs_nobody_an_attempt(session, tmp_path):

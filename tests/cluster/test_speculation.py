@@ -99,10 +99,19 @@ def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(sessio
 
 
 def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tmp_path):
+    seen = set()
+
+    def written():
+        now = {path.name for path in (tmp_path / "storage").glob("firesteel-job-*/d0-p*")}
+        seen.update(now)
+        return now
+
     session.start("speculating", tmp_path, splits=6, naps=800, hold=True)
-    with hurt_once_all_work(session, tmp_path, cluster.standalone.slow):
-        session.until(lambda: at(tmp_path, "read"))
-        session.until(lambda: len(list((tmp_path / "storage").glob("firesteel-job-*/d0-p*"))) == 6, 15)
+    session.until(lambda: len(written()) >= 3 and len(set(at(tmp_path, "begin"))) == 3)
+    with cluster.standalone.slow(VICTIM):
+        session.until(lambda: written() and at(tmp_path, "read"))
+        session.until(lambda: len(written()) == 6)
+    assert len(seen) > 6, "no loser wrote anything"
     (tmp_path / "go-read").touch()
     answer = session.answer()
     assert_right(answer, 6)
