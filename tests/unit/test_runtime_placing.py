@@ -192,6 +192,18 @@ def test_each_slot_of_a_blocked_node_gets_one_plug_and_a_new_one_when_it_has_end
     assert len({plug.tag for plug, _ in started}) == 4
 
 
+def test_jobs_that_block_different_nodes_do_not_plug_every_slot_together(monkeypatch):
+    known, context = Executors(), MagicMock(applicationId="two jobs at once")
+    for number, host in enumerate("ab"):
+        known.change(ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=1, added=True))
+    jobs, started = [Plugs(context, Blob.of(1), name, known) for name in ("one", "other")], []
+    for job in jobs:
+        monkeypatch.setattr(job, "_start", lambda plug, locations: started.append(plug))
+    assert [jobs[0].hold("a"), jobs[1].hold("b")] == [True, False]
+    started[0].ended.set()
+    assert [jobs[1].hold("b"), jobs[0].hold("a")] == [True, False]
+
+
 def test_a_plug_stays_until_its_node_is_not_blocked_any_more(tmp_path, monkeypatch):
     store, slept = ResultStore(str(tmp_path)), []
 

@@ -38,6 +38,11 @@ class Executors:
     def of(self, node: str) -> dict[str, Executor]:
         return {executor: one for executor, one in self._known.items() if one.node == node}
 
+    @property
+    def slots(self) -> int:
+        """Of all executors."""
+        return sum(one.slots for one in self._known.values())
+
     def locations(self, avoid: Collection[str]) -> list[str]:
         """Of all other nodes, as Spark writes them: their hosts, or executors on a host that has an avoided node too.
 

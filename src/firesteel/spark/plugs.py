@@ -3,6 +3,8 @@
 Spark cannot leave a node out: whatever is queued when a node is blocked would start there as soon as it has a free slot, and be
 handed back, one execution after another. So the first that is handed back makes its driver send a plug there: a task
 which sleeps until its node is not blocked any more. It goes to the urgent pool, hence to that slot before all that waits.
+
+Jobs that run at once in a session block nodes of their own, and each feels the others' plugs: together they leave a slot free.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from firesteel.spark.task import Blob, is_blocked_here
 from firesteel.spark.threads import cancel_jobs, local_properties
 
 LOOK_SECONDS = 0.25
+_lock = threading.Lock()
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -43,6 +46,10 @@ class _Plug:
     ended: threading.Event = field(default_factory=threading.Event)
 
 
+_standing: dict[str, list[_Plug]] = {}
+"""By application, those of all jobs that were not seen to end."""
+
+
 class Plugs:
     """Of one job. Used by its thread only."""
 
@@ -53,14 +60,18 @@ class Plugs:
         """By node, those that were not seen to end."""
 
     def hold(self, node: str) -> bool:
-        """A slot of this node is free: it gets a plug, unless there is one for each of its slots. Returns at once."""
+        """A slot of this node is free: it gets a plug, unless there is one for each of its slots, or one
+        for each other slot of the session already. Returns at once."""
         executors = self._executors.of(node)
         standing = self._standing[node] = [p for p in self._standing.get(node, ()) if not p.ended.is_set()]
         if len(standing) >= sum(one.slots for one in executors.values()):
             return False
+        plug = _Plug(f"firesteel-{self._job_id}-plug-{self._number + 1}", node)
+        if not _stand(self._context.applicationId, plug, self._executors.slots):
+            return False
         self._number += 1
-        standing.append(_Plug(f"firesteel-{self._job_id}-plug-{self._number}", node))
-        self._start(standing[-1], [f"executor_{one.host}_{executor}" for executor, one in executors.items()])
+        standing.append(plug)
+        self._start(plug, [f"executor_{one.host}_{executor}" for executor, one in executors.items()])
         return True
 
     def stop(self, seconds: float) -> None:
@@ -97,3 +108,13 @@ class Plugs:
             context.runJob(preferring(context, context.parallelize([b""], 1), 1, locations), PlugFunction(self._job))
         finally:
             pools.give_back(pool)
+
+
+def _stand(application: str, plug: _Plug, slots: int) -> bool:
+    """One more plug, if a slot of the session stays without one."""
+    with _lock:
+        standing = _standing[application] = [p for p in _standing.get(application, ()) if not p.ended.is_set()]
+        if len(standing) + 1 >= slots:
+            return False
+        standing.append(plug)
+        return True

@@ -50,17 +50,20 @@ class SparkStatus:
         """By id, the driver among them. Lags a little behind :meth:`executor_ids`."""
         found = self._sc.statusStore().executorList(True)
         return {
-            str(e.id()): ExecutorInfo(str(e.hostPort()).rpartition(":")[0], int(e.totalCores()))
+            str(e.id()): ExecutorInfo(str(e.hostPort()).rpartition(":")[0], int(e.maxTasks()))
             for e in map(found.apply, range(found.size()))
         }
 
     def stage_of(self, tag: str) -> int | None:
-        """The last stage of the job with this tag, which runs its tasks; None: there is no such job yet."""
+        """The last stage of the job with this tag, which runs its tasks; None: there is no such job yet.
+
+        Spark lists a job's stages in no order; the last one is made last.
+        """
         tracker = self._sc.statusTracker()
         for job in tracker.getJobIdsForTag(tag):
             info = tracker.getJobInfo(job)
             if info.isDefined():
-                return int(list(info.get().stageIds())[-1])
+                return max(info.get().stageIds(), default=None)
         return None
 
     def counts(self, stage: int) -> tuple[int, ...]:

@@ -123,7 +123,8 @@ class Watcher:
         tasks = [] if watched.stage is None else self._status.running(watched.stage)
         if kills:
             self._killer.look(batch, tasks)
-        watched.counts = counts
+        # Spark does not count what was killed: one more that begins in its slot leaves the counts as they were
+        watched.counts = () if kills else counts
         told = {task.id for task in watched.tasks}
         self._tell_launched(batch, [task for task in tasks if task.id not in told and not task.again])
         watched.tasks = tasks
