@@ -19,6 +19,7 @@ from firesteel.scheduler.commands import Cancel, Deploy, SetTimer, Splits
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.serialise import serialise_programs
+from firesteel.spark.status import SparkStatus
 from firesteel.spark.task import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 
@@ -145,3 +146,21 @@ def test_one_that_waits_for_a_slot_is_killed_when_it_starts(spark, tmp_path):
     assert sorted(e.subtasks.item() for e in lost) == [1, 2]
     assert {e.cause.kind for e in lost} == {ev.FailureKind.LOST}
     assert run.scheduler.of(ev.ExecutionsFinished)[0].subtasks.tolist() == [0]
+
+
+def test_the_last_stage_of_a_job_is_found_in_whatever_order_spark_lists_them(spark):
+    """It lists them in the order of a hash table: 16 before 15."""
+    context = spark.sparkContext
+    context.parallelize([1], 1).count()  # from now on a job's stages are of both sorts, even first and odd first
+    for number in range(18):
+        if number == 9:
+            context.parallelize([1], 1).count()
+        tag = f"stages-{number}"
+        context.addJobTag(tag)
+        context.parallelize([1, 2], 2).map(lambda v: (v, v)).groupByKey(1).count()
+        context.removeJobTag(tag)
+        tracker = context._jsc.sc().statusTracker()
+        (job,) = tracker.getJobIdsForTag(tag)
+        stages = list(tracker.getJobInfo(job).get().stageIds())
+        assert SparkStatus(context).stage_of(tag) == max(stages)
+        assert len(stages) == 2

@@ -270,3 +270,21 @@ def test_lost_tasks_are_told_once_unless_they_must_be_alone(exclusive):
     told = [(e.subtasks.tolist(), e.attempts.tolist(), e.cause.kind) for e in loop.scheduler.of(ev.ExecutionsFailed)]
     assert told == ([] if exclusive else [([1], [0], ev.FailureKind.LOST)])
     assert list(loop.batches[0].open) == ([(1, 0), (1, 1)] if exclusive else [(1, 0)])
+
+
+def test_the_second_run_of_a_lost_dataframe_task_is_killed():
+    """Spark may run it in another attempt of the stage, where it takes itself for the first."""
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1, 2), SetTimer("lost", 0.0)]
+        if isinstance(event, ev.TimerFired) and event.timer == "lost":
+            loop.put(TasksLost(loop.batches[0], (1, 2), "h"))
+            return [SetTimer("end", 0.05)]
+        return [END] if isinstance(event, ev.TimerFired) else None
+
+    loop = looped(answer)
+    loop.compiled.dataframes[1] = None
+    loop.run()
+    assert loop.driver._killer.asked[0] == ("kill", [1, 2], "firesteel: The executor on h that ran the task is gone.")
+    assert list(loop.batches[0].open) == [(1, 0)]

@@ -134,6 +134,12 @@ class Cancelling:
             self._feed(
                 ev.ExecutionsFailed(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause)
             )
+        if (
+            by_vertex and batch.by_partition
+        ):  # in another attempt of its stage a second run does not know that it is one
+            batch.let_go = True
+            self._kill(batch, {subtask for own in by_vertex.values() for _, subtask in own}, cause.message)
+            self.cancel_if_left(batch)
 
     # --- batches that have ended, or should have -------------------------------------------------------------
 

@@ -67,21 +67,26 @@ class SparkStatus:
         return None
 
     def counts(self, stage: int) -> tuple[int, ...]:
-        """Of the stage's active, completed and failed tasks."""
+        """Of the stage's attempts, and of active, completed and failed tasks in the last of them."""
         info = self._sc.statusTracker().getStageInfo(stage)
         if not info.isDefined():
             return ()
         found = info.get()
-        return found.numActiveTasks(), found.numCompletedTasks(), found.numFailedTasks()
+        tasks = found.numActiveTasks(), found.numCompletedTasks(), found.numFailedTasks()
+        return found.currentAttemptId() + 1, *tasks
 
     def running(self, stage: int) -> list[RunningTask]:
-        """Running tasks of the stage's first attempt. Those of a later one end at once, as all that Spark starts again."""
+        """Running tasks of the stage, in all its attempts: Spark makes another when a task cannot fetch what an earlier
+        stage wrote, and lets those of the first one run on."""
         api = self._jvm.org.apache.spark.status.api.v1
         if self._json is None:
             self._json = api.JacksonMessageWriter().mapper()
         wanted = self._jvm.java.util.List.of(api.TaskStatus.RUNNING)
-        tasks = self._sc.statusStore().taskList(stage, 0, 0, _ALL, api.TaskSorting.ID, wanted)
-        return [RunningTask.of(task) for task in json.loads(self._json.writeValueAsString(tasks))]
+        found: list[RunningTask] = []
+        for attempt in range(*self.counts(stage)[:1] or (0,)):
+            tasks = self._sc.statusStore().taskList(stage, attempt, 0, _ALL, api.TaskSorting.ID, wanted)
+            found += map(RunningTask.of, json.loads(self._json.writeValueAsString(tasks)))
+        return found
 
     def kill(self, task: int, reason: str) -> None:
         """Returns at once. Interrupting the task's thread would change nothing for a Python worker."""
