@@ -124,6 +124,19 @@ def test_a_single_execution_is_let_go_and_told_at_once():
     assert list(loop.batches[0].open) == [(1, 0)]
 
 
+def test_a_slow_execution_and_its_mirror_are_cancelled_together():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0), deploy(0, attempt=1), Cancel(1, ints(0, 0), ints(0, 1), "why")]
+        return [END] if len(loop.scheduler.of(ev.ExecutionsCancelled)) == 2 else None
+
+    loop = Loop(answer)
+    loop.runner.cancel.side_effect = lambda batch: (loop._cancelled(batch), loop.put(BatchEnded(batch, [], None)))
+    loop.run()
+    told = [(e.subtasks.tolist(), e.attempts.tolist()) for e in loop.scheduler.of(ev.ExecutionsCancelled)]
+    assert sorted(told) == [([0], [0]), ([0], [1])]
+
+
 def test_an_attempt_that_must_be_alone_counts_as_cancelled_when_it_has_ended(monkeypatch):
     """The batch is cancelled in Spark as soon as only such ones are left, and its workers get time to die."""
     monkeypatch.setattr("firesteel.spark.cancelling.ZOMBIE_SECONDS", 0.1)

@@ -5,7 +5,7 @@ All of it belongs to the job's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -50,15 +50,18 @@ class Cancelling:
         it discarded. Of a vertex that forbids concurrent attempts it counts when it is gone.
         """
         pairs = zip(cancel.subtasks.tolist(), cancel.attempts.tolist(), strict=True)
-        wanted = {(cancel.vertex, subtask): attempt for subtask, attempt in pairs}
+        wanted = {
+            ((cancel.vertex, subtask), attempt): None for subtask, attempt in pairs
+        }  # a slow one and its mirror, too
         for batch in [b for b in self._active.values() if cancel.vertex in b.vertices]:
-            meant = [execution for execution, attempt in wanted.items() if batch.open.get(execution) == attempt]
+            found = [pair for pair in wanted if batch.open.get(pair[0]) == pair[1]]
+            meant = [execution for execution, _ in found]
             if not meant:
                 continue
             whole = len(meant) == len(batch.open)
             if whole or batch.exclusive:
-                for execution in meant:
-                    del wanted[execution]
+                for pair in found:
+                    del wanted[pair]
             if whole:
                 self.cancel_batch(batch)
                 continue
@@ -114,7 +117,7 @@ class Cancelling:
             tokens = np.array([gone.token], dtype=np.int64)
             self._discard(DiscardExecutions(deploy.vertex, deploy.subtasks[places], attempts, tokens))
             if execution in batch.leaving and batch.close(execution, attempts.item()):
-                self._feed(_cancelled(self._now(), deploy.vertex, {execution: attempts.item()}))
+                self._feed(_cancelled(self._now(), deploy.vertex, [(execution, attempts.item())]))
         self.cancel_if_left(batch)
 
     def tasks_lost(self, lost: TasksLost) -> None:
@@ -130,7 +133,7 @@ class Cancelling:
                 batch.close_task(subtask)
         cause = ev.FailureCause(ev.FailureKind.LOST, f"The executor on {lost.node} that ran the task is gone.")
         for vertex, executions in by_vertex.items():
-            subtasks, attempts = _columns(executions)
+            subtasks, attempts = _columns(executions.items())
             self._feed(
                 ev.ExecutionsFailed(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause)
             )
@@ -180,11 +183,12 @@ class Cancelling:
                 self.report_cancelled(batch)
 
 
-def _cancelled(at: float, vertex: int, executions: Mapping[tuple[int, int], int]) -> ev.ExecutionsCancelled:
+def _cancelled(at: float, vertex: int, executions: Iterable[tuple[Execution, int]]) -> ev.ExecutionsCancelled:
     subtasks, attempts = _columns(executions)
     return ev.ExecutionsCancelled(at=at, vertex=vertex, subtasks=subtasks, attempts=attempts)
 
 
-def _columns(executions: Mapping[Execution, int]) -> tuple[ev.Ints, ev.Ints]:
-    subtasks = np.array([subtask for _, subtask in executions], dtype=np.int64)
-    return subtasks, np.array(list(executions.values()), dtype=np.int64)
+def _columns(executions: Iterable[tuple[Execution, int]]) -> tuple[ev.Ints, ev.Ints]:
+    pairs = [(subtask, attempt) for (_, subtask), attempt in executions]
+    columns = np.array(pairs, dtype=np.int64)
+    return columns[:, 0], columns[:, 1]
