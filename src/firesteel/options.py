@@ -393,7 +393,7 @@ CHECK_INTERVAL = _register(
         "slow-task-detector.check-interval",
         parse_seconds,
         1.0,
-        "How often it is looked for slow executions.",
+        "How often the detector looks for slow executions.",
         "duration",
         check=at_least(0.01, "10 ms"),
     )

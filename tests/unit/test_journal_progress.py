@@ -40,6 +40,11 @@ def test_plain_lines():
     ]
 
 
+def test_several_that_failed_together_are_subtasks():
+    gone = StateChange(at=104.0, vertex=0, state="FAILED", subtasks=[1, 2, 3], attempts=[0, 0, 0], cause="gone\nthere")
+    assert "[0] subtasks 1-3 failed: gone" in plain_lines([*word_count()[:5], gone])
+
+
 def test_a_vertex_that_runs_again_is_said_to_finish_again():
     records = word_count()
     again = [
@@ -62,6 +67,7 @@ def test_the_live_view_draws_and_restores_the_terminal(monkeypatch):
     text = terminal.getvalue()
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1, "cursor hidden and shown again"
     assert "subtask 1 failed: worker lost" in text
+    assert "[0] restart: subtask 1 again after 1 s, restart 1 of 3" in text
     assert "word count: finished, " in text
 
 

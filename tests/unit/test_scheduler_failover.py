@@ -316,7 +316,7 @@ def test_a_partition_that_was_produced_anew_meanwhile_only_sends_the_consumer_ag
     bad = (0, 2, 0, 9999)
     out = p.fail((1, 1, 0), kind=FailureKind.PARTITION, bad=bad)
     assert not of(out, c.SetTimer) and attempts_of(p.deploys, 1)[3:] == [(1, 1)]
-    assert len(attempts_of(p.deploys, 0)) == 3 and "not charged" in p.decisions("failover")[-1].reason
+    assert len(attempts_of(p.deploys, 0)) == 3 and "not counted as a restart" in p.decisions("failover")[-1].reason
 
 
 def test_a_partition_failure_that_names_nothing_we_know_is_charged_like_any_other():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -256,7 +257,11 @@ def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any
         values[key.strip()] = value.strip()
     if quiet:
         values[PROGRESS.key] = False
-    Options(values)
+    with warnings.catch_warnings(record=True) as deprecated:
+        warnings.simplefilter("always")
+        Options(values)
+    for warning in deprecated:
+        print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
     return values
 
 

@@ -115,14 +115,13 @@ class PlainView:
         vertex = history.vertex(record.vertex)
         if is_parallelism(record):
             self._say(history, f"[{vertex.id}] {vertex.name}: {record.reason or decided(vertex)}")
-        elif record.what in ("restart", "failover", "warning"):
-            self._say(history, f"[{vertex.id}] {record.what}: {record.reason}")
+        elif record.what in _WARNED:
+            self._say(history, warned(record))
 
     def _changed(self, history: JobHistory, record: StateChange) -> None:
         if record.state == "FAILED":
             vertex = history.vertex(record.vertex)
-            which = f"subtask {subtask_numbers(record.subtasks)} failed"
-            self._say(history, f"[{vertex.id}] {which}: {first_line(record.cause)}".rstrip(": "))
+            self._say(history, f"[{vertex.id}] {failed(record)}")
 
     def _say_finished(self, history: JobHistory) -> None:
         for vertex in history.vertices.values():
@@ -140,6 +139,18 @@ class PlainView:
 
 _TOLD = ("speculation", "winner", "blocklist", "placement")
 """Decisions of which every view tells at once."""
+_WARNED = ("restart", "failover", "warning")
+"""Those of a vertex that are told with their kind."""
+
+
+def warned(record: Decision) -> str:
+    return f"[{record.vertex}] {record.what}: {record.reason}"
+
+
+def failed(record: StateChange) -> str:
+    """``subtasks 1-3 failed: the cause's first line``."""
+    several = "subtasks" if len(record.subtasks) > 1 else "subtask"
+    return f"{several} {subtask_numbers(record.subtasks)} failed: {first_line(record.cause)}".rstrip(": ")
 
 
 def news(history: JobHistory, record: Decision) -> str:
@@ -174,11 +185,11 @@ class LiveView:
             self._live = self._start(history)
         if isinstance(record, Decision) and record.what in _TOLD:
             self._note(news(history, record))
+        elif isinstance(record, Decision) and record.what in _WARNED and record.vertex is not None:
+            self._note(warned(record))
         elif isinstance(record, StateChange) and record.state == "FAILED":
             vertex = history.vertex(record.vertex)
-            self._note(
-                f"[{vertex.id}] {vertex.name}: subtask {subtask_numbers(record.subtasks)} failed: {first_line(record.cause)}"
-            )
+            self._note(f"[{vertex.id}] {vertex.name}: {failed(record)}")
 
     def close(self, history: JobHistory) -> None:
         live, self._live = self._live, None

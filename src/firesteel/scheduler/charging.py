@@ -92,14 +92,14 @@ class Charging:
         if kind is FailureKind.FATAL:
             return Verdict(None, "trying again cannot help")
         if (not failure.culpable or stale_input) and self._is_excused(failure):
-            why = "it was not to blame"
+            why = "something else was to blame"
             if failure.cause.attempt == MERGED_ATTEMPT:
                 why = "the partitions that were merged are there still, each by itself"
             elif stale_input:
                 why = "it read a partition that was produced anew meanwhile"
-            return Verdict(0.0, f"not charged, {why}")
+            return Verdict(0.0, f"not counted as a restart: {why}")
         if kind is FailureKind.LOST and self._losses.is_first(failure):
-            return Verdict(0.0, "not charged, the first time in a row that it lost its executor or worker")
+            return Verdict(0.0, "not counted as a restart: it lost its executor or worker, for the first time in a row")
         if kind in (FailureKind.WORKER, FailureKind.LOST, FailureKind.STORAGE):
             if self._charge.covers(failure.rows):
                 return self._restart.uncharged("it ran beside the failure that was charged last")

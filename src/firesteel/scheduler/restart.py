@@ -173,7 +173,7 @@ class ExponentialDelayRestart:
 
 
 def _uncharged(why: str, delay: float) -> Verdict:
-    return Verdict(delay, f"not charged, {why}; after {format_seconds(delay)}")
+    return Verdict(delay, f"after {format_seconds(delay)}, not counted as a restart: {why}")
 
 
 def restart_strategy(options: Options, job: str = "") -> RestartStrategy:
