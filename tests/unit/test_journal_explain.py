@@ -63,6 +63,7 @@ def test_a_job_that_still_runs_and_one_that_failed():
     assert "0 subtasks finished; 0 waiting, 2 running" in text
     failed = explain([*running, JobStatusRecord(at=105.0, status="FAILED", cause="the disk is full")])
     assert "FAILED after 5 s" in failed
+    assert "0 subtasks finished; 2 did not finish." in failed
     assert "cause        the disk is full" in failed
 
 

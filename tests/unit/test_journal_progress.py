@@ -10,7 +10,7 @@ from tests.unit.journal_samples import measured, word_count
 
 from firesteel.journal.history import JobHistory, VertexHistory
 from firesteel.journal.progress import LiveView, NoProgress, PlainView, Progress, create, is_live, render, visible
-from firesteel.scheduler.records import StateChange
+from firesteel.scheduler.records import JobStatusRecord, StateChange
 
 
 class Terminal(io.StringIO):
@@ -43,6 +43,12 @@ def test_plain_lines():
 def test_several_that_failed_together_are_subtasks():
     gone = StateChange(at=104.0, vertex=0, state="FAILED", subtasks=[1, 2, 3], attempts=[0, 0, 0], cause="gone\nthere")
     assert "[0] subtasks 1-3 failed: gone" in plain_lines([*word_count()[:5], gone])
+
+
+def test_a_cancelled_job_is_cancelled():
+    assert plain_lines([*word_count()[:5], JobStatusRecord(at=105.0, status="CANCELED")])[-1].endswith(
+        ": cancelled after 5 s"
+    )
 
 
 def test_a_vertex_that_runs_again_is_said_to_finish_again():

@@ -118,6 +118,8 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
+        if unfinished and history.is_over:
+            unfinished = f"; {waiting + running} did not finish"
         yield _labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
     if vertex.not_mirrored and history.is_speculative:
         yield _labelled("mirrors", f"none are made: {vertex.not_mirrored}.")

@@ -291,7 +291,11 @@ def decided(vertex: VertexHistory) -> str:
 
 def closing_line(history: JobHistory) -> str:
     name = history.plan.job_name if history.plan else "job"
-    return f"{name}: {history.status.lower()} after {format_seconds(history.seconds)}"
+    return f"{name}: {_ended(history)} after {format_seconds(history.seconds)}"
+
+
+def _ended(history: JobHistory) -> str:
+    return "cancelled" if history.status == "CANCELED" else history.status.lower()
 
 
 def first_line(text: str) -> str:
