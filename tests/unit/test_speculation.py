@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from tests.scheduler_kit import (
     Chaos,
@@ -24,7 +25,7 @@ from firesteel.options import Options
 from firesteel.scheduler import commands as c
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.commands import Placement
-from firesteel.scheduler.events import ExecutionsReturned
+from firesteel.scheduler.events import ExecutionsDeploying, ExecutionsReturned
 from firesteel.scheduler.executions import Execution
 from firesteel.scheduler.records import StateChange
 from firesteel.scheduler.slots import ExecutionDeploymentOption
@@ -237,6 +238,24 @@ def test_a_mirror_that_waits_takes_over_when_the_original_fails():
     assert p.run().status == "FINISHED"
 
 
+def test_a_mirror_that_waits_for_a_slot_waits_for_its_inputs_too():
+    builder = GraphBuilder()
+    builder.source([1, 1], parallelism=2)
+    builder.step((0, HASH), parallelism=2)
+    allocator, detector = FewSlots(2), PickingDetector()
+    options = Options({"speculative.enabled": True})
+    p = Plane(AdaptiveBatchScheduler(builder.graph, options, allocator, detector=detector), detector=detector).start()
+    p.run(0)
+    p.slow((1, 0, 0))
+    allocator.free -= 2
+    p.fail((1, 0, 0)), p.lost.add((0, 0, *p.admitted[0, 0]))
+    p.finish((1, 1, 0))  # misses a partition: its producer runs again, and the mirror of the other has no slot yet
+    allocator.free += 2
+    p.fire("restart-1")
+    assert not p.keys(1) and p.keys(0), "its input is not there"
+    assert p.run().status == "FINISHED"
+
+
 def test_a_mirror_that_alone_is_left_and_waits_is_named():
     p, allocator = bounded(3)
     allocator.free = -9
@@ -351,6 +370,15 @@ def test_nobody_is_silent_on_a_blocked_node_that_is_used_since_there_is_no_other
     p.launch((0, 2, 0), running=False, node="node-0")
     p.executor(1, "node-1", added=False)
     assert not of(p.fire("silent-1"), c.Cancel), "it may have begun when it found nothing blocked"
+    assert p.run().status == "FINISHED"
+
+
+def test_a_launch_before_the_block_that_is_told_of_after_it_is_no_silence():
+    p = job()
+    p.launch((0, 0, 0)), p.slow((0, 0, 0))
+    columns = {"subtasks": ints(1), "attempts": ints(0), "nodes": ["node-0"]}
+    p.send(ExecutionsDeploying(at=p.tick(), vertex=0, **columns, times=np.array([0.5])))
+    assert not any(timer.startswith("silent") for timer in p.timers)
     assert p.run().status == "FINISHED"
 
 
