@@ -177,6 +177,34 @@ def case_writing(spark, folder):
     }
 
 
+def case_pipelined(spark, folder):
+    """A source and two steps in the same tasks, which hold in the last step."""
+    more = {"execution__batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager__scheduler": "Default"}
+    env = environment(spark, folder, **more)
+    tens = env.from_source(Pieces(4, 1, 10)).set_parallelism(4).disable_chaining()
+    rows = tens.map_in_arrow(holding(folder, "step"), SCHEMA).disable_chaining().to_arrow()
+    late.run_all()
+    return {"values": sorted(rows["v"].to_pylist()), "left": left_behind(folder)}
+
+
+def case_merged(spark, folder):
+    """Consumers of merged objects, behind a file system of the user's, that hold."""
+    given = {
+        "firesteel__storage__filesystem": "far_storage:open_far",
+        "firesteel__merge__request-time": "1 s",
+        "firesteel__deployment__offload-threshold": "1 b",
+        "firesteel__memory__per-task": "1 MiB",
+    }
+    source = runtime_support.Numbers(20_000, keys=10_007)
+    compiled = two_steps(splits=12, source=source, fn=holding(folder, "merged"), parallelism=7)
+    values, records = run(spark, folder, compiled, **given)
+    return {
+        "right": values == list(range(12 * 20_000)),
+        "merged": [d["result"] for d in records.decisions("merged")],
+        "left": left_behind(folder),
+    }
+
+
 def case_hiccups(spark, folder, every):
     """A storage of which one request in ``every`` fails."""
     (folder / "storage").mkdir()

@@ -8,10 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow as pa
-
 import mirrors_kit
-from firesteel import ExecutionEnvironment, Split
+from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.spark.cleaning import late
@@ -60,16 +58,6 @@ def by_value(cls):
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[cls.__module__])
-
-
-def case_lost(folder: Path):
-    """A job whose splits wait, while the test kills an executor."""
-    spark = session()
-    outcome = submit(two_steps(splits=4, source=waits(folder)), spark, options(folder)).result()
-    values = sorted(collected(outcome)["v"].to_pylist()) if outcome.error is None else []
-    outcome.close()
-    late.run_all()
-    return {"error": str(outcome.error), "values": values, "left": left_behind(folder)}
 
 
 def case_plain(folder: Path):
@@ -146,45 +134,6 @@ def case_placing(folder: Path):
     return {**told, "left": [name for name in left_behind(folder) if name.endswith(".fsr")]}
 
 
-def case_merged(folder: Path):
-    """Consumers of merged objects, behind a file system of the user's, that wait while an executor is killed."""
-    spark = session()
-    spark.sparkContext.addPyFile(str(Path(__file__).parents[1] / "far_storage.py"))
-    while len(executors(spark.sparkContext)) < 2:
-        time.sleep(0.05)
-    by_value(Numbers)
-    where = str(folder)
-
-    def wait(batches):
-        import os
-        import time
-        import uuid
-        from pathlib import Path
-
-        (Path(where) / f"running-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
-        while not (Path(where) / "go").exists():
-            time.sleep(0.01)
-        yield from batches
-
-    given = options(folder).with_values(
-        {
-            "firesteel.storage.filesystem": "far_storage:open_far",
-            "firesteel.merge.request-time": "1 s",
-            "firesteel.deployment.offload-threshold": "1 b",
-            "firesteel.memory.per-task": "1 MiB",
-        }
-    )
-    compiled = two_steps(splits=12, source=Numbers(20_000, keys=10_007), fn=wait, parallelism=7)
-    outcome = submit(compiled, spark, given).result()
-    right = False
-    if outcome.error is None:
-        right = sorted(collected(outcome)["v"].to_pylist()) == list(range(12 * 20_000))
-    outcome.close()
-    late.run_all()
-    merged = [d.result for d in outcome.decisions if d.what == "merged"]
-    return {"error": str(outcome.error), "right": right, "merged": merged, "left": left_behind(folder)}
-
-
 def case_tpch(folder: Path):
     """Q1 into files, Q3 and Q18 to the driver; in each one, tasks that read lineitem wait while an executor is killed."""
     import pyarrow.feather as feather
@@ -203,46 +152,6 @@ def case_tpch(folder: Path):
     feather.write_feather(example.q18(Gated(env, data, folder, "q18"), QUANTITY).to_arrow(), folder / "q18.arrow")
     late.run_all()
     return {"left": left_behind(folder), "files": sorted(p.name for p in folder.iterdir() if p.name.startswith(".q1"))}
-
-
-def case_pipelined(folder: Path):
-    """A source and two steps in the same tasks, which wait in the last step while an executor is killed."""
-    where = str(folder)
-
-    class Tens:
-        name, schema = "tens", pa.schema([("v", pa.int64())])
-
-        def list_splits(self, data_volume):
-            return [Split(k, 80, f"split {k}") for k in range(4)]
-
-        def read(self, split, ctx):
-            yield pa.record_batch([pa.array(range(split * 10, split * 10 + 10))], names=["v"])
-
-    def waiting(batches):
-        import os
-        import time
-        import uuid
-        from pathlib import Path
-
-        for batch in batches:
-            (Path(where) / f"running-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
-            while not (Path(where) / "go").exists():
-                time.sleep(0.01)
-            yield batch
-
-    given = {
-        "execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED",
-        "jobmanager.scheduler": "Default",
-        "restart-strategy.fixed-delay.delay": "10 ms",
-        "firesteel.storage.directory": str(folder / "storage"),
-        "firesteel.journal.directory": str(folder / "journal"),
-        "firesteel.progress": "false",
-    }
-    env = ExecutionEnvironment(spark=session(), options=given)
-    tens = env.from_source(Tens()).set_parallelism(4).disable_chaining()
-    rows = tens.map_in_arrow(waiting, "v bigint").disable_chaining().to_arrow()
-    late.run_all()
-    return {"values": sorted(rows["v"].to_pylist()), "left": left_behind(folder)}
 
 
 class Gated(example.Tables):

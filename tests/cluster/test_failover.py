@@ -103,6 +103,23 @@ def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writ
         assert same[1]["node"] in NODES
 
 
+def test_a_pipelined_job_survives_a_killed_executor(cluster, session, tmp_path):
+    session.start("pipelined", tmp_path)
+    session.until(lambda: len(at(tmp_path, "step")) == 3)
+    cluster.standalone.kill_executor("127.0.0.3")
+    session.until(lambda: len(at(tmp_path, "step")) >= 4)
+    (tmp_path / "go-step").touch()
+    assert session.answer() == {"values": list(range(40)), "left": []}
+
+
+def test_readers_of_merged_objects_survive_a_killed_executor(cluster, session, tmp_path):
+    session.start("merged", tmp_path)
+    session.until(lambda: len(at(tmp_path, "merged")) == 3)
+    cluster.standalone.kill_executor("127.0.0.2")
+    (tmp_path / "go-merged").touch()
+    assert session.answer() == {"right": True, "merged": [3], "left": []}
+
+
 def test_a_storage_that_fails_now_and_then_costs_nobody_an_attempt(session, tmp_path):
     answer = session.run("hiccups", tmp_path, every=7)
     assert answer["failed"] > 5

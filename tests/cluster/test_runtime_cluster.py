@@ -39,28 +39,6 @@ def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(
     assert "PYSPARK_PYTHON" in answer["worker python"]
 
 
-def test_a_job_survives_a_killed_executor(cluster, tmp_path):
-    driver = cluster.driver("lost", tmp_path)
-    until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
-    assert {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}
-    cluster.standalone.kill_executor("127.0.0.3")
-    until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
-    (tmp_path / "go").touch()
-    answer = driver.answer()
-    assert answer["error"] == "None"
-    assert answer["values"] == list(range(40))
-    assert answer["left"] == []
-
-
-def test_a_pipelined_job_survives_a_killed_executor(cluster, tmp_path):
-    driver = cluster.driver("pipelined", tmp_path)
-    until(lambda: len(list(tmp_path.glob("running-*"))) == 2, driver)
-    cluster.standalone.kill_executor("127.0.0.3")
-    until(lambda: len(list(tmp_path.glob("running-*"))) >= 3, driver)
-    (tmp_path / "go").touch()
-    assert driver.answer() == {"values": list(range(40)), "left": []}
-
-
 def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     answer = cluster.driver("blobs", tmp_path).answer()
     assert answer["error"] == "None"
@@ -69,14 +47,6 @@ def test_each_executor_fetches_a_blob_once(cluster, tmp_path):
     assert len(answer["rows"]) == 7
     assert sorted(host for host, _ in files) == [2, 3], "one file on each of the two hosts"
     assert answer["left"] == []
-
-
-def test_readers_of_merged_objects_survive_a_killed_executor(cluster, tmp_path):
-    driver = cluster.driver("merged", tmp_path)
-    until(lambda: {p.name.rpartition("-")[2] for p in tmp_path.glob("running-*")} == {"127.0.0.2", "127.0.0.3"}, driver)
-    cluster.standalone.kill_executor("127.0.0.2")
-    (tmp_path / "go").touch()
-    assert driver.answer() == {"error": "None", "right": True, "merged": [2], "left": []}
 
 
 def test_tpch_is_answered_right_although_an_executor_is_killed_in_each_query(cluster, tmp_path):
