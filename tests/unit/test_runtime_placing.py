@@ -124,13 +124,13 @@ def test_a_far_blocklist_is_replaced_too(tmp_path):
 def test_looking_takes_a_hundredth_of_the_time(tmp_path, monkeypatch):
     now = [0.0]
     store = MagicMock()
-    store.open_input.side_effect = lambda name: now.__setitem__(0, now[0] + 0.02) or (_ for _ in ()).throw(OSError())
+    store.open_input.side_effect = lambda name: now.__setitem__(0, now[0] + 0.01) or (_ for _ in ()).throw(OSError())
     monkeypatch.setattr(blocklist.time, "monotonic", lambda: now[0])
     view = Blocklist()
     for _ in range(100):
         view.signs("job", store)
         now[0] += 0.1
-    assert 4 <= store.open_input.call_count <= 6
+    assert 8 <= store.open_input.call_count <= 11
     view.signs("another job", store)
     now[0] += blocklist.LOOK_SECONDS
     before = store.open_input.call_count

@@ -28,6 +28,7 @@ from firesteel.scheduler.commands import Placement
 from firesteel.scheduler.events import ExecutionsDeploying, ExecutionsReturned
 from firesteel.scheduler.executions import Execution
 from firesteel.scheduler.records import StateChange
+from firesteel.scheduler.returns import TOLD_SECONDS
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 from firesteel.scheduler.states import ExecutionState
 
@@ -347,6 +348,7 @@ def test_a_blocked_node_is_used_again_when_nothing_else_exists():
 def test_an_execution_that_says_nothing_on_a_blocked_node_is_replaced():
     p = job()
     p.launch((0, 0, 0)), p.slow((0, 0, 0))
+    p.now += TOLD_SECONDS
     p.launch((0, 1, 0), running=False, node="node-0")
     out = p.fire("silent-1")
     (cancel,), (deploy,) = of(out, c.Cancel), of(out, c.Deploy)
@@ -367,6 +369,7 @@ def test_nobody_is_silent_on_a_blocked_node_that_is_used_since_there_is_no_other
     )
     p.executor(1, "node-1")
     assert p.blocked == ("node-0",)
+    p.now += TOLD_SECONDS
     p.launch((0, 2, 0), running=False, node="node-0")
     p.executor(1, "node-1", added=False)
     assert not of(p.fire("silent-1"), c.Cancel), "it may have begun when it found nothing blocked"
@@ -385,6 +388,7 @@ def test_a_launch_before_the_block_that_is_told_of_after_it_is_no_silence():
 def test_silence_does_not_count_as_a_return():
     p = job(firesteel__speculative__max_returns=1)
     p.launch((0, 0, 0)), p.slow((0, 0, 0))
+    p.now += TOLD_SECONDS
     for attempt in range(3):
         p.launch((0, 1, attempt), running=False, node="node-0")
         p.fire(f"silent-{attempt + 1}")
@@ -392,13 +396,16 @@ def test_silence_does_not_count_as_a_return():
     assert p.run().status == "FINISHED"
 
 
-@pytest.mark.parametrize("case", ["began", "finished", "handed back", "unblocked", "launched before", "exclusive"])
+@pytest.mark.parametrize(
+    "case", ["began", "finished", "handed back", "unblocked", "launched before", "not told yet", "exclusive"]
+)
 def test_an_execution_that_is_heard_of_or_was_there_before_goes_on(case):
-    p = job(vertex={"supports_concurrent_attempts": case != "exclusive"}, block_slow_node_duration="1 s")
+    p = job(vertex={"supports_concurrent_attempts": case != "exclusive"}, block_slow_node_duration="10 s")
     if case == "launched before":
         p.launch((0, 1, 0), running=False, node="node-0")
     p.launch((0, 0, 0)), p.slow((0, 0, 0))
     p.detector.slow = []
+    p.now += 0 if case == "not told yet" else TOLD_SECONDS
     if case != "launched before":
         p.launch((0, 1, 0), running=False, node="node-0")
     if case == "began":
@@ -412,7 +419,7 @@ def test_an_execution_that_is_heard_of_or_was_there_before_goes_on(case):
     if "silent-1" in p.timers:
         assert not of(p.fire("silent-1"), c.Cancel)
     else:
-        assert case in ("launched before", "exclusive")
+        assert case in ("launched before", "not told yet", "exclusive")
     assert p.run().status == "FINISHED"
 
 

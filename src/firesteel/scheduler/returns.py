@@ -24,6 +24,9 @@ S = ExecutionState
 SILENT_SECONDS = 2.0
 """An execution that was launched on a blocked node hands itself back at once; one that says nothing for so long is on
 a node that stands still."""
+TOLD_SECONDS = 2.0
+"""By then what is launched knows which nodes are blocked: telling takes time, and where it is dear to ask, a worker asks
+seldom (``spark.blocklist``)."""
 
 Joined = Callable[[ExecutionJobVertex, Rows, str, bool], None]
 """Is given new executions of a vertex, why they are there, and whether they stay wherever Spark starts them."""
@@ -117,7 +120,8 @@ class ReturnedExecutions:
 
     def _on_avoided(self, rows: Rows) -> Mask:
         """Those of them that could know that they should turn back."""
-        return self._launched_on(rows, self._blocklist.avoided_since)
+        since = self._blocklist.avoided_since
+        return self._launched_on(rows, {node: start + TOLD_SECONDS for node, start in since.items()})
 
     def _launched_on(self, rows: Rows, since: Mapping[str, float]) -> Mask:
         table, found = self._table, np.zeros(len(rows), np.bool_)

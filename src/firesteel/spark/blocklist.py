@@ -16,8 +16,8 @@ from typing import Any
 NAME = "blocked-nodes.json"
 LOOK_SHARE = 0.01
 """Of a worker's time, for looking."""
-LOOK_SECONDS = 5.0
-"""No look is older, whatever looking costs."""
+LOOK_SECONDS = 1.5
+"""No look is older, whatever looking costs: the scheduler reckons with it (``scheduler.returns.TOLD_SECONDS``)."""
 FIRST_PAUSE = 0.025
 LONGEST_PAUSE = 1.0
 _NONE: frozenset[str] = frozenset()
