@@ -104,7 +104,7 @@ class Status:
     def counts(self, stage):
         return tuple(task.id for task in self.tasks)
 
-    def running(self, stage):
+    def running(self, stage, attempts):
         self.listings += 1
         return list(self.tasks)
 

@@ -62,7 +62,7 @@ def test_what_begins_in_the_slot_of_a_killed_task_is_seen():
         def counts(self, stage):
             return len(self.tasks), 0, 0
 
-        def running(self, stage):
+        def running(self, stage, attempts):
             if self.killed:  # it goes after the counts were read
                 self.tasks = self.tasks[:1]
             return list(self.tasks)

@@ -1,8 +1,8 @@
 """Nodes that the job keeps away from, as its tasks learn of them: a small object in the job's store.
 
 There is none as long as nothing was ever blocked. The driver replaces it whenever the blocklist changes; a task looks at it
-before it begins. Looking takes at most a hundredth of a worker's time: on a local disk it is some microseconds and is done
-by each task, on a far storage it is one request every few seconds.
+before it begins. On a local disk that is some microseconds and is done by each task; where it takes longer, a worker looks
+again when a hundredth of its time allows it, or after LOOK_SECONDS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 NAME = "blocked-nodes.json"
 LOOK_SHARE = 0.01
-"""Of a worker's time, for looking."""
+"""Of a worker's time, for looking, but see LOOK_SECONDS."""
 LOOK_SECONDS = 1.5
 """No look is older, whatever looking costs: the scheduler reckons with it (``scheduler.returns.TOLD_SECONDS``)."""
 FIRST_PAUSE = 0.025

@@ -75,15 +75,15 @@ class SparkStatus:
         tasks = found.numActiveTasks(), found.numCompletedTasks(), found.numFailedTasks()
         return found.currentAttemptId() + 1, *tasks
 
-    def running(self, stage: int) -> list[RunningTask]:
-        """Running tasks of the stage, in all its attempts: Spark makes another when a task cannot fetch what an earlier
-        stage wrote, and lets those of the first one run on."""
+    def running(self, stage: int, attempts: int) -> list[RunningTask]:
+        """Running tasks of the stage, in all its ``attempts`` (the first of :meth:`counts`): Spark makes another when a
+        task cannot fetch what an earlier stage wrote, and lets those of the first one run on."""
         api = self._jvm.org.apache.spark.status.api.v1
         if self._json is None:
             self._json = api.JacksonMessageWriter().mapper()
         wanted = self._jvm.java.util.List.of(api.TaskStatus.RUNNING)
         found: list[RunningTask] = []
-        for attempt in range(*self.counts(stage)[:1] or (0,)):
+        for attempt in range(attempts):
             tasks = self._sc.statusStore().taskList(stage, attempt, 0, _ALL, api.TaskSorting.ID, wanted)
             found += map(RunningTask.of, json.loads(self._json.writeValueAsString(tasks)))
         return found

@@ -120,7 +120,7 @@ class Watcher:
         counts = () if watched.stage is None else self._status.counts(watched.stage)
         if counts == watched.counts and not kills:
             return
-        tasks = [] if watched.stage is None else self._status.running(watched.stage)
+        tasks = self._status.running(watched.stage, counts[0]) if watched.stage is not None and counts else []
         if kills:
             self._killer.look(batch, tasks)
         # Spark does not count what was killed: one more that begins in its slot leaves the counts as they were
