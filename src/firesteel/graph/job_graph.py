@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP, SlotSharingGroup
+
 PARALLELISM_DEFAULT = -1
 """Nobody set a parallelism: the scheduler decides (Flink: ExecutionConfig.PARALLELISM_DEFAULT)."""
 
@@ -111,6 +113,7 @@ class JobVertex:
     """False: a subtask that runs again may give other rows."""
     other_rows: str = ""
     """Why it may, in words."""
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
     program: Any = None
     """``firesteel.operators.program.VertexProgram``: opaque to the scheduler."""
 
@@ -122,6 +125,12 @@ class JobGraph:
     name: str
     vertices: list[JobVertex]
     datasets: list[IntermediateDataSet]
+    slot_sharing_groups: dict[str, SlotSharingGroup] = field(default_factory=dict)
+    """By name. One that is not here is coarse."""
+
+    def group_of(self, vertex: int) -> SlotSharingGroup:
+        name = self.vertices[vertex].slot_sharing_group
+        return self.slot_sharing_groups.get(name) or SlotSharingGroup(name)
 
     def consumers(self, dataset: int) -> list[int]:
         return [v.id for v in self.vertices for e in v.inputs if e.dataset == dataset]

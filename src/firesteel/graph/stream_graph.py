@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.operators.program import Combiner, KeyedOperator, Operator
 
 
@@ -44,6 +45,10 @@ class StepConfig:
     """It acts on the outside: two attempts of a subtask must never run at once."""
     deterministic: bool = True
     """False: its functions may give other rows when they run again."""
+    slot_sharing_group: SlotSharingGroup | None = None
+    """One without resources where only a name was given; None: as its inputs."""
+    group_place: str = ""
+    """``file.py:12`` where the group was set."""
 
 
 # --- what a step does ------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.descriptors import Encoded, GateColumns, encode_gate
-from firesteel.scheduler.events import FailureCause, Ints
+from firesteel.scheduler.events import FailureCause, Ints, Names
 from firesteel.scheduler.numbers import is_ascending
+from firesteel.scheduler.resource_profile import ResourceProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,26 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SlotGrants:
+    """The slots of a deployment, all of one profile. ``executors`` runs parallel to the subtasks: the worker from which the slot
+    was cut; not known (code -1): pending, Spark starts it where and when it can.
+
+    ``insists``: it matters that they run there, for Spark alone would give the workers more than they hold.
+    ``addresses``: per subtask its external resources' addresses, where the pool hands them out; empty: Spark does.
+    """
+
+    group: str
+    profile: ResourceProfile
+    executors: Names
+    insists: bool = False
+    addresses: Sequence[Mapping[str, tuple[str, ...]]] = ()
+
+    def select(self, places: Ints) -> SlotGrants:
+        addresses = [self.addresses[k] for k in places.tolist()] if self.addresses else ()
+        return replace(self, executors=self.executors.select(places), addresses=addresses)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Deploy(Command):
     """Run these executions of one vertex, as one Spark job.
 
@@ -173,6 +194,8 @@ class Deploy(Command):
     """Plain bytes each deployed subtask will read (int64), where known."""
     placement: Placement | None = None
     """None: anywhere, in its turn, and nothing is blocked ever."""
+    slots: SlotGrants | None = None
+    """None: one of Spark's own slots each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

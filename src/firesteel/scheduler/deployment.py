@@ -49,6 +49,7 @@ class DeploymentDescriptorFactory:
             splits=self._coordinators.splits_of(vertex.id, option.subtasks),
             input_bytes=None if vertex.input_bytes is None else vertex.input_bytes[option.subtasks],
             placement=placement,
+            slots=option.slots,
         )
 
     def _gate_of(self, edge: EdgeGroups, subtasks: Ints) -> GateDescriptor:

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.scheduler.resource_profile import ResourceProfile, WorkerResources
 from firesteel.sizes import pack
 
 Ints = NDArray[np.int64]
@@ -44,6 +45,8 @@ class ExecutionsDeploying(Event):
     nodes: Sequence[str] = ()
     times: Floats | None = None
     """When, parallel to the subtasks, in seconds on the job's clock; None: all of them at ``at``."""
+    executors: Sequence[str] = ()
+    """The workers, parallel to the subtasks, where they are known; empty: nobody told."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +121,8 @@ class ExecutionReports:
     nodes: Names | None = None
     partitions: tuple[PartitionReports, ...] = ()
     commits: Sequence[tuple[bytes, ...]] = ()
+    peak_memory: Ints | None = None
+    """Most resident bytes of the worker while each ran; None: not watched."""
 
     @classmethod
     def of(
@@ -131,6 +136,7 @@ class ExecutionReports:
         rows_in: int | Ints = 0,
         bytes_in: int | Ints = 0,
         rows_out: int | Ints = 0,
+        peak_memory: Ints | None = None,
     ) -> Self:
         """A number stands for a column of equal ones. ``times``: deployed, running, finished."""
         n = len(tokens)
@@ -146,6 +152,7 @@ class ExecutionReports:
             nodes if nodes is None or isinstance(nodes, Names) else Names.of(nodes),
             tuple(partitions),
             commits,
+            peak_memory,
         )
 
     def select(self, places: Ints) -> ExecutionReports:
@@ -161,6 +168,7 @@ class ExecutionReports:
             None if self.nodes is None else self.nodes.select(places),
             tuple(partition.select(places) for partition in self.partitions),
             _select(self.commits, places) if len(self.commits) else (),
+            None if self.peak_memory is None else self.peak_memory[places],
         )
 
     def __len__(self) -> int:
@@ -225,12 +233,14 @@ class ExecutionsCancelled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionsReturned(Event):
-    """Executions that found themselves on a blocked node handed themselves back before their programs began."""
+    """Executions that found themselves in the wrong place handed themselves back before their programs began."""
 
     vertex: int
     subtasks: Ints
     attempts: Ints
     nodes: Sequence[str] = ()
+    retired: bool = False
+    """True: in a Python worker that had begun with other external resources, and is gone now; else on a blocked node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +291,19 @@ class ExecutorChanged(Event):
     added: bool
     node: str = ""
     """As other events name it: what can be slow, be blocked or die as one; empty: the host."""
+    resources: WorkerResources | None = None
+    """What it can give to slots; None: nobody told, it has ``slots`` slots."""
+    profile: ResourceProfile | None = None
+    """The only need it was made for (executors of a Spark resource profile); None: it serves any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersOccupied(Event):
+    """Spark's own count of running tasks: cores of each worker that are taken by what is not ours to run now (other jobs, or
+    executions that were killed and are not gone yet). Those not named have none."""
+
+    executors: Sequence[str]
+    cores: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.execution_time_detector import slow_task_detector
+from firesteel.scheduler.resource_profile import SlotMode
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots import BoundedSlotAllocator
 from firesteel.scheduler.slow_tasks import SlowTaskDetector
@@ -22,11 +23,13 @@ def create_scheduler(
     *,
     in_order: bool = False,
     detector: SlowTaskDetector | None = None,
+    slot_mode: SlotMode | None = None,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: what asking the storage
     for one slice takes; None: as the option says, else not known yet (``scheduler.merging.request_seconds``).
     ``in_order``: the cluster serves what came first, so a mirror would wait for all that was deployed before it: nothing
     is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
+    ``slot_mode``: who keeps slots of their own resources apart, where a slot sharing group has any; None: the pool alone.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.

@@ -54,6 +54,8 @@ class StateChange(JournalRecord, frozen=True):
     running: list[float] = []
     tokens: list[int] = []
     """FINISHED: which object was admitted."""
+    peaks: list[int] = []
+    """FINISHED: most resident MiB of the worker while each ran, where that was watched."""
     beside: bool = False
     """CREATED: they join the current executions of their subtasks; else those are over."""
     mirrors: list[bool] = []
@@ -65,6 +67,21 @@ class MetricsSnapshot(JournalRecord, frozen=True):
 
     job: dict[str, int | float] = {}
     vertices: dict[int, dict[str, int | float]] = {}
+
+
+class SlotUsage(JournalRecord, frozen=True):
+    """Slots of a slot sharing group as they are from ``at`` on, and what they came to so far."""
+
+    group: str
+    asked: int
+    """Executions that wait: for the pool, or with Spark for their start."""
+    held: int
+    """Executions that Spark has started and that are not over."""
+    profile: dict[str, float] = {}
+    """Of one slot: "cpu_cores", memory kinds in bytes, "external.NAME"; only where it has changed."""
+    core_seconds: float = 0.0
+    """Held up to ``at``, from launch to end."""
+    gib_seconds: float = 0.0
 
 
 class OutputGone(JournalRecord, frozen=True):
@@ -94,4 +111,4 @@ class JobPlanned(JournalRecord, frozen=True):
     options: dict[str, Any]
 
 
-AnyRecord = Decision | StateChange | MetricsSnapshot | OutputGone | JobStatusRecord | JobPlanned
+AnyRecord = Decision | StateChange | MetricsSnapshot | SlotUsage | OutputGone | JobStatusRecord | JobPlanned

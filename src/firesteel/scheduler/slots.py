@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from firesteel.scheduler.commands import SlotGrants
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.executions import ExecutionTable, Rows
 from firesteel.scheduler.nodes import Nodes
@@ -20,6 +21,8 @@ class ExecutionDeploymentOption:
     vertex: int
     subtasks: Ints
     executions: Rows
+    slots: SlotGrants | None = None
+    """What was granted, where a slot is more than one of Spark's own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

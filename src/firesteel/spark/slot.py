@@ -1,0 +1,24 @@
+"""The slot of a running execution, as its worker knows it. Stdlib only, for executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInformation:
+    """The same for all executions of a batch, but for ``addresses``. A batch without one runs in Spark's own slots.
+
+    ``memory``: most resident bytes of the worker, its interpreter counted; 0: not watched. ``managed_memory``: what
+    operators, readers and writers hold before they spill; 0: as usual. ``threads``: of thread pools.
+    """
+
+    group: str
+    cpu_cores: float
+    memory: int
+    managed_memory: int
+    threads: int
+    external: Mapping[str, float] = field(default_factory=dict)
+    addresses: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Subtask to the addresses of its external resources, where the slot pool hands them out; else Spark's own task says."""
