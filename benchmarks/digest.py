@@ -21,8 +21,8 @@ from firesteel.options import Options
 from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.events import JobStarted
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
+from firesteel.spark.information import Blob
 from firesteel.spark.messages import FinishedMessage, Where, encode
-from firesteel.spark.task import Blob
 
 MESSAGES = 10_000
 

@@ -12,6 +12,7 @@ from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
 from firesteel.sizes import pack
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
+from firesteel.spark.information import Blob
 from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
@@ -22,7 +23,6 @@ from firesteel.spark.messages import (
     is_finished,
 )
 from firesteel.spark.nodes import ExecutorInfo
-from firesteel.spark.task import Blob
 from runtime_support import two_steps
 
 END = JobStatusChanged(JobStatus.FINISHED)

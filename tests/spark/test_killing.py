@@ -17,10 +17,10 @@ from firesteel.results.store import ResultStore
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, Deploy, SetTimer, Splits
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
+from firesteel.spark.information import Blob, JobInformation
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.serialise import serialise_programs
 from firesteel.spark.status import SparkStatus
-from firesteel.spark.task import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 
 pytestmark = pytest.mark.spark

@@ -18,10 +18,12 @@ from firesteel.descriptors import digest_of
 from firesteel.results.lru import LruBytes
 from firesteel.results.store import ResultStore, StorageError
 from firesteel.scheduler.commands import GateDescriptor
-from firesteel.spark import blob_server, blobs, task
+from firesteel.spark import blob_server, blobs
 from firesteel.spark.blob_server import BlobServer
 from firesteel.spark.blobs import BlobCache, blob_name, put_blob
-from firesteel.spark.task import JobInformation
+from firesteel.spark.failures import describe_failure
+from firesteel.spark.gates import evict, gate_columns
+from firesteel.spark.information import JobInformation
 
 # --- in memory ----------------------------------------------------------------------------------------------------
 
@@ -177,7 +179,7 @@ def test_a_blob_that_is_damaged_on_its_way_is_fetched_again_once(tmp_path, store
 def test_a_missing_blob_is_a_storage_failure(tmp_path, store):
     with pytest.raises(StorageError, match="is missing from") as raised:
         cache(tmp_path, store).get(digest_of(b"never stored"))
-    assert task.describe_failure(raised.value).kind == "STORAGE"
+    assert describe_failure(raised.value).kind == "STORAGE"
 
 
 def test_a_cache_that_cannot_be_written_only_costs_another_fetch(tmp_path, store):
@@ -192,14 +194,14 @@ def test_a_worker_decodes_a_gate_once_until_it_is_dropped(tmp_path, store):
     job = JobInformation("decodes", store, "none", 1 << 20, scratch=str(tmp_path / "scratch"))
     encoded = gate().encoded
     put(store, encoded.data)
-    first = task._gate_columns(job, encoded.digest, None)
+    first = gate_columns(job, encoded.digest, None)
     assert first.tokens.tolist() == [5, 6]
     store.delete([blob_name(encoded.digest)])
-    assert task._gate_columns(job, encoded.digest, None) is first
-    task._evict(job, (encoded.digest,))
+    assert gate_columns(job, encoded.digest, None) is first
+    evict(job, (encoded.digest,))
     with pytest.raises(StorageError, match="is missing"):
-        task._gate_columns(job, encoded.digest, None)
-    assert task._gate_columns(job, encoded.digest, encoded.data).tokens.tolist() == [5, 6]
+        gate_columns(job, encoded.digest, None)
+    assert gate_columns(job, encoded.digest, encoded.data).tokens.tolist() == [5, 6]
 
 
 # --- on the driver ------------------------------------------------------------------------------------------------

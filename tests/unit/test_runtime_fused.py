@@ -17,11 +17,12 @@ from firesteel.results.store import ResultStore, object_name
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import Cancel, DeployRegions, SetTimer
 from firesteel.spark.batch import Batch, BatchEnded, descriptors_of, fused
+from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.serialise import dumps
 from firesteel.spark.status import RunningTask
-from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.spark.task import BatchFunction
 from firesteel.spark.watch import Watcher
 from runtime_support import NUMBERS, Numbers
 

@@ -46,7 +46,8 @@ def vertex_messages(draw):
             for dataset, known in zip(datasets, measured, strict=True)
         )
         own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
-        messages.append(FinishedMessage(draw(where()), partitions, own, draw(COUNT), draw(COUNT), draw(COUNT)))
+        counts = draw(COUNT), draw(COUNT), draw(COUNT), draw(st.just(-1) | COUNT)
+        messages.append(FinishedMessage(draw(where()), partitions, own, *counts))
     return messages
 
 
@@ -68,6 +69,8 @@ def test_messages_come_out_as_they_went_in(first, second):
         assert [reports.nodes[k] for k in range(len(at))] == [w.node.upper() for w in at]
         for name in ("rows_in", "bytes_in", "rows_out"):
             assert getattr(reports, name).tolist() == [getattr(message, name) for message in messages]
+        peaks = [message.peak_memory for message in messages]
+        assert (peaks if max(peaks) >= 0 else None) == (None if (p := reports.peak_memory) is None else p.tolist())
         assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])
         for place, columns in enumerate(reports.partitions):
             told = [message.partitions[place] for message in messages]
@@ -128,7 +131,7 @@ def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
 def test_a_message_is_small():
     at = Where(0, 9_999, 0, 123_456, "10.0.0.7", 1e9, 1e9, 1e9)
     message = FinishedMessage(at, ((0, 1 << 30, b"x" * 100, 10, 10),), (), 1, 2, 3)
-    assert len(encode(message)) <= 100 + 120 < len(pickle.dumps(message, protocol=5))
+    assert len(encode(message)) <= 100 + 128 < len(pickle.dumps(message, protocol=5))
     assert np.frombuffer(encode(message)[:1], np.uint8)[0] == 1
 
 

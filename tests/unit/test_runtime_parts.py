@@ -32,22 +32,17 @@ from firesteel.spark import java, pools, preflight, shipping
 from firesteel.spark.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
+from firesteel.spark.failures import describe_failure
 from firesteel.spark.giveup import read_error, was_cancelled
+from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.messages import decode_other
 from firesteel.spark.preflight import check, modules_of
 from firesteel.spark.probe import Findings, Probe
+from firesteel.spark.scratch import scratch_of
 from firesteel.spark.serialise import dumps
 from firesteel.spark.storage import JobStorage, storage_root
-from firesteel.spark.task import (
-    BatchFunction,
-    Blob,
-    JobInformation,
-    VertexInformation,
-    VertexPart,
-    describe_failure,
-    scratch_of,
-)
+from firesteel.spark.task import BatchFunction
 from runtime_support import Numbers, two_steps
 
 # --- storage ------------------------------------------------------------------------------------------------------

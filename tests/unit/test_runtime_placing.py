@@ -19,6 +19,7 @@ from firesteel.scheduler.commands import BlockNodes, Cancel, Placement
 from firesteel.spark import blocklist, pools
 from firesteel.spark.avoidance import Avoidance
 from firesteel.spark.blocklist import Blocklist, publish
+from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
 from firesteel.spark.nodes import ExecutorInfo, NodeNames
 from firesteel.spark.place import Place
@@ -27,7 +28,7 @@ from firesteel.spark.plugs import PlugFunction, Plugs
 from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps
 from firesteel.spark.session import _settings
-from firesteel.spark.task import BatchFunction, Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.spark.task import BatchFunction
 
 FAR = "far_storage:open_far"
 
@@ -36,8 +37,8 @@ def executor(number, host, node="", added=True):
     return ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=1, added=added, node=node)
 
 
-def returned(subtask, token, batch=0, node="slow"):
-    return encode(ReturnedMessage(Where(batch, subtask, 0, token, node, 1.0, 1.0, 1.0)))
+def returned(subtask, token, batch=0, node="slow", *, retired=False):
+    return encode(ReturnedMessage(Where(batch, subtask, 0, token, node, 1.0, 1.0, 1.0), retired))
 
 
 # --- pools ----------------------------------------------------------------------------------------------------------
@@ -247,6 +248,22 @@ def test_what_was_handed_back_is_told_in_bulk_and_once():
     assert (event.vertex, event.subtasks.tolist(), event.attempts.tolist()) == (1, [0, 2], [0, 0])
     assert list(event.nodes) == ["slow", "slow"]
     assert list(loop.batches[0].open) == [(1, 1)]
+
+
+def test_what_a_retired_worker_hands_back_is_told_apart():
+    told = []
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 1, 2)]
+        if isinstance(event, ev.ExecutionsReturned):
+            told.append((event.retired, event.subtasks.tolist()))
+        return [END] if len(told) == 2 else None
+
+    loop = Loop(answer)
+    loop.put(returned(0, 7), returned(2, 8, retired=True), returned(1, 9, retired=True))
+    loop.run()
+    assert sorted(told) == [(False, [0]), (True, [2, 1])]
 
 
 def test_one_that_was_cancelled_and_hands_itself_back_leaves_its_batch():

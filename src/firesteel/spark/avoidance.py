@@ -11,10 +11,10 @@ from firesteel.scheduler.events import ExecutorChanged
 from firesteel.scheduler.records import Decision
 from firesteel.spark import blocklist, pools
 from firesteel.spark.cleaning import Cleaner
+from firesteel.spark.information import Blob
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.placing import Executors
 from firesteel.spark.plugs import Plugs
-from firesteel.spark.task import Blob
 
 
 class Avoidance:

@@ -19,8 +19,9 @@ from firesteel.scheduler.commands import Deploy, DeployRegions
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.blob_server import BlobServer
+from firesteel.spark.information import Blob, VertexPart
 from firesteel.spark.placing import preferring
-from firesteel.spark.task import BatchFunction, Blob, DataFrameFunction, VertexPart
+from firesteel.spark.task import BatchFunction, DataFrameFunction
 from firesteel.spark.threads import cancel_jobs, local_properties
 
 Execution = tuple[int, int]

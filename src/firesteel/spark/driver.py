@@ -52,6 +52,7 @@ from firesteel.spark.channel import Channel
 from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.giveup import WITHOUT_A_WORD, GivenUp, partition_of, read_error, was_cancelled
 from firesteel.spark.inbox import Inbox
+from firesteel.spark.information import Blob, VertexInformation
 from firesteel.spark.kill import Killer, TaskGone
 from firesteel.spark.merge import Merger
 from firesteel.spark.messages import (
@@ -67,7 +68,6 @@ from firesteel.spark.outputs import Outputs
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
 from firesteel.spark.status import SparkStatus
-from firesteel.spark.task import Blob, VertexInformation
 from firesteel.spark.watch import LOOK_SECONDS, TasksLost, Watcher
 
 QUIET_SECONDS = 60.0
@@ -329,23 +329,29 @@ class JobDriver:
         self._feed(self._failure(vertex, message))
 
     def _take_returned(self, messages: Sequence[ReturnedMessage]) -> None:
-        """Tells the scheduler, one event per vertex."""
-        by_vertex: dict[int, list[tuple[int, int, str]]] = {}
-        for where in (message.where for message in messages):
+        """Tells the scheduler, one event per vertex and reason."""
+        by_vertex: dict[tuple[int, bool], list[tuple[int, int, str]]] = {}
+        for message in messages:
+            where = message.where
             batch, vertex = self._addressed[where.batch]
             batch.close((vertex, where.subtask), where.attempt)
             self._cancelling.have_spoken(batch, [where.subtask])
             node = self._in.nodes.of_place(where.node)
-            by_vertex.setdefault(vertex, []).append((where.subtask, where.attempt, node))
-        for vertex, returned in by_vertex.items():
+            by_vertex.setdefault((vertex, message.retired), []).append((where.subtask, where.attempt, node))
+        for (vertex, retired), returned in by_vertex.items():
             subtasks, attempts, nodes = zip(*returned, strict=True)
             columns = _ints(subtasks), _ints(attempts)
             self._feed(
                 ev.ExecutionsReturned(
-                    at=self._now(), vertex=vertex, subtasks=columns[0], attempts=columns[1], nodes=nodes
+                    at=self._now(),
+                    vertex=vertex,
+                    subtasks=columns[0],
+                    attempts=columns[1],
+                    nodes=nodes,
+                    retired=retired,
                 )
             )
-            for decision in self._avoidance.handed_back(nodes, self._now()):
+            for decision in () if retired else self._avoidance.handed_back(nodes, self._now()):
                 self._execute(Record(decision))
 
     def _failure(self, vertex: int, message: FailedMessage) -> ev.ExecutionsFailed:

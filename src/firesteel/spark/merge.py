@@ -19,8 +19,10 @@ from firesteel.scheduler.events import PartitionsMerged
 from firesteel.spark import pools
 from firesteel.spark.batch import java_range
 from firesteel.spark.cleaning import quietly
+from firesteel.spark.failures import describe_failure
 from firesteel.spark.giveup import read_error
-from firesteel.spark.task import Blob, JobInformation, describe_failure, extend_module_path
+from firesteel.spark.information import Blob, JobInformation
+from firesteel.spark.task import extend_module_path
 from firesteel.spark.threads import cancel_jobs, local_properties
 
 _log = logging.getLogger("firesteel.spark")

@@ -3,7 +3,7 @@
 That one has finished is told as a binary record, thousands of which become columns at once; a failure, or that a blocked
 node handed it back, which are rare, as a pickled object. Stdlib and numpy only, since both ends import it.
 
-    header      kind, numbers of what follows, the execution, when and how much          79 bytes
+    header      kind, numbers of what follows, the execution, when and how much          87 bytes
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     32 bytes each
     node name, sizes of each data set as packed by ``firesteel.sizes``, per commit 4 bytes of length and itself
 """
@@ -37,9 +37,10 @@ _FIELDS = (
     ("rows_in", "<i8"),
     ("bytes_in", "<i8"),
     ("rows_out", "<i8"),
+    ("peak_memory", "<i8"),
 )
 _HEADER = np.dtype(list(_FIELDS))
-_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqq")
+_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqq")
 _PARTITION = np.dtype([("dataset", "<i4"), ("packed", "<i4"), ("bytes", "<i8"), ("rows", "<i8"), ("stored", "<i8")])
 _PARTITION_CODE = struct.Struct("<iiqqq")
 _LENGTH = struct.Struct("<I")
@@ -70,6 +71,8 @@ class FinishedMessage:
     rows_in: int
     bytes_in: int
     rows_out: int
+    peak_memory: int = -1
+    """Most resident bytes of the worker while it ran; -1: not watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +89,11 @@ class FailedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReturnedMessage:
-    """It began on a blocked node and ended at once, its program not begun."""
+    """It began in the wrong place and ended at once, its program not begun."""
 
     where: Where
+    retired: bool = False
+    """True: in a Python worker that had begun with other external resources, and ends now; else on a blocked node."""
 
 
 Message = FinishedMessage | FailedMessage | ReturnedMessage
@@ -100,7 +105,8 @@ def encode(message: Message) -> bytes:
     at, node = message.where, message.where.node.encode()[:0xFFFF]
     numbers = len(message.partitions), len(message.commits), len(node)
     execution = at.batch, at.subtask, at.attempt, at.token, at.deployed_at, at.running_at, at.ended_at
-    pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, message.rows_in, message.bytes_in, message.rows_out)]
+    measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory
+    pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, *measured)]
     for dataset, plain, packed, rows, stored in message.partitions:
         length = -1 if packed is None else len(packed)
         pieces.append(_PARTITION_CODE.pack(dataset, length, plain, rows, stored))

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.spark import pools
+from firesteel.spark.information import Blob
 from firesteel.spark.placing import Executors, preferring
-from firesteel.spark.task import Blob, is_blocked_here
+from firesteel.spark.task import is_blocked_here
 from firesteel.spark.threads import cancel_jobs, local_properties
 
 LOOK_SECONDS = 0.25

@@ -14,6 +14,7 @@ def reports_of(
     """Messages of executions of one vertex; ``of_wall`` places executors' times of day on the job's clock, ``node_of``
     names the node of a place."""
     header = messages.header
+    peaks = messages.column("peak_memory")
     return ExecutionReports.of(
         messages.column("token"),
         nodes=messages.nodes(node_of),
@@ -23,4 +24,5 @@ def reports_of(
         rows_in=messages.column("rows_in"),
         bytes_in=messages.column("bytes_in"),
         rows_out=messages.column("rows_out"),
+        peak_memory=peaks if (peaks >= 0).any() else None,
     )

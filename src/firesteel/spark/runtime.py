@@ -37,6 +37,7 @@ from firesteel.scheduler.records import Decision
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.exchanges import exchange_decisions
+from firesteel.spark.information import Blob, JobInformation
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outcome import JobOutcome
@@ -46,7 +47,6 @@ from firesteel.spark.serialise import dumps, serialise_program, serialise_progra
 from firesteel.spark.session import check_session, is_local, own_interrupts
 from firesteel.spark.shipping import ship
 from firesteel.spark.storage import JobStorage, new_job_id, storage_root
-from firesteel.spark.task import Blob, JobInformation
 from firesteel.spark.threads import local_properties
 from firesteel.spark.watch import LOOK_SECONDS
 
