@@ -64,7 +64,8 @@ def decode(record):
         for p in many.partitions()
     )
     (commits,) = many.commits() or [()]
-    return FinishedMessage(where, partitions, commits, at["rows_in"], at["bytes_in"], at["rows_out"])
+    counts = at["rows_in"], at["bytes_in"], at["rows_out"], at["peak_memory"]
+    return FinishedMessage(where, partitions, commits, *counts)
 
 
 class Script:
