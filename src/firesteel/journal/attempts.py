@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from firesteel.humanize import format_seconds
+from firesteel.humanize import format_bytes, format_seconds
 from firesteel.scheduler.records import HANDED_BACK, JournalRecord, OutputGone, StateChange
 
 _ENDED = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "was cancelled", "CANCELING": "is being cancelled"}
@@ -27,6 +27,8 @@ class Attempt:
     deployed: float | None = None
     ended: float | None = None
     cause: str = ""
+    peak: int = 0
+    """Most resident MiB of its worker; 0: not watched, or it did not finish."""
     is_void: bool = False
     """It had won, and what it wrote was lost, or thrown away, to be made anew."""
 
@@ -95,6 +97,7 @@ def _apply(attempt: Attempt, record: StateChange, place: int) -> None:
             attempt.deployed = at
         case "FINISHED":
             attempt.deployed, attempt.ended = (record.deployed[place] if record.deployed else attempt.deployed), at
+            attempt.peak = record.peaks[place] if record.peaks else 0
         case "FAILED" | "CANCELED" | "CANCELING":
             attempt.ended = at
         case _:
@@ -133,9 +136,9 @@ def _end(attempt: Attempt, raced: bool, is_over: bool) -> str:
         return f"was {HANDED_BACK}"
     after = f" after {format_seconds(attempt.seconds)}" if attempt.seconds is not None else ""
     if attempt.won:
-        return (
-            f"finished{after}{' and won' if raced else ''}{'; what it wrote is made anew' if attempt.is_void else ''}"
-        )
+        peak = f", {format_bytes(attempt.peak << 20)} at its peak" if attempt.peak else ""
+        void = "; what it wrote is made anew" if attempt.is_void else ""
+        return f"finished{after}{peak}{' and won' if raced else ''}{void}"
     cause = attempt.cause.strip().split("\n", 1)[0].rstrip(".")
     verb = "was being cancelled" if attempt.state == "CANCELING" and is_over else _ENDED[attempt.state]
     return f"{verb}{after}{f': {cause}' if cause else ''}"

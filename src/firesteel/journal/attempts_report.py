@@ -31,7 +31,9 @@ def report(records: Iterable[JournalRecord], vertex: int | str | None = None, *,
 
 def _vertex_lines(history: JobHistory, vertex: VertexHistory, found: Lives) -> Iterator[str]:
     tried = f"{plural(len(vertex.attempts), 'subtask')} with several attempts" if vertex.attempts else ""
-    parts = ", ".join(filter(None, [tried, mirrored(vertex)]))
+    group = history.group_of(vertex)
+    slots = f"slots of {group.name} ({group.needs})" if group else ""
+    parts = ", ".join(filter(None, [slots, tried, mirrored(vertex)]))
     yield f"[{vertex.id}] {vertex.name}{f': {parts}' if parts else ''}"
     began, now = history.started_at or 0.0, history.last_at or 0.0
     for (number, subtask), attempts in found.items():

@@ -9,6 +9,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.attempts import lives, sentences
+from firesteel.journal.groups import group_lines, peaks_text
 from firesteel.journal.history import (
     Failure,
     JobHistory,
@@ -20,6 +21,7 @@ from firesteel.journal.history import (
 )
 from firesteel.options import format_value, lookup
 from firesteel.scheduler.records import Decision, JournalRecord
+from firesteel.scheduler.resource_profile import ResourceProfile
 
 _LABEL_WIDTH = 13
 _SHORT = {
@@ -86,6 +88,8 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
     open_vertices = sum(v.parallelism is None for v in history.vertices.values())
     undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
     yield _labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
+    for name in sorted(history.groups):
+        yield _labelled("group", "\n".join(_group(history, name)))
     yield from _decision_lines(history.decisions)
     for line in blocked_lines(history):
         yield _labelled("blocked", line)
@@ -101,12 +105,34 @@ def blocked_lines(history: JobHistory) -> list[str]:
     return lines
 
 
+def _group(history: JobHistory, name: str) -> Iterator[str]:
+    members = [v for v in history.vertices.values() if v.slot_sharing_group == name]
+    peaks = [v.peaks.largest[1] for v in members if v.peaks.by_subtask]
+    return group_lines(history.groups[name], sorted(v.id for v in members), max(peaks, default=0), _framework(history))
+
+
+def _framework(history: JobHistory) -> int | None:
+    """Bytes that a worker may hold beside what its slot has."""
+    try:
+        option = lookup("firesteel.memory.framework")
+    except UsageError:
+        return None
+    return None if history.plan is None else int(history.plan.options.get(option.key, option.default))
+
+
+def _memory(history: JobHistory, vertex: VertexHistory) -> str:
+    group = history.group_of(vertex)
+    return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, _framework(history))
+
+
 def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
     decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
     )
     yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
+    if group := history.group_of(vertex):
+        yield _labelled("slot", f"of {group.name}: {group.needs}.")
     for line in _decision_lines(vertex.decisions):
         yield line.replace(f" of '{vertex.name}'", "")
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
@@ -121,6 +147,8 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
         if unfinished and history.is_over:
             unfinished = f"; {waiting + running} did not finish"
         yield _labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
+    if vertex.peaks.by_subtask:
+        yield _labelled("memory", f"{_memory(history, vertex)}.")
     if vertex.not_mirrored and history.is_speculative:
         yield _labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
     if vertex.mirrors or vertex.returned:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.journal.groups import GroupHistory, Peaks
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.scheduler.records import (
     HANDED_BACK,
@@ -16,8 +17,10 @@ from firesteel.scheduler.records import (
     JobStatusRecord,
     JournalRecord,
     MetricsSnapshot,
+    SlotUsage,
     StateChange,
 )
+from firesteel.scheduler.resource_profile import ResourceProfile
 from firesteel.scheduler.states import PRIORITY
 
 WAITING = ("CREATED", "SCHEDULED")
@@ -59,6 +62,9 @@ class VertexHistory:
     """None: still open."""
     not_mirrored: str = ""
     """Why its slow executions get no mirrors, as known before the job ran; empty: they may."""
+    slot_sharing_group: str = ""
+    """Empty where no group of the job has resources."""
+    peaks: Peaks = field(default_factory=Peaks)
     decisions: list[Decision] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     metrics: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
@@ -130,6 +136,8 @@ class JobHistory:
         self.metrics: Mapping[str, int | float] = {}
         """The job's own numbers."""
         self.blocks: list[Blocked] = []
+        self.groups: dict[str, GroupHistory] = {}
+        """By name; none where no group of the job has resources."""
         self.status = "CREATED"
         self.cause = ""
         self.started_at: float | None = None
@@ -166,20 +174,29 @@ class JobHistory:
                 self._changed(record)
             case MetricsSnapshot():
                 self._measured(record)
+            case SlotUsage():
+                self.groups.setdefault(record.group, GroupHistory(record.group)).apply(record)
             case JobStatusRecord():
                 self.status, self.cause = record.status, record.cause or self.cause
             case _:
                 pass
+
+    def group_of(self, vertex: VertexHistory) -> GroupHistory | None:
+        """None where no group of the job has resources."""
+        return self.groups.get(vertex.slot_sharing_group)
 
     def vertex(self, number: int) -> VertexHistory:
         return self.vertices.setdefault(number, VertexHistory(number, f"vertex {number}"))
 
     def _planned(self, record: JobPlanned) -> None:
         self.plan = record
+        for name, needs in record.slot_sharing_groups.items():
+            self.groups[name] = GroupHistory(name, ResourceProfile.of_numbers(needs))
         for number, described in enumerate(record.vertices):
             vertex = self.vertex(int(described.get("id", number)))
             vertex.name = str(described.get("name") or vertex.name)
             vertex.not_mirrored = str(described.get("not_mirrored") or "")
+            vertex.slot_sharing_group = str(described.get("slot_sharing_group") or "")
             vertex.inputs = [int(producer) for producer in described.get("inputs") or []]
 
     def _decided(self, record: Decision) -> None:
@@ -220,6 +237,8 @@ class JobHistory:
             vertex.first_at = record.at
         if not (record.state in CANCELLED and vertex.is_done):  # losers end when they end
             vertex.last_at = record.at
+        if record.peaks:
+            vertex.peaks.by_subtask.update(zip(record.subtasks, record.peaks, strict=False))
         if record.state == "FAILED":
             vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
         elif record.state == "FINISHED" and vertex.mirrors:

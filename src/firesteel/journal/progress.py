@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.journal.groups import waiting_text
 from firesteel.journal.history import JobHistory, VertexHistory, is_parallelism, produced, subtask_numbers, vertex_count
 from firesteel.journal.journal import Instrument
 from firesteel.scheduler.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
@@ -231,10 +232,10 @@ def render(history: JobHistory, seconds: float, width: int = 100) -> Table:
 
     title = history.plan.job_name if history.plan else "job"
     blocked = ", ".join(sorted(block.node for block in history.blocked))
+    waiting = waiting_text(history.groups)
+    asides = f"{f'; blocked: {blocked}' if blocked else ''}{f'; waiting for slots: {waiting}' if waiting else ''}"
     table = Table(
-        title=Text(
-            f"{title}: {history.status.lower()}, {format_seconds(seconds)}{f'; blocked: {blocked}' if blocked else ''}"
-        ),
+        title=Text(f"{title}: {history.status.lower()}, {format_seconds(seconds)}{asides}"),
         title_justify="left",
         box=None,
         pad_edge=False,

@@ -7,9 +7,11 @@ from typing import Any
 from firesteel.graph.job_graph import JobGraph
 from firesteel.options import Options
 from firesteel.scheduler.records import JobPlanned
+from firesteel.scheduler.resource_profile import ResourceProfile
 
 
 def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
+    groups = _slot_sharing_groups(graph)
     producer = {dataset.id: dataset.producer for dataset in graph.datasets}
     vertices: list[dict[str, Any]] = [
         {
@@ -23,6 +25,7 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
             "sink": vertex.has_sink,
             **({"not_mirrored": vertex.not_mirrored} if vertex.not_mirrored else {}),
             **({"other_rows": vertex.other_rows} if vertex.other_rows else {}),
+            **({"slot_sharing_group": vertex.slot_sharing_group} if groups else {}),
         }
         for vertex in graph.vertices
     ]
@@ -44,4 +47,13 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
         vertices=vertices,
         datasets=datasets,
         options={key: options[key] for key in options},
+        slot_sharing_groups=groups,
     )
+
+
+def _slot_sharing_groups(graph: JobGraph) -> dict[str, dict[str, float]]:
+    """Those that have vertices; none of them where none has resources."""
+    groups = {group.name: group for group in map(graph.group_of, range(len(graph.vertices)))}
+    if not any(group.has_resources for group in groups.values()):
+        return {}
+    return {name: ResourceProfile.of(group).numbers() for name, group in groups.items()}

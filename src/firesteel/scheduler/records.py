@@ -109,6 +109,9 @@ class JobPlanned(JournalRecord, frozen=True):
     vertices: list[dict[str, Any]]
     datasets: list[dict[str, Any]]
     options: dict[str, Any]
+    slot_sharing_groups: dict[str, dict[str, float]] = {}
+    """What a slot of each group needs (``ResourceProfile.numbers``; empty: coarse), where any group says so. Then vertices
+    have "slot_sharing_group"."""
 
 
 AnyRecord = Decision | StateChange | MetricsSnapshot | SlotUsage | OutputGone | JobStatusRecord | JobPlanned

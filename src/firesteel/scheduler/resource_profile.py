@@ -13,6 +13,8 @@ from typing import ClassVar
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.humanize import format_bytes
 
+MEMORY_KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceProfile:
@@ -58,6 +60,21 @@ class ResourceProfile:
     def with_network_memory(self, network_memory: int) -> ResourceProfile:
         return replace(self, network_memory=network_memory)
 
+    def numbers(self) -> dict[str, float]:
+        """As the journal has it: "cpu_cores", the memory kinds in bytes, "external.NAME"; what is 0 is left out. Empty: not
+        specified."""
+        named = {kind: getattr(self, kind) for kind in ("cpu_cores", *MEMORY_KINDS)}
+        return {name: n for name, n in named.items() if n} | {f"external.{name}": n for name, n in self.external}
+
+    @classmethod
+    def of_numbers(cls, numbers: Mapping[str, float]) -> ResourceProfile:
+        """The inverse of ``numbers``. What is not known here (journals of other versions) is left out."""
+        if not numbers:
+            return cls.UNKNOWN
+        memory = [int(numbers.get(kind, 0)) for kind in MEMORY_KINDS]
+        external = sorted((k.removeprefix("external."), n) for k, n in numbers.items() if k.startswith("external."))
+        return cls(numbers.get("cpu_cores", 0.0), *memory, external=tuple(external))
+
     def is_matching(self, required: ResourceProfile) -> bool:
         """Whether a slot of this profile serves the request: they are equal, or it is UNKNOWN, or the slot is ANY; never
         because it is large enough (FLIP-56)."""
@@ -67,10 +84,13 @@ class ResourceProfile:
         """``2 cores, 2 GiB (heap), 1 gpu``; ``unknown``."""
         if self.kind:
             return self.kind
-        kinds = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
         names = ("heap", "off-heap", "managed", "network")
         told = [f"{self.cpu_cores:g} core{'s' if self.cpu_cores != 1 else ''}"]
-        told += [f"{format_bytes(getattr(self, k))} {n}" for k, n in zip(kinds, names, strict=True) if getattr(self, k)]
+        told += [
+            f"{format_bytes(getattr(self, k))} {n}"
+            for k, n in zip(MEMORY_KINDS, names, strict=True)
+            if getattr(self, k)
+        ]
         return ", ".join(told + [f"{amount:g} {name}" for name, amount in self.external])
 
 

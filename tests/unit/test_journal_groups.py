@@ -1,0 +1,128 @@
+"""Slot sharing groups in the journal: the plan, explain, history and progress; and journals that know of none."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.scheduler_kit import GraphBuilder
+from tests.unit.journal_samples import mirrored, planned, word_count
+
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
+from firesteel.journal.attempts_report import report
+from firesteel.journal.explain import explain
+from firesteel.journal.history import JobHistory
+from firesteel.journal.journal import Journal, read
+from firesteel.journal.progress import render
+from firesteel.options import Options
+from firesteel.scheduler.planned import planned as plan_of
+from firesteel.scheduler.records import JobStatusRecord, JournalRecord, SlotUsage, StateChange
+from firesteel.scheduler.resource_profile import ResourceProfile
+
+MIB, GIB = 1 << 20, 1 << 30
+TRAIN = ResourceProfile(2.0, 2 * GIB, managed_memory=512 * MIB, external=(("gpu", 1.0),))
+
+
+def grouped() -> list[JournalRecord]:
+    """A coarse step, and one of two cores and a gpu whose slots are few; network memory is known later."""
+    plan = planned()
+    vertices = [{**v, "slot_sharing_group": g} for v, g in zip(plan.vertices, ("default", "train"), strict=True)]
+    plan = replace(plan, vertices=vertices, slot_sharing_groups={"default": {}, "train": TRAIN.numbers()})
+    later = TRAIN.with_network_memory(64 * MIB).numbers()
+    four, states = [0, 1, 2, 3], [0, 0, 0, 0]
+    return [
+        plan,
+        JobStatusRecord(at=100.0, status="RUNNING"),
+        SlotUsage(at=100.0, group="default", asked=2, held=0),
+        SlotUsage(at=100.5, group="default", asked=0, held=2),
+        SlotUsage(at=102.0, group="default", asked=0, held=0, core_seconds=3.0, gib_seconds=12.25),
+        StateChange(at=102.0, vertex=1, state="SCHEDULED", subtasks=four, attempts=states),
+        SlotUsage(at=102.0, group="train", asked=4, held=0, profile=later),
+        SlotUsage(at=102.5, group="train", asked=2, held=2),
+        StateChange(
+            at=104.5, vertex=1, state="FINISHED", subtasks=[2, 0], attempts=[0, 0], peaks=[700, 1_800], deployed=[103, 103]
+        ),
+        SlotUsage(at=104.5, group="train", asked=0, held=2, core_seconds=8.0, gib_seconds=10.25),
+        StateChange(at=106.0, vertex=1, state="FINISHED", subtasks=[1, 3], attempts=[0, 0], peaks=[1_800, 900]),
+        SlotUsage(at=106.0, group="train", asked=0, held=0, core_seconds=1234.5, gib_seconds=15.4),
+        JobStatusRecord(at=106.5, status="FINISHED"),
+    ]  # fmt: skip
+
+
+def test_numbers_of_a_profile_read_back():
+    for profile in (TRAIN, TRAIN.with_network_memory(7), ResourceProfile.UNKNOWN, ResourceProfile(0.5, 1, 2, 3, 4)):
+        assert ResourceProfile.of_numbers(profile.numbers()) == profile
+    assert ResourceProfile.of_numbers({"cpu_cores": 1.0, "of another version": 3.0}) == ResourceProfile(1.0)
+
+
+def test_the_plan_tells_of_groups_only_where_one_has_resources():
+    build = GraphBuilder()
+    source = build.source()
+    build.step((source, ShipStrategy.HASH), slot_sharing_group="train")
+    plain = plan_of(build.graph, "j", Options())
+    assert plain.slot_sharing_groups == {}
+    assert not any("slot_sharing_group" in vertex for vertex in plain.vertices)
+    build.graph.slot_sharing_groups["train"] = SlotSharingGroup("train", 2.0, GIB, external_resources={"gpu": 1.0})
+    told = plan_of(build.graph, "j", Options())
+    needs = {"cpu_cores": 2.0, "task_heap_memory": GIB, "external.gpu": 1.0}
+    assert told.slot_sharing_groups == {"default": {}, "train": needs}
+    assert [vertex["slot_sharing_group"] for vertex in told.vertices] == ["default", "train"]
+
+
+def test_explain_tells_of_groups_slots_and_peaks():
+    lines = explain(grouped()).splitlines()
+    told = [line for line in lines if line.startswith(("    group ", "    slot ", "    memory ", " " * 17))]
+    needs = "2 cores, 2 GiB heap, 512 MiB managed, 64 MiB network, 1 gpu"
+    assert told == [
+        "    group        default: coarse, a slot as the worker has them; [0].",
+        "                 2 slots held at once at most, 2 waited at most (500 ms in all); 3 core-seconds, 12.2 GiB-seconds "
+        "held in all.",
+        f"    group        train: {needs}; [1].",
+        "                 2 slots held at once at most, 4 waited at most (2.5 s in all); 1,234 core-seconds, "
+        f"15.4 GiB-seconds held in all{SHARE}.",
+        "    slot         of default: coarse, a slot as the worker has them.",
+        f"    slot         of train: {needs}.",
+        f"    memory       at most 1.76 GiB (subtask 0), median 1.32 GiB{OF}.",
+    ]
+
+
+SHARE = ""
+OF = ""
+
+
+def test_history_tells_of_slots_and_peaks():
+    lines = report(grouped(), all_of_them=True).splitlines()
+    assert lines[0].startswith("[1] aggregate by word -> parquet out: slots of train (2 cores, 2 GiB heap, ")
+    assert lines[1] == "       3 s  subtask 0, attempt 1 finished after 1.5 s, 1.76 GiB at its peak"
+
+
+def test_progress_tells_what_waits_for_a_slot():
+    records = grouped()
+    assert str(render(JobHistory(records[:8]), 3.0).title) == "word count: running, 3 s; waiting for slots: 2 of train"
+    assert str(render(JobHistory(records), 3.0).title) == "word count: finished, 3 s"
+
+
+def test_a_journal_keeps_all_of_it(tmp_path):
+    journal = Journal(tmp_path / "j.jsonl")
+    for record in grouped():
+        journal.record(record)
+    journal.close()
+    assert read(journal.path) == grouped()
+
+
+@pytest.mark.parametrize("records", [word_count(), mirrored()], ids=["word count", "mirrored"])
+def test_without_groups_nothing_is_said_of_them(records):
+    text = explain(records) + report(records, all_of_them=True)
+    assert not JobHistory(records).groups
+    assert not any(word in text for word in ("group", "slots", "    slot", "memory", "core-seconds", "peak"))
+
+
+def test_a_journal_of_before_groups_reads(tmp_path):
+    old = b'{"type":"JobPlanned","at":0.0,"job_id":"j","job_name":"old","vertices":[{"id":0,"name":"a"}],"datasets":[],'
+    old += (
+        b'"options":{}}\n{"type":"StateChange","at":1.0,"vertex":0,"state":"FINISHED","subtasks":[0],"attempts":[0]}\n'
+    )
+    (tmp_path / "old.jsonl").write_bytes(old)
+    history = JobHistory(read(tmp_path / "old.jsonl"))
+    assert not history.groups and history.group_of(history.vertices[0]) is None
+    assert "1 subtask finished" in explain(read(tmp_path / "old.jsonl"))
