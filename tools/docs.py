@@ -22,6 +22,12 @@ SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
             or key == "firesteel.subpartition-factor"
         ),
     ),
+    (
+        "Resources",
+        "What slots need (FLIP-169). `<name>` is that of a slot sharing group, `<resource>` that of an external resource: "
+        "`slot-sharing-group.gpu.external.gpu`.",
+        lambda key: key.startswith(("fine-grained.", "slot-sharing-group.", "slot.")),
+    ),
     ("Failures", "Flink's keys.", lambda key: key.startswith("restart-strategy")),
     ("Running", "What only Firesteel has.", lambda _key: True),
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from firesteel.api.keyed_stream import KeyedStream
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
     from firesteel.expressions import col, lit
+    from firesteel.graph.slot_sharing_group import SlotSharingGroup
 
 _HOMES = {
     "BroadcastStream": "firesteel.api.data_stream",
@@ -26,6 +27,7 @@ _HOMES = {
     "KeyedStream": "firesteel.api.keyed_stream",
     "Sink": "firesteel.connectors.base",
     "SinkWriter": "firesteel.connectors.base",
+    "SlotSharingGroup": "firesteel.graph.slot_sharing_group",
     "Source": "firesteel.connectors.base",
     "Split": "firesteel.connectors.base",
     "col": "firesteel.expressions",
@@ -41,6 +43,7 @@ __all__ = [
     "KeyedStream",
     "Sink",
     "SinkWriter",
+    "SlotSharingGroup",
     "Source",
     "Split",
     "col",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from firesteel.errors import UsageError
@@ -14,10 +16,18 @@ T = TypeVar("T")
 
 _REGISTRY: dict[str, Option[Any]] = {}
 _NAMES: dict[str, Option[Any]] = {}
+_FAMILIES: list[Option[Any]] = []
+"""Options of which there is one for each ``<name>`` that a user puts into the key."""
+_PART = re.compile(r"<\w+>")
 
 
 def register(option: Option[T]) -> Option[T]:
-    """Its key and other names must be new."""
+    """Its key and other names must be new. A key with ``<name>`` stands for as many options as there are names."""
+    if _PART.search(option.key):
+        _FAMILIES.append(option)
+        _FAMILIES.sort(key=lambda family: -len(_PART.findall(family.key)))
+        _REGISTRY[option.key] = option
+        return option
     for key in (option.key, *option.aliases, *option.deprecated_keys):
         assert key not in _NAMES, key
         _NAMES[key] = option
@@ -69,6 +79,11 @@ class Options(Mapping[str, Any]):
         merged._values = {**self._values, **Options(values)._values}
         return merged
 
+    def members(self, family: Option[T]) -> dict[tuple[str, ...], T]:
+        """What was set of a family of options, by what stands for its ``<name>`` parts."""
+        found = ((parts_of(family, key), value) for key, value in self._values.items() if lookup_family(key) is family)
+        return {parts: value for parts, value in found if parts is not None}
+
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and lookup(key).key in self._values
 
@@ -98,6 +113,9 @@ def lookup(key: str) -> Option[Any]:
     """The option of this key, alias, deprecated key or unambiguous short name. Raises UsageError with "did you mean"."""
     if key in _NAMES:
         return _NAMES[key]
+    family = lookup_family(key)
+    if family is not None:
+        return replace(family, key=key)
     short = {o.key: o for name, o in _NAMES.items() if name.endswith("." + key)}
     if len(short) == 1:
         return next(iter(short.values()))
@@ -105,11 +123,43 @@ def lookup(key: str) -> Option[Any]:
         raise UsageError(
             f"The option name '{key}' is ambiguous: {', '.join(sorted(short))}.", hint="Write the whole key."
         )
-    close = difflib.get_close_matches(key, [*_NAMES, *(n.rsplit(".", 1)[-1] for n in _NAMES)], n=1, cutoff=0.6)
+    close = _members_like(key) or difflib.get_close_matches(
+        key, [*_NAMES, *(n.rsplit(".", 1)[-1] for n in _NAMES)], n=1, cutoff=0.6
+    )
     raise UsageError(
         f"There is no option '{key}'.",
         hint=f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them.",
     )
+
+
+def lookup_family(key: str) -> Option[Any] | None:
+    """The family that an option of this key belongs to; of several the one with more parts."""
+    return next((family for family in _FAMILIES if parts_of(family, key) is not None), None)
+
+
+def parts_of(family: Option[Any], key: str) -> tuple[str, ...] | None:
+    """What stands in ``key`` for the ``<name>`` parts of the family's key (only the first may hold dots); None: no member."""
+    if key == family.key:
+        return None
+    first, *others = _PART.split(family.key)
+    pattern = re.escape(first) + "(.+)" + "([^.]+)".join(re.escape(text) for text in others)
+    match = re.fullmatch(pattern, key)
+    return None if match is None else match.groups()
+
+
+def _members_like(key: str) -> list[str]:
+    """The member of a family that may be meant by a key that is none."""
+    head, _, rest = key.partition(".")
+    first, _, last = rest.rpartition(".")
+    candidates: list[str] = []
+    for family in _FAMILIES:
+        if key == family.key.rsplit(".", 1)[-1]:
+            return [family.key]
+        known = difflib.get_close_matches(head, [family.key.split(".", 1)[0]], cutoff=0.8)
+        names = [name for name in (first.split(".", 1)[0] or last, last if "." in first else "") if name]
+        if known and rest and len(_PART.findall(family.key)) <= len(names):
+            candidates.append(_PART.sub(lambda _, names=names: names.pop(0), family.key))
+    return difflib.get_close_matches(key, candidates, n=1, cutoff=0.0)
 
 
 _warned: set[str] = set()

@@ -474,6 +474,72 @@ RELEASE_DURING_JOB_EXECUTION = _register(
         "bool",
     )
 )
+FINE_GRAINED_ALL_BLOCKING = _register(
+    Option(
+        "fine-grained.shuffle-mode.all-blocking",
+        parse_bool,
+        False,
+        "Make all exchanges of a job blocking where a slot sharing group has resources, whatever execution.batch-shuffle-mode says; such a job with pipelined exchanges is refused otherwise (FLIP-169). Of no effect on other jobs.",
+        "bool",
+    )
+)
+_GROUP = "slot-sharing-group.<name>."
+
+
+def _above_zero(number: float | None) -> str | None:
+    return None if number is None or number > 0 else "must be greater than 0"
+
+
+GROUP_CPU_CORES = _register(
+    Option[float | None](
+        _GROUP + "cpu-cores",
+        parse_number,
+        None,
+        "CPU cores of a slot of this slot sharing group. The options of a group replace all resources that its steps say; env.register_slot_sharing_group(), called by the program, replaces these. A group that is given any resource needs cpu-cores and task-heap-memory.",
+        "float",
+        check=_above_zero,
+    )
+)
+GROUP_TASK_HEAP_MEMORY = _register(
+    Option[int | None](
+        _GROUP + "task-heap-memory",
+        parse_size,
+        None,
+        "Memory of the functions of a task, in a slot of this group.",
+        "size",
+        check=at_least(1, "1 byte"),
+    )
+)
+GROUP_TASK_OFF_HEAP_MEMORY = _register(
+    Option[int | None](
+        _GROUP + "task-off-heap-memory",
+        parse_size,
+        None,
+        "More memory of the functions of a task: what libraries take beside Python's own objects.",
+        "size",
+        check=at_least(0),
+    )
+)
+GROUP_MANAGED_MEMORY = _register(
+    Option[int | None](
+        _GROUP + "managed-memory",
+        parse_size,
+        None,
+        "What readers, operators and writers of a task hold before they spill, in a slot of this group. Unset: as firesteel.memory.per-task says, but at most half of the group's other memory.",
+        "size",
+        check=at_least(0),
+    )
+)
+GROUP_EXTERNAL = _register(
+    Option[float | None](
+        _GROUP + "external.<resource>",
+        parse_number,
+        None,
+        "How much of an external resource (gpu) a slot of this group needs: a whole number, or a fraction of one.",
+        "float",
+        check=_above_zero,
+    )
+)
 JOURNAL_DIR = _register(
     Option[str | None](
         "firesteel.journal.directory",

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from firesteel.api import actions
 from firesteel.api.ddl import to_schema
+from firesteel.api.place import caller_place
 from firesteel.api.steps import (
     Sides,
     aggregations,
@@ -30,9 +31,9 @@ from firesteel.connectors.paths import only_spark_opens
 from firesteel.connectors.text import TextSink
 from firesteel.errors import UsageError
 from firesteel.expressions import passed_columns, plain_column
-from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
 from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.slot_sharing_group import SlotSharingGroup, as_group
 from firesteel.graph.stream_graph import (
     ChainedStep,
     Chaining,
@@ -110,6 +111,18 @@ class _Configurable:
         """Shares no task with the step before it."""
         with self._setting("start_new_chain") as config:
             config.chaining = Chaining.HEAD
+        return self
+
+    def slot_sharing_group(self, group: SlotSharingGroup | str) -> Self:
+        """Puts the step into a slot sharing group; resources that the group has are what each of its slots needs.
+
+        A step that is put into none takes its inputs' group if they all share one, else ``"default"``, which may be named
+        here. Steps share a task only within one group. Sharing is a hint, not a guarantee. What is registered for the
+        name (``env.register_slot_sharing_group``, ``slot-sharing-group.<name>.*``) replaces the resources given here.
+        """
+        with self._setting("slot_sharing_group") as config:
+            config.slot_sharing_group = as_group(group)
+            config.group_place = caller_place()
         return self
 
     def no_speculation(self) -> Self:
@@ -487,7 +500,7 @@ class DataStream(_Configurable):
     def explain(self) -> str:
         """The job that this stream would be: its tasks, what is chained in each, and how data travels between them."""
         end = actions.collected(self, "collect")
-        return describe(compile_job([end], self._env.options, "explain"))
+        return describe(self._env._compile([end], "explain"))
 
     # --- for the steps ---
 

@@ -7,6 +7,7 @@ one was given. A given session is used, never stopped or reconfigured.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from firesteel.api.data_stream import DataStream
 from firesteel.api.ddl import dataframe_schema, to_schema
+from firesteel.api.place import caller_level
 from firesteel.api.steps import step_at
 from firesteel.connectors.base import Source
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
@@ -25,6 +27,8 @@ from firesteel.errors import UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
+from firesteel.graph.slot_sharing import groups_of, unused_groups
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.stream_graph import DataFrameStep, SourceStep, StreamNode
 from firesteel.options import Options
 
@@ -76,6 +80,9 @@ class ExecutionEnvironment:
                 hint="For a master write ExecutionEnvironment(master=...).",
             )
         self.options = Options(_defaults.options).with_values(options or {})
+        self._groups = groups_of(self.options)
+        self._unproven = set(self._groups)
+        """Slot sharing groups from the options of which no job has been looked at yet."""
         self._master = master or _defaults.master
         self._app_name = app_name
         self._session: Any = None
@@ -227,6 +234,23 @@ class ExecutionEnvironment:
     def _source(self, kind: str, source: Any, place: str) -> DataStream:
         return DataStream(self, StreamNode(kind, SourceStep(source), source.schema, place=place))
 
+    # --- resources ---
+
+    def register_slot_sharing_group(self, group: SlotSharingGroup) -> Self:
+        """Sets what slots of the group of this name need, for all jobs from now on, whatever their steps and the options
+        say: a pipeline gets resources without being touched. A group without resources is coarse from now on. Nothing
+        happens if no step is in it.
+        """
+        with step_at("register_slot_sharing_group"):
+            if not isinstance(group, SlotSharingGroup):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(
+                    f"register_slot_sharing_group wants a SlotSharingGroup, not {group!r}.",
+                    hint='Write SlotSharingGroup("gpu", cpu_cores=2, task_heap_memory="2 GiB").',
+                )
+            self._groups[group.name] = group
+            self._unproven.discard(group.name)
+        return self
+
     # --- running ---
 
     def execute(self, name: str = "firesteel job") -> JobResult:
@@ -251,7 +275,7 @@ class ExecutionEnvironment:
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""
-        return compile_job(self._sinks, self.options, name)
+        return self._compile(self._sinks, name)
 
     def explain(self) -> str:
         """The job of the sinks written so far: its tasks and how data travels between them. They stay."""
@@ -260,12 +284,23 @@ class ExecutionEnvironment:
     def _register(self, sink: StreamNode) -> None:
         self._sinks.append(sink)
 
+    def _compile(self, ends: Sequence[StreamNode], name: str) -> CompiledJob:
+        return compile_job(ends, self.options, name, self._groups)
+
+    def _tell_unused_groups(self, compiled: CompiledJob) -> None:
+        """A name in the options that no step has is a typo more often than not. Said once; another job may have it."""
+        unused = unused_groups(compiled.job_graph, sorted(self._unproven))
+        self._unproven.clear()
+        for sentence in unused.values():
+            warnings.warn(sentence, UserWarning, stacklevel=caller_level())
+
     def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, Any]:
         """Compiles and starts a job. Returns it and its ``spark.runtime.JobRun``."""
         from firesteel.spark.session import own_interrupts
 
         with own_interrupts():
-            compiled = compile_job(ends, self.options, name)
+            compiled = self._compile(ends, name)
+            self._tell_unused_groups(compiled)
             session = self.spark
             from firesteel.spark.launch import launch
 

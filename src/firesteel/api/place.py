@@ -10,6 +10,14 @@ from pathlib import Path
 _SKIPPED = (str(Path(__file__).resolve().parent.parent) + os.sep, contextlib.__file__)
 
 
+def caller_level() -> int:
+    """The ``stacklevel`` at which a warning given by the function that calls this is that of the user's line."""
+    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def caller_place() -> str:
     """``"wordcount.py:12"`` of the nearest frame outside this package; empty when there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]

@@ -108,6 +108,8 @@ def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:
         return "its chaining is disabled" if mine.chaining is Chaining.NEVER else "it starts a new chain"
     if other.chaining is Chaining.NEVER:
         return "the chaining of the step before it is disabled"
+    if step.group != feed.source.group:
+        return f"it is in slot sharing group '{step.group}', the step before it in '{feed.source.group}'"
     if mine.parallelism != other.parallelism and not _may_differ(step, feed):
         return f"its parallelism is {_said(mine.parallelism)}, that of the step before it {_said(other.parallelism)}"
     return None

@@ -6,7 +6,7 @@ steps -> push_down -> plan (unions dissolved) -> fuse (chains) -> data sets -> j
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.graph.plan import Feed, PlannedStep, plan
 from firesteel.graph.push_down import push_down
+from firesteel.graph.slot_sharing import SlotSharing, slot_sharing
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
 from firesteel.graph.validate import check_job_graph, check_options, check_outputs, check_uids
 from firesteel.graph.vertices import Vertex, fuse, settings
@@ -36,8 +38,13 @@ from firesteel.operators.program import Combiner, ResultOutput, SinkOutput, Vert
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
 
 
-def compile_job(ends: Sequence[StreamNode], options: Options, name: str) -> CompiledJob:
-    """The job that fills these sinks and collects. Raises UsageError for whatever is wrong, naming the step and its place."""
+def compile_job(
+    ends: Sequence[StreamNode], options: Options, name: str, groups: Mapping[str, SlotSharingGroup] | None = None
+) -> CompiledJob:
+    """The job that fills these sinks and collects. ``groups``: slot sharing groups that were registered, by name.
+
+    Raises UsageError for whatever is wrong, naming the step and its place.
+    """
     check_options(options)
     if not ends:
         raise UsageError(
@@ -46,9 +53,10 @@ def compile_job(ends: Sequence[StreamNode], options: Options, name: str) -> Comp
         )
     nodes = reachable(ends)
     check_uids(nodes)
-    steps = plan(ends, push_down(nodes))
+    sharing = slot_sharing(nodes, groups or {})
+    steps = plan(ends, push_down(nodes), sharing.group_of)
     vertices, vertex_of = fuse(steps)
-    return _Builder(vertices, vertex_of, options).build(name)
+    return _Builder(vertices, vertex_of, sharing, options, is_pipelined(options, sharing)).build(name)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +76,9 @@ class _Result:
 class _Builder:
     vertices: list[Vertex]
     vertex_of: dict[PlannedStep, Vertex]
+    sharing: SlotSharing
     options: Options
+    pipelined: bool
     results: list[_Result] = field(default_factory=list)
 
     def build(self, name: str) -> CompiledJob:
@@ -83,12 +93,14 @@ class _Builder:
                     job.collects[end.work.handle] = result.id
         for vertex in self.vertices:
             job.job_graph.vertices.append(self._job_vertex(vertex, ids[vertex], inputs[vertex], job))
+        used = {vertex.slot_sharing_group for vertex in job.job_graph.vertices}
+        job.job_graph.slot_sharing_groups = {name: g for name, g in self.sharing.groups.items() if name in used}
         for r in self.results:
             job.job_graph.datasets.append(
                 IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent)
             )
             job.schemas[r.id] = r.schema
-        if is_pipelined(self.options):
+        if self.pipelined:
             pipeline(job)
         check_job_graph(job.job_graph)
         check_outputs(
@@ -115,7 +127,7 @@ class _Builder:
         return gates + [self._result(feed, ShipStrategy.BROADCAST, ids) for feed in vertex.sides.values()]
 
     def _unasked(self, feed: Feed, vertex: Vertex) -> ShipStrategy:
-        return unasked_ship(self.vertex_of[feed.source], vertex, self.options)
+        return unasked_ship(self.vertex_of[feed.source], vertex, self.pipelined)
 
     def _job_vertex(self, vertex: Vertex, number: int, inputs: list[_Result], job: CompiledJob) -> JobVertex:
         parallelism, max_parallelism = settings(vertex)
@@ -132,6 +144,7 @@ class _Builder:
             parallelism=PARALLELISM_DEFAULT if parallelism is None else parallelism,
             max_parallelism=PARALLELISM_DEFAULT if max_parallelism is None else max_parallelism,
             has_sink=bool(sinks),
+            slot_sharing_group=vertex.first.group,
         )
         job_vertex.source = self._source(vertex, job_vertex, job)
         self._attempts(vertex, job_vertex)

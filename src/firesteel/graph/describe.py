@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, IntermediateDataSet, JobVertex, ResultPartitionType
+from firesteel.graph.job_graph import (
+    PARALLELISM_DEFAULT,
+    IntermediateDataSet,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+)
+from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 from firesteel.humanize import format_bytes, plural
 
 
@@ -25,6 +32,8 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
         splits = job.splits[vertex.id]
         total = sum(split.bytes for split in splits)
         lines.append(f"    reads {plural(len(splits), 'split')}, {format_bytes(total)}")
+    if has_groups(graph):
+        lines.append(f"    slot sharing group {graph.group_of(vertex.id)}")
     if vertex.not_mirrored:
         alone = "" if vertex.supports_concurrent_attempts else "one attempt of a subtask at a time, "
         lines.append(f"    {alone}never mirrored: {vertex.not_mirrored}")
@@ -34,6 +43,12 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
     if kept:
         lines.append("    its rows are kept for the driver")
     return lines
+
+
+def has_groups(graph: JobGraph) -> bool:
+    """Whether there is anything to say of slot sharing groups."""
+    names = {vertex.slot_sharing_group for vertex in graph.vertices}
+    return bool(graph.slot_sharing_groups) or names != {DEFAULT_SLOT_SHARING_GROUP}
 
 
 def _streamed(job: CompiledJob, dataset: IntermediateDataSet) -> str:

@@ -12,21 +12,33 @@ from dataclasses import replace
 from firesteel.errors import UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import JobVertex, ResultPartitionType, ShipStrategy
+from firesteel.graph.slot_sharing import SlotSharing
 from firesteel.graph.vertices import Vertex, settings
 from firesteel.operators.program import GateHead, SparkHead
-from firesteel.options import BATCH_SHUFFLE_MODE, Options
+from firesteel.options import BATCH_SHUFFLE_MODE, FINE_GRAINED_ALL_BLOCKING, Options
 
 BLOCKING = "ALL_EXCHANGES_BLOCKING"
 PIPELINED = "ALL_EXCHANGES_PIPELINED"
 
 
-def is_pipelined(options: Options) -> bool:
-    return options[BATCH_SHUFFLE_MODE] == PIPELINED
+def is_pipelined(options: Options, sharing: SlotSharing) -> bool:
+    """Whether the job's exchanges are pipelined. Raises UsageError where slots of their own resources forbid it (FLIP-169)."""
+    group = sharing.fine_grained
+    if options[BATCH_SHUFFLE_MODE] != PIPELINED or group is None:
+        return options[BATCH_SHUFFLE_MODE] == PIPELINED
+    if options[FINE_GRAINED_ALL_BLOCKING]:
+        return False
+    raise UsageError(
+        f"Slot sharing group {sharing.groups[group]} has resources of its own, and exchanges are pipelined "
+        f"({BATCH_SHUFFLE_MODE.key} = {PIPELINED}): steps that must run together could each hold slots that the other "
+        "needs, and wait for ever.",
+        hint=f"Set {FINE_GRAINED_ALL_BLOCKING.key} = true, which makes all exchanges of such a job blocking.",
+    )
 
 
-def unasked_ship(producer: Vertex, consumer: Vertex, options: Options) -> ShipStrategy:
+def unasked_ship(producer: Vertex, consumer: Vertex, pipelined: bool) -> ShipStrategy:
     """How rows travel where nobody said anything: to a neighbour; pipelined ones to the same subtask, where that can be."""
-    if not is_pipelined(options):
+    if not pipelined:
         return ShipStrategy.RESCALE
     parallelisms = {settings(vertex)[0] for vertex in (producer, consumer)} - {None}
     return ShipStrategy.RESCALE if len(parallelisms) > 1 else ShipStrategy.FORWARD
@@ -61,6 +73,9 @@ def _obstacle(producer: JobVertex, readers: list[JobVertex], dataset: int, persi
     if len(readers) > 1:
         return f"it has several readers: {', '.join(dict.fromkeys(repr(reader.name) for reader in readers))}"
     (reader,) = readers
+    if reader.slot_sharing_group != producer.slot_sharing_group:
+        groups = f"'{producer.slot_sharing_group}' and '{reader.slot_sharing_group}'"
+        return f"its ends are in the slot sharing groups {groups}, which share no slot"
     head, gate = reader.program.head, next(edge.index for edge in reader.inputs if edge.dataset == dataset)
     if not isinstance(head, GateHead) or gate not in head.gates:
         return f"'{reader.name}' must have all of it before it begins"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from firesteel.graph.job_graph import ShipStrategy
+from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 from firesteel.graph.stream_graph import CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
 from firesteel.operators.program import Combiner
 
@@ -38,6 +39,8 @@ class PlannedStep:
     inputs: list[list[Feed]] = field(default_factory=list)
     """Per input its feeds; several: they were united."""
     sides: list[tuple[str, Feed]] = field(default_factory=list)
+    group: str = DEFAULT_SLOT_SHARING_GROUP
+    """The name of its slot sharing group."""
     reads: int = 0
     """How many feeds read it."""
     hashed: tuple[str, ...] | None = None
@@ -61,14 +64,17 @@ class Rewrite:
     schema: pa.Schema
 
 
-def plan(ends: Iterable[StreamNode], rewrites: Mapping[StreamNode, Rewrite]) -> list[PlannedStep]:
-    """All steps that the ``ends`` need, every step behind its inputs."""
-    return _Planner(rewrites).plan(reachable(ends))
+def plan(
+    ends: Iterable[StreamNode], rewrites: Mapping[StreamNode, Rewrite], group_of: Mapping[StreamNode, str]
+) -> list[PlannedStep]:
+    """All steps that the ``ends`` need, every step behind its inputs. ``group_of``: the slot sharing group of each."""
+    return _Planner(rewrites, group_of).plan(reachable(ends))
 
 
 class _Planner:
-    def __init__(self, rewrites: Mapping[StreamNode, Rewrite]) -> None:
+    def __init__(self, rewrites: Mapping[StreamNode, Rewrite], group_of: Mapping[StreamNode, str]) -> None:
         self._rewrites = rewrites
+        self._group_of = group_of
         self._steps: dict[StreamNode, PlannedStep] = {}
         self._order: list[PlannedStep] = []
         self._width: dict[StreamNode, int] = {}
@@ -91,7 +97,8 @@ class _Planner:
 
     def _add(self, node: StreamNode, inputs: list[list[Feed]], rewrite: Rewrite | None = None) -> PlannedStep:
         work, schema = (node.work, node.schema) if rewrite is None else (rewrite.work or node.work, rewrite.schema)
-        step = PlannedStep(node, work, schema, inputs, [(name, self._whole(edge)) for name, edge in node.sides])
+        sides = [(name, self._whole(edge)) for name, edge in node.sides]
+        step = PlannedStep(node, work, schema, inputs, sides, self._group_of[node])
         for feed in [*step.feeds, *(feed for _, feed in step.sides)]:
             feed.source.reads += 1
         self._steps[node] = step
