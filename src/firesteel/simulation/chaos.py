@@ -33,6 +33,7 @@ from firesteel.options import (
 )
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
+from firesteel.simulation.chaos_resources import give_resources
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults import Faults
@@ -55,16 +56,19 @@ class ChaoticJob:
     """Restarts are plenty and nobody cancels: the job must finish, whatever happens."""
     size_buffer_bytes: int = 0
     """Rows of sizes that are kept in memory before they are stored."""
+    impossible: str = ""
+    """A slot sharing group that no worker can ever hold: the job must fail, and say so."""
 
     def scheduler(self) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
-        scheduler = create_scheduler(self.graph, self.options)
+        scheduler = create_scheduler(self.graph, self.options, slot_mode=self.world.cluster.mode)
         scheduler.graph.size_buffer_bytes = self.size_buffer_bytes
         return scheduler
 
 
-def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
-    """The job of this seed. ``faults``: False for one that meets none."""
+def chaotic_job(seed: int, faults: bool = True, resources: bool = False) -> ChaoticJob:
+    """The job of this seed. ``faults``: False for one that meets none. ``resources``: its slot sharing groups have some,
+    and so have the workers, unless it is one whose edges are pipelined."""
     rng = random.Random(seed)
     pipelined = rng.random() < 0.1
     graph = random_graph(rng, pipelined=pipelined)
@@ -86,7 +90,17 @@ def chaotic_job(seed: int, faults: bool = True) -> ChaoticJob:
     options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
     happens = replace(_faults(rng, forgiving), **({} if pipelined else _standstill(rng))) if faults else Faults()
     world = replace(_world(rng, seed, happens), cluster=_cluster(rng, pipelined))
-    return ChaoticJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
+    job = ChaoticJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
+    return _with_resources(rng, job, faults) if resources and not pipelined else job
+
+
+def _with_resources(rng: random.Random, job: ChaoticJob, faults: bool) -> ChaoticJob:
+    happens = job.world.faults
+    if faults:
+        happens = replace(happens, retire=rng.choice([0.0, 0.5]), foreign_every=rng.choice([0.0, 0.5, 3.0]))
+    given = give_resources(rng, job.graph, happens)
+    world = replace(job.world, faults=happens, cluster=given.cluster)
+    return replace(job, world=world, impossible=given.impossible)
 
 
 def run_chaotic(job: ChaoticJob, *, validate_every: int = 1) -> tuple[Outcome, str]:
@@ -96,12 +110,25 @@ def run_chaotic(job: ChaoticJob, *, validate_every: int = 1) -> tuple[Outcome, s
     where the job asks for what cannot be.
     """
     journal = JournalDigest()
-    outcome = SimulatedJob(job.scheduler(), job.world, journal, validate_every=validate_every).run()
+    simulated = SimulatedJob(job.scheduler(), job.world, journal, validate_every=validate_every)
+    outcome = simulated.run()
     ends = {JobStatus.FINISHED}
+    if job.impossible:
+        check_refused(simulated, job.impossible)
+        return outcome, journal.digest
     if not job.forgiving:
         ends |= {JobStatus.FAILED, *((JobStatus.CANCELED,) if job.world.faults.cancel_after else ())}
     check(outcome.status in ends, f"the job is {outcome.status.value}")
     return outcome, journal.digest
+
+
+def check_refused(simulated: SimulatedJob, group: str) -> None:
+    """The job failed, and its cause names the group; or somebody cancelled it before."""
+    ended = simulated.plane.ended
+    assert ended is not None
+    told = "" if ended.cause is None else ended.cause.message
+    check(ended.status is not JobStatus.FINISHED, f"the job has finished, and nothing can hold its group '{group}'")
+    check(ended.status is JobStatus.CANCELED or f"'{group}'" in told, f"the job failed for another reason: {told}")
 
 
 def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.scheduler.events import Floats, Ints, Names
+from firesteel.scheduler.resource_profile import SlotMode, WorkerResources
 
 FREE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpec:
+    """How executors are made where there is dynamic allocation."""
+
+    cores: int = 4
+    """Of one: as many of its tasks as they suffice for, one at least, run there at once."""
+    memory: int = 4 << 30
+    """Bytes of one that serves groups without resources."""
+    start_seconds: float = 2.0
+    idle_seconds: float = 10.0
+    """One that does nothing for so long goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +35,32 @@ class ClusterSpec:
     """Of each node."""
     slow_nodes: int = 0
     slow_factor: float = 0.25
+    workers: tuple[WorkerResources, ...] = ()
+    """What the nodes' workers can give to slots, in turn, where slot sharing groups have resources; empty: slots alone.
+    With dynamic allocation: what executors are made of."""
+    mode: SlotMode = field(default_factory=SlotMode)
+    executors: ExecutorSpec = field(default_factory=ExecutorSpec)
+    late_nodes: int = 0
+    """So many, the last ones, join only after ``late_after`` seconds."""
+    late_after: float = 5.0
 
     @property
     def total_slots(self) -> int:
         return self.nodes * self.slots
 
+    def resources_of(self, node: int) -> WorkerResources:
+        """Raises IndexError where nodes have slots alone."""
+        return self.workers[node % len(self.workers)]
+
 
 class Cluster:
     """Slot ``s`` lies on node ``s % nodes``, so that tasks handed out in the order of slots spread over the nodes."""
 
-    def __init__(self, spec: ClusterSpec) -> None:
+    def __init__(self, spec: ClusterSpec, slots: int | None = None) -> None:
+        """``slots``: of each node, if not as ``spec`` says: where workers have resources, the most that ever run at once."""
         self.spec = spec
+        slots = spec.slots if slots is None else slots
+        total = spec.nodes * slots
         self.names = tuple(f"node-{n}" for n in range(spec.nodes))
         self._numbers = {name: number for number, name in enumerate(self.names)}
         self.usual_speed: Floats = np.ones(spec.nodes)
@@ -40,17 +69,17 @@ class Cluster:
         self.speed: Floats = self.usual_speed.copy()
         """As it is now; 0: the node stands still, and takes what it is given none the less."""
         self.alive: NDArray[np.bool_] = np.ones(spec.nodes, np.bool_)
-        self.node_of: Ints = np.arange(spec.total_slots, dtype=np.int64) % spec.nodes
-        self.run: Ints = np.full(spec.total_slots, FREE, np.int64)
+        self.node_of: Ints = np.arange(total, dtype=np.int64) % spec.nodes
+        self.run: Ints = np.full(total, FREE, np.int64)
         """The execution (a row of the plane's table) in each slot."""
-        self.ends: Floats = np.full(spec.total_slots, np.inf)
+        self.ends: Floats = np.full(total, np.inf)
         """When what runs there ends, virtual seconds; inf: nothing runs, or it stands still."""
-        self._left: Floats = np.zeros(spec.total_slots)
+        self._left: Floats = np.zeros(total)
         """Of slots on nodes that stand still: seconds of work at full speed."""
 
     @property
     def num_alive_slots(self) -> int:
-        return int(self.alive.sum()) * self.spec.slots
+        return int(self.alive[self.node_of].sum())
 
     @property
     def healthy(self) -> NDArray[np.bool_]:

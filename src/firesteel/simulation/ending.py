@@ -47,6 +47,8 @@ class Ending:
         """They leave their slots."""
         self._plane.runs.end(rows, RunState.UNTOLD)
         self._plane.runs.slot[rows] = -1
+        if self._plane.workers.release(rows):
+            self._plane.tell_what_is_occupied()
 
     def _tell_of(self, rows: Ints) -> None:
         """What became of these executions of one vertex, whose programs have ended."""
@@ -57,7 +59,8 @@ class Ending:
         returned = runs.returns[rows] & ~gone
         fails = runs.fails[rows] & ~gone
         self._plane.tell_cancelled(rows[gone])
-        self._tell_returned(rows[returned])
+        self._tell_returned(rows[returned & ~runs.retires[rows]], retired=False)
+        self._tell_returned(rows[returned & runs.retires[rows]], retired=True)
         if fails.any():
             cause = e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function")
             self.tell_failed(rows[fails], cause)
@@ -67,14 +70,14 @@ class Ending:
             self.tell_missing(rest[missing >= 0], missing[missing >= 0], named)
             self._finish(rest[missing < 0])
 
-    def _tell_returned(self, rows: Ints) -> None:
+    def _tell_returned(self, rows: Ints, *, retired: bool) -> None:
         plane = self._plane
         if not len(rows):
             return
         plane.returns += len(rows)
         nodes = [plane.cluster.names[node] for node in plane.runs.node[rows].tolist()]
         plane.runs.state[rows] = RunState.TOLD
-        self._tell(e.ExecutionsReturned(at=plane.clock.now, nodes=nodes, **plane.names(rows)))
+        self._tell(e.ExecutionsReturned(at=plane.clock.now, nodes=nodes, retired=retired, **plane.names(rows)))
 
     def tell_failed(self, rows: Ints, cause: e.FailureCause, culpable: bool = True) -> None:
         self._plane.runs.state[rows] = RunState.TOLD

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.scheduler.events import Floats
+from firesteel.scheduler.events import Floats, Ints
 from firesteel.simulation.storage import Mask
 
 
@@ -66,6 +66,12 @@ class Faults:
     """A group cannot be merged."""
     untold: float = 0.0
     """Nobody is told that executions were launched."""
+    retire: float = 0.0
+    """An execution with external resources finds itself in a Python worker that began with others, and hands itself back."""
+    foreign_every: float = 0.0
+    """Another job takes some of the free cores of a worker that has resources, for ``foreign_for`` seconds."""
+    foreign_for: float = 2.0
+    max_foreign: int = 5
     sinks_fail: float = 0.0
     cancel_after: float = 0.0
     """The user cancels the job after so many virtual seconds."""
@@ -87,6 +93,10 @@ class Dice:
 
     def between(self, least: float, most: float, count: int) -> Floats:
         return self.rng.uniform(least, most, count)
+
+    def order_of(self, count: int) -> Ints:
+        """The numbers below ``count``, shuffled."""
+        return self.rng.permutation(count)
 
     def one_of(self, count: int) -> int:
         return int(self.rng.integers(count))

@@ -112,8 +112,6 @@ class SimulatedJob:
 
     def start(self) -> None:
         self.tell(e.JobStarted(at=0.0))
-        for node in range(self.world.cluster.nodes):
-            self.mishaps.tell_of_node(node, added=True)
         self.mishaps.begin()
         self._launcher.start_waiting()
 
@@ -158,7 +156,9 @@ class SimulatedJob:
         if self.plane.ended is not None:
             self._check_end()
         elif self.plane.dice.happens(self.world.faults.duplicate):
-            self.plane.clock.after(self.plane.delay(), lambda: self.tell(event))
+            # What workers there are is seen in order: an old view of it is never told after a newer one.
+            is_view = isinstance(event, e.WorkersOccupied | e.ExecutorChanged) and self.plane.has_resources
+            self.plane.clock.after(0.0 if is_view else self.plane.delay(), lambda: self.tell(event))
 
     def _check_reads(self) -> None:
         """Nothing that a running or waiting execution reads is deleted."""

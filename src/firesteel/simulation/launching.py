@@ -29,10 +29,11 @@ class Launcher:
     def start_waiting(self) -> None:
         """All free slots are given to those that wait and want them."""
         plane = self._plane
-        if plane.ended is not None or not len(plane.queue):
+        if plane.ended is not None:
             return
         cluster, now = plane.cluster, plane.clock.now
-        rows, slots = plane.queue.take(cluster.free_slots(), cluster.node_of, cluster.alive, now)
+        rows, slots = plane.next_to_run()
+        plane.executors.adjust()
         if not len(rows):
             return
         runs, faults = plane.runs, plane.world.faults
@@ -45,8 +46,9 @@ class Launcher:
         seconds[fails] *= plane.dice.between(0.1, 0.9, int(fails.sum()))
         runs.fails[rows] = fails
         seconds += LAUNCH_SECONDS
-        if plane.blocked.any():
-            returns = runs.returns[rows] = self._turns_back(rows)
+        if plane.blocked.any() or faults.retire:
+            retires = runs.retires[rows] = self._retires(rows)
+            returns = runs.returns[rows] = self._turns_back(rows) | retires
             seconds[returns] = RETURN_SECONDS
             runs.fails[rows[returns]] = False
         ends = self._together(rows, cluster.ends_of(slots, now, seconds))
@@ -98,15 +100,23 @@ class Launcher:
             turns[place] = placement is not None and placement.returns
         return turns
 
+    def _retires(self, rows: Ints) -> Mask:
+        """Which of them find external resources that their Python workers did not begin with."""
+        if not self._plane.has_resources:
+            return np.zeros(len(rows), np.bool_)
+        deployments = [self._plane.runs.deployment_of(row).command.slots for row in rows.tolist()]
+        has_external = [grants is not None and bool(grants.profile.external) for grants in deployments]
+        return self._plane.dice.which(self._plane.world.faults.retire, len(rows)) & np.array(has_external)
+
     def _check_places(self, rows: Ints) -> None:
         """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
         Nodes that they were told to avoid, and that are blocked no more, are no others.
         """
         plane = self._plane
-        free = plane.cluster.node_of[plane.cluster.free_slots()]
-        free = free[~plane.blocked[free] & plane.cluster.healthy[free]]
         for row in rows[plane.blocked[plane.runs.node[rows]]].tolist():
             deployment, node = plane.runs.deployment_of(row), int(plane.runs.node[row])
+            free = self._with_room(deployment)
+            free = free[~plane.blocked[free] & plane.cluster.healthy[free]]
             known = deployment.blocked is not None and bool(deployment.blocked[node])
             elsewhere = known and bool((~_avoided(plane, deployment)[free]).any())
             check(
@@ -114,6 +124,16 @@ class Launcher:
                 f"subtask {plane.runs.subtask[row]} of vertex {deployment.command.vertex} begins on node-{node}, which is "
                 "blocked, while another node has a free slot",
             )
+
+    def _with_room(self, deployment: Deployment) -> Ints:
+        """Nodes on which an execution of this deployment could have begun, but for those where the pool alone says where."""
+        plane, grants = self._plane, deployment.command.slots
+        if grants is None:
+            return plane.cluster.node_of[plane.cluster.free_slots()]
+        if grants.insists or plane.workers.is_exact:
+            return np.empty(0, np.int64)
+        fits = [worker.node for worker in plane.workers if plane.workers.fits(worker, grants.profile)]
+        return np.array(fits, np.int64)
 
     def _tie(self, rows: Ints) -> None:
         """Some mirrors finish together with another attempt of their subtask."""
@@ -150,8 +170,14 @@ class Launcher:
         nodes = np.array(names.names, object)[names.codes].tolist()
         if plane.dice.happens(plane.world.faults.nameless):
             nodes = []
-        times = plane.runs.started[rows]
-        return e.ExecutionsDeploying(at=plane.clock.now, running=running, nodes=nodes, times=times, **plane.names(rows))
+        return e.ExecutionsDeploying(
+            at=plane.clock.now,
+            running=running,
+            nodes=nodes,
+            times=plane.runs.started[rows],
+            executors=[plane.workers.name_of(row) for row in rows.tolist()] if nodes and plane.has_resources else (),
+            **plane.names(rows),
+        )
 
 
 def _avoided(plane: Plane, deployment: Deployment) -> Mask:

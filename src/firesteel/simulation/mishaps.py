@@ -9,10 +9,12 @@ import numpy as np
 
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Ints
+from firesteel.scheduler.resource_profile import SlotEnforcement
 from firesteel.simulation import reading
 from firesteel.simulation.ending import Ending
 from firesteel.simulation.plane import Plane
 from firesteel.simulation.runs import RunState
+from firesteel.simulation.workers import Worker, slots_of
 
 
 class Mishaps:
@@ -21,17 +23,26 @@ class Mishaps:
         self._ending = ending
         self._tell = tell
         self._freezes = 0
+        self._came = 0
+        """Workers with resources, so far."""
         self._frozen_since: dict[int, int] = {}
         """Node to the number of its freeze."""
 
     def begin(self) -> None:
-        """Throw the first dice."""
-        faults = self._plane.world.faults
+        """Tell of the nodes, and throw the first dice."""
+        plane, faults = self._plane, self._plane.world.faults
+        spec = plane.world.cluster
+        for node in range(spec.nodes - spec.late_nodes):
+            self.tell_of_node(node, added=True)
+        for node in range(spec.nodes - spec.late_nodes, spec.nodes):
+            plane.cluster.alive[node] = False
+            plane.clock.after(spec.late_after, lambda node=node: self._back(node))
         kinds = (
             (faults.node_death_every, faults.max_node_deaths, self._some_node_dies),
             (faults.lose_every, faults.max_losses, self._some_object_vanishes),
             (faults.slow_every, faults.max_slow, self._some_node_slows_down),
             (faults.freeze_every, faults.max_freezes, self._some_node_freezes),
+            (faults.foreign_every, faults.max_foreign, self._some_worker_is_used),
         )
         for every, most, happens in kinds:
             if every and most:
@@ -62,6 +73,7 @@ class Mishaps:
         self._ending.end(rows)
         self._ending.halt_gangs(rows)
         self._finish_late(rows[~plane.runs.returns[rows] & (plane.gang_of(rows) < 0)])
+        rows = np.concatenate((rows, self._bound_to(node)))
         if plane.world.storage.node_local:
             plane.storage.lose_node(node)
         self.tell_of_node(node, added=False)
@@ -175,11 +187,59 @@ class Mishaps:
         plane.clock.after(plane.world.faults.heartbeat_timeout, missed)
 
     def tell_of_node(self, node: int, *, added: bool) -> None:
+        plane = self._plane
+        if plane.has_resources:
+            for worker in self._workers_change(node, added):
+                plane.tell_of_worker(worker, added)
+            return
         name, slots = self._plane.cluster.names[node], self._plane.world.cluster.slots
         event = e.ExecutorChanged(
             at=self._plane.clock.now, executor=name, host=name, slots=slots, added=added, node=name
         )
         self._tell(event)
+
+    # --- workers with resources ------------------------------------------------------------------------------------
+
+    def _workers_change(self, node: int, added: bool) -> list[Worker]:
+        """The workers that come or go with the node."""
+        plane = self._plane
+        if not added:
+            plane.executors.node_is_gone(node)
+            gone = plane.workers.on_node(node)
+            for worker in gone:
+                plane.workers.remove(worker)
+            return gone
+        if plane.workers.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
+            return []
+        self._came += 1
+        resources = plane.world.cluster.resources_of(node)
+        worker = Worker(f"executor-{self._came}", node, resources, slots_of(resources))
+        plane.workers.add(worker)
+        return [worker]
+
+    def _bound_to(self, node: int) -> Ints:
+        """Executions that were to begin on this very node, and now go with it."""
+        plane = self._plane
+        found = [plane.worker_queue.take_bound(worker.name) for worker in plane.workers.on_node(node)]
+        bound = np.concatenate([np.empty(0, np.int64), *found])
+        self._ending.end(bound)
+        return bound
+
+    def _some_worker_is_used(self) -> None:
+        plane = self._plane
+        workers = list(plane.workers)
+        if not workers or len(plane.worker_queue):
+            return  # what waits to begin has its cores already
+        worker = workers[plane.dice.one_of(len(workers))]
+        cores = float(int(plane.dice.between(0.0, 1.0, 1)[0] * (worker.spark_cores_left + 1)))
+        worker.foreign += cores
+        plane.tell_what_is_occupied()
+
+        def over() -> None:
+            worker.foreign -= cores
+            plane.tell_what_is_occupied()
+
+        plane.clock.after(plane.world.faults.foreign_for, over)
 
     # --- executions and objects ------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Ints
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement
 from firesteel.simulation import reading, regions
 from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import Cluster, ClusterSpec
+from firesteel.simulation.executors import ExecutorAllocation
 from firesteel.simulation.faults import Dice, Faults
 from firesteel.simulation.ledger import Ledger
 from firesteel.simulation.runs import Deployment, Runs, RunState
@@ -26,6 +29,8 @@ from firesteel.simulation.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError, check
+from firesteel.simulation.worker_queue import WorkerQueue
+from firesteel.simulation.workers import Worker, Workers
 from firesteel.simulation.workload import Workload
 
 RECT_BYTES = 16
@@ -65,12 +70,21 @@ class Plane:
         self.graph = scheduler.job_graph
         self.world = world
         self.clock = VirtualClock()
-        self.cluster = Cluster(world.cluster)
+        groups = [group for group in self.graph.slot_sharing_groups.values() if group.has_resources]
+        self.has_resources = bool(groups and world.cluster.workers)
+        """Some slot sharing group has resources, and so do workers."""
+        least = min([1.0, *(group.cpu_cores for group in groups if group.cpu_cores)])
+        self.cluster = Cluster(world.cluster, _most_at_once(world.cluster, least) if self.has_resources else None)
         self.storage = Storage(world.storage, self.graph)
         self.dice = Dice(world.seed)
         self.runs = Runs(len(self.graph.vertices))
         self.ledger = Ledger(self.graph, self.storage)
         self.queue = SlotQueue()
+        self.workers = Workers(world.cluster.mode.enforcement)
+        self.worker_queue = WorkerQueue(self.workers, self.dice.order_of)
+        self.executors = ExecutorAllocation(
+            self.cluster, self.clock, self.workers, self.worker_queue, self.tell_of_worker
+        )
         self.status = c.JobStatus.CREATED
         self.ended: c.JobStatusChanged | None = None
         self.deploys = 0
@@ -128,13 +142,51 @@ class Plane:
         rows, placement = self._add(command), command.placement
         if placement is None:
             check(not self.blocked.any(), f"vertex {command.vertex} is deployed as if no node were blocked")
-            self.queue.put(rows)
+            self._put(rows, command, None, urgent=False)
             return
         wish = None
         if placement.avoid:
             wish = Wish(self.cluster.marked(placement.avoid), self.clock.now + LOCALITY_WAIT)
             self.clock.at(wish.until, lambda: None)  # a moment at which slots are looked at
-        self.queue.put(rows, wish, urgent=placement.urgent)
+        self._put(rows, command, wish, urgent=placement.urgent)
+
+    def _put(self, rows: Ints, command: c.Deploy, wish: Wish | None, *, urgent: bool) -> None:
+        if not self.has_resources:
+            check(command.slots is None, f"vertex {command.vertex} got slots of resources, and no group has any")
+            self.queue.put(rows, wish, urgent=urgent)
+            return
+        grants = self._checked_grants(command)
+        if grants.insists:
+            self.clock.after(LOCALITY_WAIT, lambda: None)  # a moment at which slots are looked at
+        self.worker_queue.put(rows, grants, wish, self.clock.now, urgent=urgent)
+
+    def _checked_grants(self, command: c.Deploy) -> c.SlotGrants:
+        """Slots of the vertex's own group, one for each execution, and cut where the data plane can give them."""
+        vertex, grants = self.graph.vertices[command.vertex], command.slots
+        told = f"vertex {vertex.id} of group '{vertex.slot_sharing_group}'"
+        assert grants is not None, f"{told} is deployed without slots"
+        wanted = ResourceProfile.of(self.graph.group_of(vertex.id))
+        check(grants.group == vertex.slot_sharing_group, f"{told} got slots of group '{grants.group}'")
+        same = replace(grants.profile, network_memory=0) == wanted
+        check(same, f"{told} needs {wanted} and got {grants.profile}")
+        check(len(grants.executors) == len(command.subtasks), f"{told} got another number of slots than it asked for")
+        known = grants.executors.codes >= 0
+        pool = self.workers.enforcement is SlotEnforcement.POOL
+        check(bool(known.all()) or not (pool or grants.insists), f"{told}: nobody says where it is to run")
+        if pool or grants.insists:
+            for name in {grants.executors.names[code] for code in grants.executors.codes[known].tolist()}:
+                worker = self.workers.by_name.get(name)
+                check(worker is not None, f"{told} got a slot of worker '{name}', which is not there")
+                blocked = worker is not None and bool(self.blocked[worker.node])
+                check(not blocked, f"{told} got a slot of {name}, whose node is blocked")
+        return grants
+
+    def next_to_run(self) -> tuple[Ints, Ints]:
+        """Executions that begin now, and the slot of each."""
+        cluster, queue = self.cluster, self.worker_queue if self.has_resources else self.queue
+        if not len(queue):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return queue.take(cluster.free_slots(), cluster.node_of, cluster.alive, self.clock.now)
 
     def _deploy_regions(self, command: c.DeployRegions) -> None:
         rows = [self._add(regions.seen_by(part, command)) for part in command.parts]
@@ -198,7 +250,7 @@ class Plane:
         self.runs.cancelled[rows] = True
         waiting = rows[self.runs.state[rows] == RunState.QUEUED]
         if len(waiting):
-            self.queue.drop(waiting, self.runs.size)
+            (self.worker_queue if self.has_resources else self.queue).drop(waiting, self.runs.size)
             self.runs.end(waiting, RunState.UNTOLD)
             self.clock.after(CANCEL_SECONDS, lambda: self.tell_cancelled(waiting))
         running = rows[(self.runs.state[rows] == RunState.RUNNING) & (self.runs.slot[rows] >= 0)]
@@ -218,6 +270,8 @@ class Plane:
         """The rows are of one vertex, and are gone."""
         if len(rows):
             self.runs.state[rows] = RunState.TOLD
+            if self.workers.called_gone(rows):
+                self.tell_what_is_occupied()
             self._tell(e.ExecutionsCancelled(at=self.clock.now, **self.names(rows)))
 
     def names(self, rows: Ints) -> dict[str, Any]:
@@ -227,6 +281,32 @@ class Plane:
             "subtasks": self.runs.subtask[rows].astype(np.int64),
             "attempts": self.runs.attempt[rows].astype(np.int64),
         }
+
+    # --- workers -----------------------------------------------------------------------------------------------
+
+    def tell_of_worker(self, worker: Worker, added: bool) -> None:
+        node = self.cluster.names[worker.node]
+        self._tell(
+            e.ExecutorChanged(
+                at=self.clock.now,
+                executor=worker.name,
+                host=node,
+                slots=worker.slots,
+                added=added,
+                node=node,
+                resources=worker.resources if added else None,
+                profile=worker.profile if added else None,
+            )
+        )
+
+    def tell_what_is_occupied(self) -> None:
+        """Cores that other jobs' tasks take, and executions that were called gone and are not."""
+        cores = self.workers.occupied()
+        self._tell(
+            e.WorkersOccupied(
+                at=self.clock.now, executors=tuple(cores), cores=np.array(list(cores.values()), np.float64)
+            )
+        )
 
     def by_vertex(self, rows: Ints) -> list[Ints]:
         """Rows of each vertex, in topological order."""
@@ -376,6 +456,11 @@ class Plane:
 
 def _first_of(command: c.Deploy, rects: list[NDArray[np.int32]]) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
     return [(ranges.offsets[:2], own) for ranges, own in zip(command.ranges, rects, strict=True)]
+
+
+def _most_at_once(spec: ClusterSpec, least_cores: float) -> int:
+    """More than ever run on one node at once, those that were called gone and are not among them."""
+    return 4 * math.ceil(max(worker.cpu_cores for worker in spec.workers) / least_cores)
 
 
 def _grown(column: Ints, size: int) -> Ints:

@@ -62,6 +62,7 @@ class Runs:
         ("fails", np.bool_),
         ("delivered", np.bool_),
         ("returns", np.bool_),
+        ("retires", np.bool_),
         ("mirror", np.bool_),
         ("started", np.float64),
         ("ended", np.float64),
@@ -83,6 +84,8 @@ class Runs:
         """The scheduler was told of its result."""
         self.returns = np.empty(0, np.bool_)
         """It hands itself back."""
+        self.retires = np.empty(0, np.bool_)
+        """It does so because of its Python worker."""
         self.mirror = np.empty(0, np.bool_)
         """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
