@@ -540,6 +540,26 @@ GROUP_EXTERNAL = _register(
         check=_above_zero,
     )
 )
+EXECUTOR_MEMORY = _register(
+    Option[int | None](
+        "firesteel.executor.memory",
+        parse_size,
+        None,
+        "Memory that the slots of one executor may take together, beside its JVM's heap, where slot sharing groups have resources. Unset: what the executor's environment variable FIRESTEEL_EXECUTOR_MEMORY says; else the overhead that was asked for (YARN, Kubernetes), or what its machine has beside the heaps, shared among its executors by their cores, less the framework memory of a worker per core.",
+        "size",
+        check=at_least(1, "1 byte"),
+    )
+)
+FRAMEWORK_MEMORY = _register(
+    Option(
+        "firesteel.memory.framework",
+        parse_size,
+        256 * MIB,
+        "Memory of a Python worker that no slot sharing group counts: the interpreter, pyarrow, pandas. A worker may hold so much beside what its slot was given (Flink: framework memory).",
+        "size",
+        check=at_least(0),
+    )
+)
 JOURNAL_DIR = _register(
     Option[str | None](
         "firesteel.journal.directory",

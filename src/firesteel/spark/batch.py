@@ -19,8 +19,10 @@ from firesteel.scheduler.commands import Deploy, DeployRegions
 from firesteel.scheduler.events import Ints
 from firesteel.spark import pools
 from firesteel.spark.blob_server import BlobServer
+from firesteel.spark.environments import WithEnvironment, environment
 from firesteel.spark.information import Blob, VertexPart
-from firesteel.spark.placing import preferring
+from firesteel.spark.placing import placed, preferring
+from firesteel.spark.slotting import BatchSlots
 from firesteel.spark.task import BatchFunction, DataFrameFunction
 from firesteel.spark.threads import cancel_jobs, local_properties
 
@@ -170,6 +172,8 @@ class BatchCode:
     blobs: BlobServer
     dataframe: Any = None
     locations: Sequence[str] = ()
+    slots: BatchSlots | None = None
+    """None: each task gets one of Spark's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,25 +229,40 @@ class BatchRunner:
         )
         placement = batch.deploys[0].placement
         returns = placement is not None and placement.returns
-        function = BatchFunction(batch.id, code.job, parts, code.blobs.dropped, code.accumulator, returns=returns)
+        slots = code.slots or BatchSlots()
+        function = BatchFunction(
+            batch.id, code.job, parts, code.blobs.dropped, code.accumulator, returns=returns, slot=slots.information
+        )
         self._name_job(batch)
         if batch.cancelled:
             return ()
         by_part = [descriptors_of(deploy, own) for deploy, own in zip(batch.deploys, code.splits, strict=True)]
         if code.dataframe is not None:
             by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
-            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe)
+            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe, slots)
         descriptors = [descriptor for task in zip(*by_part, strict=True) for descriptor in task]
         n = len(batch.subtasks)
-        rdd = preferring(self._context, self._context.parallelize(descriptors, n), n, code.locations)
+        rdd = self._context.parallelize(descriptors, n)
+        if slots.places:
+            rdd = placed(self._context, rdd, slots.places)
+        else:
+            rdd = preferring(self._context, rdd, n, code.locations)
+        if slots.profile is not None:
+            rdd = rdd.withResources(slots.profile)
+        if slots.environment:
+            rdd.ctx = WithEnvironment(self._context, slots.environment)
         return self._context.runJob(rdd, function, java_range(self._context, n))
 
-    def _run_dataframe(self, batch: Batch, function: DataFrameFunction, dataframe: Any) -> Sequence[bytes]:
+    def _run_dataframe(
+        self, batch: Batch, function: DataFrameFunction, dataframe: Any, slots: BatchSlots
+    ) -> Sequence[bytes]:
         """Runs inside ``mapInArrow`` without a second Python worker: the JVM hands the messages over itself."""
         from pyspark.util import _load_from_socket
 
-        mapped = dataframe.mapInArrow(function, "message binary")
-        rdd = mapped.rdd
+        with environment(self._context, slots.environment):
+            rdd = dataframe.mapInArrow(function, "message binary").rdd
+        if slots.profile is not None:
+            rdd = rdd.withResources(slots.profile)
         partitions: Any = [int(k) for k in batch.subtasks]
         if partitions == list(range(len(partitions))):
             partitions = java_range(self._context, len(partitions))

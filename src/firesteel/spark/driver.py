@@ -67,6 +67,7 @@ from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outputs import Outputs
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
+from firesteel.spark.slotting import NoSlotting, Slotting
 from firesteel.spark.status import SparkStatus
 from firesteel.spark.watch import LOOK_SECONDS, TasksLost, Watcher
 
@@ -111,6 +112,7 @@ class DriverInput:
     """A directory of the job's on the driver's machine, if it has one."""
     nodes: NodeNames = field(default_factory=NodeNames)
     look_seconds: float = LOOK_SECONDS
+    slotting: Slotting = field(default_factory=NoSlotting)
 
 
 @dataclass(eq=False)
@@ -206,8 +208,13 @@ class JobDriver:
             killer=self._killer,
             of_wall=self._in.clock.of_wall,
             seconds=self._in.look_seconds,
+            slotting=self._in.slotting,
         )
         try:
+            if self._in.slotting.mode is not None:  # requests are held against all workers there are, not the first
+                watcher.look_at_executors()
+                while not self._queue.empty():
+                    self._take(self._queue.get())
             watcher.start()
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
@@ -279,8 +286,10 @@ class JobDriver:
         if keep:
             nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
             times = None if event.times is None else event.times[keep]
+            executors = [event.executors[k] for k in keep] if event.executors else event.executors
             subtasks, attempts = event.subtasks[keep], event.attempts[keep]
-            self._feed(replace(event, subtasks=subtasks, attempts=attempts, nodes=nodes, times=times))
+            columns = {"subtasks": subtasks, "attempts": attempts, "nodes": nodes, "executors": executors}
+            self._feed(replace(event, times=times, **columns))
 
     def _take_messages(self, records: Sequence[bytes]) -> None:
         """In bulk; of what came before, nothing. Failures keep their place among those that have finished."""
@@ -505,6 +514,7 @@ class JobDriver:
             blobs=self._blobs,
             dataframe=given.compiled.dataframes.get(vertices[0].id),
             locations=self._avoidance.locations(placement),
+            slots=given.slotting.slots_of(deploys),
         )
         self._runner.start(batch, code)
 

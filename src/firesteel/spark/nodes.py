@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from firesteel.scheduler.resource_profile import ResourceProfile, WorkerResources
 from firesteel.spark.place import Place
 
 _labels: dict[tuple[str, str], dict[str, str]] = {}
@@ -25,8 +26,16 @@ def learn(application: str, variable: str, places: Iterable[Place]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorInfo:
+    """``external``: addresses by name; ``profile_id``: of the Spark resource profile it was made for. ``resources`` and
+    ``profile``: what it gives to slots, where slots are more than Spark's own."""
+
     host: str
     slots: int
+    cores: int = 0
+    external: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    profile_id: int = 0
+    resources: WorkerResources | None = None
+    profile: ResourceProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)

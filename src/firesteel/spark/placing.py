@@ -6,7 +6,7 @@ looks at where it is too (``blocklist``).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,15 +61,35 @@ def preferring(context: Any, rdd: Any, count: int, locations: Collection[str]) -
     A second RDD, of one element repeated, carries the wish, and the two are zipped inside the JVM: a handful of py4j
     calls, where telling a partition's locations one by one takes several for each.
     """
-    from pyspark import RDD
-
     if not locations or count * len(locations) > MAX_WISHES:
         return rdd
-    jvm = context._jvm
-    wish = jvm.java.util.ArrayList()
+    return _carried(context, rdd, context._jvm.java.util.Collections.nCopies(count, _element(context, locations)))
+
+
+def placed(context: Any, rdd: Any, runs: Sequence[tuple[int, str]]) -> Any:
+    """The RDD, its first partitions of one element preferring the first location, as many as its run says, and so on: a few
+    py4j calls for each run."""
+    util = context._jvm.java.util
+    elements = util.ArrayList()
+    known: dict[str, Any] = {}
+    for count, location in runs:
+        if location not in known:
+            known[location] = _element(context, [location])
+        elements.addAll(util.Collections.nCopies(count, known[location]))
+    return _carried(context, rdd, elements)
+
+
+def _element(context: Any, locations: Collection[str]) -> Any:
+    wish = context._jvm.java.util.ArrayList()
     for location in locations:
         wish.add(location)
-    element = jvm.scala.Tuple2("", jvm.PythonUtils.toSeq(wish))
-    elements = jvm.PythonUtils.toSeq(jvm.java.util.Collections.nCopies(count, element))
-    carrier = context._jsc.sc().makeRDD(elements, jvm.scala.reflect.ClassTag.AnyRef()).toJavaRDD()
+    return context._jvm.scala.Tuple2("", context._jvm.PythonUtils.toSeq(wish))
+
+
+def _carried(context: Any, rdd: Any, elements: Any) -> Any:
+    from pyspark import RDD
+
+    jvm = context._jvm
+    listed = jvm.PythonUtils.toSeq(elements)
+    carrier = context._jsc.sc().makeRDD(listed, jvm.scala.reflect.ClassTag.AnyRef()).toJavaRDD()
     return RDD(rdd._jrdd.zip(carrier).keys(), context, rdd._jrdd_deserializer)

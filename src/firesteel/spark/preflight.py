@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.results.retry import retried
+from firesteel.spark import workers
 from firesteel.spark.giveup import read_error
 from firesteel.spark.nodes import learn
 from firesteel.spark.probe import Findings, Probe
@@ -52,6 +53,7 @@ def preflight(
     if asked not in _known:
         findings = _ask(context, modules, root, filesystem, node_variable)
         check(findings, root)
+        workers.learn(context.applicationId, findings)
         if node_variable is not None:
             learn(context.applicationId, node_variable, [f.place for f in findings if f.place is not None])
         now = executors(context)  # more may have registered meanwhile

@@ -15,11 +15,14 @@ from firesteel.spark.place import Place, here
 
 PROBE_SECONDS = 0.02
 """A probe takes at least this long, so that one free slot does not take them all."""
+EXECUTOR_MEMORY_VARIABLE = "FIRESTEEL_EXECUTOR_MEMORY"
+"""An executor's environment variable: what all its slots together may take, as ``8g``."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """``missing``: modules that are not there. ``problem``: why the storage cannot be used from here."""
+    """``missing``: modules that are not there. ``problem``: why the storage cannot be used from here. ``said_memory``:
+    what the environment says that slots may take, empty if nothing."""
 
     host: str
     executor: str
@@ -29,6 +32,7 @@ class Findings:
     problem: str | None = None
     memory: int = 0
     place: Place | None = None
+    said_memory: str = ""
 
 
 class Probe:
@@ -67,7 +71,8 @@ class Probe:
 
             memory = machine_memory()
         place = here(self.node_variable)
-        return Findings(place.host, executor, platform.python_version(), versions, missing, problem, memory, place)
+        python, said = platform.python_version(), os.environ.get(EXECUTOR_MEMORY_VARIABLE, "")
+        return Findings(place.host, executor, python, versions, missing, problem, memory, place, said)
 
 
 def _version(name: str) -> str | None:

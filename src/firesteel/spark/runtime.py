@@ -46,6 +46,7 @@ from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.session import check_session, is_local, own_interrupts
 from firesteel.spark.shipping import ship
+from firesteel.spark.slotting import Slotting, slotting_of
 from firesteel.spark.storage import JobStorage, new_job_id, storage_root
 from firesteel.spark.threads import local_properties
 from firesteel.spark.watch import LOOK_SECONDS
@@ -95,6 +96,7 @@ class Prepared:
     storage: JobStorage
     job: Blob
     programs: dict[int, bytes]
+    slotting: Slotting
     decisions: tuple[Decision, ...] = ()
     """On how the job will run, taken before it does."""
 
@@ -103,7 +105,8 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     slots = context.defaultParallelism
     queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
     in_order = queue is not None and queue.result == BOUNDED
-    scheduler = create_scheduler(compiled.job_graph, options, slots, in_order=in_order)
+    slotting = slotting_of(context, compiled.job_graph, options, compiled.dataframes)
+    scheduler = create_scheduler(compiled.job_graph, options, slots, in_order=in_order, slot_mode=slotting.mode)
     programs = serialise_programs(compiled)
     local = is_local(context)
     ours = local and runs_our_interpreter(context)
@@ -122,18 +125,19 @@ def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str)
     except BaseException:
         storage.remove()
         raise
+    slotting.budget = _memory_budget(context, options, memory)
     information = JobInformation(
         job_id=job_id,
         store=storage.store,
         codec=options[CODEC],
-        memory_budget=_memory_budget(context, options, memory),
+        memory_budget=slotting.budget,
         scratch=storage.scratch if local else None,
         module_paths=tuple(p for p in sys.path if p) if local else (),
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
         node_variable=options[NODE_VARIABLE],
     )
-    decisions = () if queue is None else (queue,)
-    return Prepared(scheduler, storage, Blob.of(information), programs, decisions)
+    decisions = (*(() if queue is None else (queue,)), *slotting.decisions())
+    return Prepared(scheduler, storage, Blob.of(information), programs, slotting, decisions)
 
 
 class JobRun:
@@ -158,6 +162,7 @@ class JobRun:
         self._job = prepared.job
         self._decisions = [*exchange_decisions(compiled), *prepared.decisions]
         self._programs = prepared.programs
+        self._slotting = prepared.slotting
         self._begun: list[Any] = []
         self._copies: list[tuple[Any, bytes]] = []
         """Each sink and a copy of it, pickled as it was after ``begin``."""
@@ -289,6 +294,7 @@ class JobRun:
                 scratch=self._storage.scratch,
                 nodes=NodeNames(self._context.applicationId, self._options[NODE_VARIABLE]),
                 look_seconds=look_seconds(self._options),
+                slotting=self._slotting,
             )
         )
         with self._lock:

@@ -48,11 +48,20 @@ class SparkStatus:
 
     def executors(self) -> dict[str, ExecutorInfo]:
         """By id, the driver among them. Lags a little behind :meth:`executor_ids`."""
-        found = self._sc.statusStore().executorList(True)
         return {
-            str(e.id()): ExecutorInfo(str(e.hostPort()).rpartition(":")[0], int(e.maxTasks()))
-            for e in map(found.apply, range(found.size()))
+            e["id"]: ExecutorInfo(
+                e["hostPort"].rpartition(":")[0],
+                e["maxTasks"],
+                e["totalCores"],
+                tuple(sorted((name, tuple(r["addresses"])) for name, r in e["resources"].items())),
+                e["resourceProfileId"],
+            )
+            for e in self._listed_executors()
         }
+
+    def active_tasks(self) -> dict[str, int]:
+        """How many tasks run on each executor, of whatever job; those where none runs are left out."""
+        return {e["id"]: e["activeTasks"] for e in self._listed_executors() if e["activeTasks"]}
 
     def stage_of(self, tag: str) -> int | None:
         """The last stage of the job with this tag, which runs its tasks; None: there is no such job yet.
@@ -79,15 +88,22 @@ class SparkStatus:
         """Running tasks of the stage, in all its ``attempts`` (the first of :meth:`counts`): Spark makes another when a
         task cannot fetch what an earlier stage wrote, and lets those of the first one run on."""
         api = self._jvm.org.apache.spark.status.api.v1
-        if self._json is None:
-            self._json = api.JacksonMessageWriter().mapper()
         wanted = self._jvm.java.util.List.of(api.TaskStatus.RUNNING)
         found: list[RunningTask] = []
         for attempt in range(attempts):
             tasks = self._sc.statusStore().taskList(stage, attempt, 0, _ALL, api.TaskSorting.ID, wanted)
-            found += map(RunningTask.of, json.loads(self._json.writeValueAsString(tasks)))
+            found += map(RunningTask.of, self._read(tasks))
         return found
 
     def kill(self, task: int, reason: str) -> None:
         """Returns at once. Interrupting the task's thread would change nothing for a Python worker."""
         self._sc.killTaskAttempt(task, False, reason)
+
+    def _listed_executors(self) -> list[dict[str, Any]]:
+        return self._read(self._sc.statusStore().executorList(True))
+
+    def _read(self, found: Any) -> Any:
+        """As Spark's REST interface tells it: one call, whatever its size."""
+        if self._json is None:
+            self._json = self._jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+        return json.loads(self._json.writeValueAsString(found))

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.scheduler.events import Event, ExecutionsDeploying, ExecutorChanged
+from firesteel.scheduler.events import Event, ExecutionsDeploying, ExecutorChanged, WorkersOccupied
 from firesteel.spark.batch import Batch
 from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import ExecutorInfo, NodeNames
+from firesteel.spark.slotting import NoSlotting, Slotting
 from firesteel.spark.status import RunningTask, SparkStatus
 
 LOOK_SECONDS = 1.0
@@ -63,6 +64,7 @@ class Watcher:
         of_wall: Callable[[float], float],
         seconds: float = LOOK_SECONDS,
         killer: Killer,
+        slotting: Slotting | None = None,
     ) -> None:
         self._status = status
         self._nodes = nodes
@@ -71,6 +73,9 @@ class Watcher:
         self._of_wall = of_wall
         self._seconds = seconds
         self._killer = killer
+        self._slotting = slotting or NoSlotting()
+        self._occupied: dict[str, int] = {}
+        self._seen_occupied: dict[str, int] | None = None
         killer.wake = self.wake
         self._stopped = False
         self._due = threading.Event()
@@ -110,6 +115,8 @@ class Watcher:
             del self._watched[gone]
         for batch in batches.values():
             self.look_at(batch)
+        if self._slotting.mode is not None:
+            self.look_at_occupied()
 
     def look_at(self, batch: Batch) -> None:
         """Tells of the batch's tasks that have been launched since the last look."""
@@ -135,9 +142,9 @@ class Watcher:
         if ids != self._executors.keys():
             listed = self._status.executors().items()  # one that is just coming has no host and no slots yet
             self._executors = {e: info for e, info in listed if e in ids and info.host and info.slots}
-        elif not self._nodes.by_label:
+        elif not self._nodes.by_label and self._slotting.mode is None:
             return
-        changes = self._nodes.update(self._executors)
+        changes = self._nodes.update(self._slotting.described(self._executors))
         for change in changes:
             self._report(
                 ExecutorChanged(
@@ -147,6 +154,8 @@ class Watcher:
                     slots=change.info.slots,
                     added=change.added,
                     node=change.node,
+                    resources=change.info.resources,
+                    profile=change.info.profile,
                 )
             )
 
@@ -157,6 +166,24 @@ class Watcher:
             if lost:
                 subtasks = tuple(batch.subtask_of(task.partition) for task in lost)
                 self._report(TasksLost(batch, subtasks, gone[lost[0].executor]))
+
+    def look_at_occupied(self) -> None:
+        """Tells of executors where tasks run that are not of open executions, when that has changed. It takes two looks in a row
+        to believe it, but for the first: a task that has just ended may still be counted.
+        """
+        active = self._status.active_tasks()
+        for watched, batch in ((self._watched.get(b.id), b) for b in self._batches()):
+            for task in watched.tasks if watched is not None else ():
+                if task.executor in active and batch.first_open(batch.subtask_of(task.partition)) is not None:
+                    active[task.executor] -= 1
+        seen = {executor: count for executor, count in active.items() if count > 0}
+        before = seen if self._seen_occupied is None else self._seen_occupied
+        self._seen_occupied = seen
+        occupied = {e: min(count, before[e]) for e, count in sorted(seen.items()) if e in before}
+        if occupied != self._occupied:
+            self._occupied = occupied
+            cores = np.array([*occupied.values()], np.float64)
+            self._report(WorkersOccupied(at=self._now(), executors=tuple(occupied), cores=cores))
 
     def _tell_launched(self, batch: Batch, tasks: Sequence[RunningTask]) -> None:
         if not tasks:
@@ -174,6 +201,7 @@ class Watcher:
                         attempts=np.array([open_[vertex, subtask] for subtask, _ in known], dtype=np.int64),
                         nodes=[self._nodes.of(task.executor, task.host) for _, task in known],
                         times=np.array([self._of_wall(task.launched) for _, task in known]),
+                        executors=[task.executor for _, task in known],
                     )
                 )
 
