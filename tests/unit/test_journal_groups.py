@@ -86,8 +86,8 @@ def test_explain_tells_of_groups_slots_and_peaks():
     ]
 
 
-SHARE = ""
-OF = ""
+SHARE = "; at most 62 % of the memory of a slot was used"
+OF = ", of 2.81 GiB that a worker may hold (62 %)"
 
 
 def test_history_tells_of_slots_and_peaks():
