@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks import (
     mirrors,
     recovery,
     requests,
+    resources,
     scale,
     speculation,
     sweep,
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "speculation": speculation.main,
     "recovery": recovery.main,
     "mirrors": mirrors.main,
+    "resources": resources.main,
 }
 
 

@@ -29,6 +29,7 @@ class Contender:
     cold: float = math.nan
     warm: list[float] = field(default_factory=list)
     answer: Any = None
+    cold_answer: Any = None
 
     @property
     def median(self) -> float:
@@ -73,10 +74,11 @@ def alternate(
     runs: int = 5,
     warmup: int = 1,
     before_counted: Callable[[], object] | None = None,
+    both_orders: bool = False,
 ) -> dict[str, list[Any]]:
     """One cold run, ``warmup`` uncounted and ``runs`` counted warm runs of each, in turn. The counted runs' answers.
 
-    ``before_counted`` is called when the uncounted runs are over.
+    ``before_counted`` is called when the uncounted runs are over. ``both_orders``: every other turn goes backwards.
     """
     logs = ROOT / ".benchdata" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -86,11 +88,12 @@ def alternate(
         for turn in range(1 + warmup + runs):
             if turn == 1 + warmup and before_counted is not None:
                 before_counted()
-            for contender, child in zip(contenders, children, strict=True):
+            order = list(zip(contenders, children, strict=True))
+            for contender, child in order[::-1] if both_orders and turn % 2 else order:
                 result = child.run()
                 contender.answer = result["answer"]
                 if turn == 0:
-                    contender.cold = result["seconds"]
+                    contender.cold, contender.cold_answer = result["seconds"], result["answer"]
                 elif turn > warmup:
                     contender.warm.append(result["seconds"])
                     answers[contender.name].append(result["answer"])
