@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scheduler_kit import GraphBuilder
 from tests.unit.journal_samples import mirrored, planned, word_count
+from tests.unit.test_journal_progress import plain_lines
 
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
@@ -16,7 +17,7 @@ from firesteel.journal.journal import Journal, read
 from firesteel.journal.progress import render
 from firesteel.options import Options
 from firesteel.scheduler.planned import planned as plan_of
-from firesteel.scheduler.records import JobStatusRecord, JournalRecord, SlotUsage, StateChange
+from firesteel.scheduler.records import Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.resource_profile import ResourceProfile
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -74,20 +75,16 @@ def test_explain_tells_of_groups_slots_and_peaks():
     told = [line for line in lines if line.startswith(("    group ", "    slot ", "    memory ", " " * 17))]
     needs = "2 cores, 2 GiB heap, 512 MiB managed, 64 MiB network, 1 gpu"
     assert told == [
-        "    group        default: coarse, a slot as the worker has them; [0].",
+        "    group        default: coarse, slots as they are; [0].",
         "                 2 slots held at once at most, 2 waited at most (500 ms in all); 3 core-seconds, 12.2 GiB-seconds "
         "held in all.",
         f"    group        train: {needs}; [1].",
         "                 2 slots held at once at most, 4 waited at most (2.5 s in all); 1,234 core-seconds, "
-        f"15.4 GiB-seconds held in all{SHARE}.",
-        "    slot         of default: coarse, a slot as the worker has them.",
+        "15.4 GiB-seconds held in all; at most 62 % of a slot's memory was used.",
+        "    slot         of default: coarse, slots as they are.",
         f"    slot         of train: {needs}.",
-        f"    memory       at most 1.76 GiB (subtask 0), median 1.32 GiB{OF}.",
+        "    memory       at most 1.76 GiB (subtask 0), median 1.32 GiB, of 2.81 GiB that a worker may hold (62 %).",
     ]
-
-
-SHARE = "; at most 62 % of the memory of a slot was used"
-OF = ", of 2.81 GiB that a worker may hold (62 %)"
 
 
 def test_history_tells_of_slots_and_peaks():
@@ -100,6 +97,12 @@ def test_progress_tells_what_waits_for_a_slot():
     records = grouped()
     assert str(render(JobHistory(records[:8]), 3.0).title) == "word count: running, 3 s; waiting for slots: 2 of train"
     assert str(render(JobHistory(records), 3.0).title) == "word count: finished, 3 s"
+
+
+def test_progress_tells_of_requests_that_no_worker_can_hold():
+    waits = Decision(at=103.0, what="slot request", vertex=1, result="waits", reason="Group 'train' waits: no worker")
+    lines = plain_lines([*grouped()[:8], waits])
+    assert "[1] Group 'train' waits: no worker" in lines
 
 
 def test_a_journal_keeps_all_of_it(tmp_path):

@@ -19,7 +19,7 @@ from firesteel.journal.history import (
     vertex_count,
     weighed,
 )
-from firesteel.options import format_value, lookup
+from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
 from firesteel.scheduler.records import Decision, JournalRecord
 from firesteel.scheduler.resource_profile import ResourceProfile
 
@@ -29,6 +29,7 @@ _SHORT = {
     "split assignment": "splits",
     "subpartitions": "pieces",
     "pipelined regions": "regions",
+    "slot reservation": "slots kept",
 }
 _MAX_FAILURES = 5
 _MAX_SUBTASKS = 5
@@ -113,11 +114,9 @@ def _group(history: JobHistory, name: str) -> Iterator[str]:
 
 def _framework(history: JobHistory) -> int | None:
     """Bytes that a worker may hold beside what its slot has."""
-    try:
-        option = lookup("firesteel.memory.framework")
-    except UsageError:
+    if history.plan is None:
         return None
-    return None if history.plan is None else int(history.plan.options.get(option.key, option.default))
+    return int(history.plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
 
 
 def _memory(history: JobHistory, vertex: VertexHistory) -> str:

@@ -46,7 +46,7 @@ class GroupHistory:
     @property
     def needs(self) -> str:
         """``2 cores, 2 GiB heap, 1 gpu`` of a slot."""
-        return str(self.profile) if self.profile.is_specified else "coarse, a slot as the worker has them"
+        return str(self.profile) if self.profile.is_specified else "coarse, slots as they are"
 
 
 @dataclass(slots=True)
@@ -79,10 +79,8 @@ def group_lines(group: GroupHistory, vertices: list[int], largest_peak: int, fra
     waited += f" ({format_seconds(group.waited)} in all)" if group.waited else ""
     seconds = f"{_amount(group.core_seconds)} core-seconds, {_amount(group.gib_seconds)} GiB-seconds"
     share = _share(group.profile, largest_peak, framework)
-    yield (
-        f"{plural(group.most_held, 'slot')} held at once at most{waited}; {seconds} held in all"
-        f"{f'; at most {share} of the memory of a slot was used' if share else ''}."
-    )
+    used = f"; at most {share} of a slot's memory was used" if share else ""
+    yield f"{plural(group.most_held, 'slot')} held at once at most{waited}; {seconds} held in all{used}."
 
 
 def peaks_text(peaks: Peaks, profile: ResourceProfile, framework: int | None) -> str:

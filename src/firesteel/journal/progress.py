@@ -138,7 +138,7 @@ class PlainView:
         self._stream.flush()
 
 
-_TOLD = ("speculation", "winner", "blocklist", "placement")
+_TOLD = ("speculation", "winner", "blocklist", "placement", "slot request")
 """Decisions of which every view tells at once."""
 _WARNED = ("restart", "failover", "warning")
 """Those of a vertex that are told with their kind."""
