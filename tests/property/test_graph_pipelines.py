@@ -148,9 +148,8 @@ def nulls_for_g(batches):
 
 def dressed(draw, stream: DataStream) -> DataStream:
     """The same rows, run in another way."""
-    how = draw(
-        st.sampled_from(["", "", "", "rebalance", "rescale", "forward", "global_", "chain", "alone", "parallelism"])
-    )
+    ways = ["rebalance", "rescale", "forward", "global_", "chain", "alone", "parallelism", "group a", "group b"]
+    how = draw(st.sampled_from(["", "", "", *ways]))
     if how in ("rebalance", "rescale", "forward", "global_"):
         return getattr(stream, how)()
     if stream._ship is not None or stream._node.kind in ("union",) or stream._node.kind.startswith("top_k"):
@@ -159,6 +158,8 @@ def dressed(draw, stream: DataStream) -> DataStream:
         return stream.start_new_chain()
     if how == "alone":
         return stream.disable_chaining()
+    if how.startswith("group"):
+        return stream.slot_sharing_group(how)
     return stream.set_max_parallelism(2) if how == "parallelism" else stream
 
 
@@ -225,11 +226,12 @@ def pointwise_pipelines(draw):
         else:
             other, others = draw(st.sampled_from(pool))
             stream, rows = stream.union(other), rows + others
-        how = draw(st.sampled_from(["forward", "chain", "alone", "alone", ""]))
+        how = draw(st.sampled_from(["forward", "chain", "alone", "alone", "group", ""]))
         if how == "forward":
             stream = stream.forward()
         elif how and step != "union":
-            stream = stream.start_new_chain() if how == "chain" else stream.disable_chaining()
+            by_how = {"chain": stream.start_new_chain, "alone": stream.disable_chaining}
+            stream = by_how.get(how, lambda stream=stream: stream.slot_sharing_group("a"))()
         pool.append((stream, rows))
     return env, [pool[i] for i in {*draw(st.lists(st.sampled_from(range(len(pool))), max_size=2)), len(pool) - 1}]
 

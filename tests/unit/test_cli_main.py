@@ -76,6 +76,7 @@ def test_explain_prints_a_journal(firesteel, tmp_path):
     [
         (("explain", "last"), "firesteel: There is no journal in '.firesteel/journal' or "),
         (("run", "missing.py"), "firesteel: There is no script 'missing.py'."),
+        (("run", "missing.py", "--config", "missing.yaml"), "firesteel: There is no file 'missing.yaml'."),
         (("run", "missing.py", "-O", "nonsense"), "firesteel: '-O nonsense' is not an option. Write -O key=value."),
         (("run", "missing.py", "-O", "max-paralelism=3"), "Did you mean 'max-parallelism'?"),
         (
@@ -96,10 +97,23 @@ def test_wrong_use_is_one_sentence_and_exit_2(firesteel, arguments, sentence, mo
 
 
 def test_options_are_listed_with_values_defaults_and_meaning(firesteel):
-    shown = firesteel("options", "-O", "max-parallelism=12").stdout
+    shown = firesteel("options", "-O", "max-parallelism=12", "-O", "slot-sharing-group.gpu.cpu-cores=4").stdout
+    assert "slot-sharing-group.<name>.cpu-cores: default unset\n" in shown
+    assert "\n    slot-sharing-group.gpu.cpu-cores: 4.0\n" in shown
     assert "jobmanager.adaptive-batch-scheduler.max-parallelism: 12 (default 128)\n    Upper bound" in shown
     assert "firesteel.decider.cut: default by-bytes\n" in shown
     assert firesteel("options", "codec").stdout.count("default") == 1
+
+
+def test_a_script_finds_the_options_of_file_and_command_line(firesteel, tmp_path):
+    (tmp_path / "c.yaml").write_text("slot-sharing-group.gpu:\n  cpu-cores: 2\n  task-heap-memory: 1 GiB\n")
+    (tmp_path / "s.py").write_text(
+        "from firesteel import ExecutionEnvironment, SlotSharingGroup\n"
+        "rows = ExecutionEnvironment().from_collection([1]).slot_sharing_group(SlotSharingGroup('gpu', 1, '2 GiB'))\n"
+        "print(rows.explain())"
+    )
+    shown = firesteel("run", "--config", "c.yaml", "-O", "slot-sharing-group.gpu.cpu-cores=4", "s.py")
+    assert "slot sharing group gpu (4 cores, 1 GiB heap)" in shown.stdout, shown.stderr
 
 
 def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):

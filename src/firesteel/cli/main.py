@@ -29,6 +29,10 @@ OptionPairs = Annotated[
     list[str] | None, typer.Option("-O", metavar="KEY=VALUE", help="Set an option ('firesteel options' lists them).")
 ]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A YAML file with options; -O goes over it."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
@@ -62,18 +66,20 @@ def start(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def run(
+    *,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file.")],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENTS]", help="What the script finds in sys.argv.")
     ] = None,
     option: OptionPairs = None,
+    config: Config = None,
     master: Master = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a script; what it leaves open (master, options) comes from here. Arguments after '--' are all the script's."""
     from firesteel.cli.script import run_script
 
-    options = given_options(option, quiet)
+    options = given_options(option, quiet, config)
     if not Path(script).is_file():
         raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
     from firesteel.api.environment import set_defaults
@@ -245,9 +251,9 @@ def simulate(
         raise typer.Exit(1)
 
 
-def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any]:
-    """The values of -O, checked. Raises UsageError."""
-    from firesteel.options import PROGRESS, Options
+def given_options(pairs: list[str] | None, quiet: bool = False, config: str | None = None) -> dict[str, Any]:
+    """The values of -O over those of the YAML file ``config``, checked. Raises UsageError."""
+    from firesteel.options import PROGRESS, Options, lookup
 
     values: dict[str, Any] = {}
     for pair in pairs or []:
@@ -259,7 +265,12 @@ def given_options(pairs: list[str] | None, quiet: bool = False) -> dict[str, Any
         values[PROGRESS.key] = False
     with warnings.catch_warnings(record=True) as deprecated:
         warnings.simplefilter("always")
-        Options(values)
+        over = {lookup(key).key for key in Options(values)}
+        if config is not None:
+            from firesteel.cli.config_file import read_config
+
+            values |= {key: value for key, value in read_config(config).items() if lookup(key).key not in over}
+            Options(values)
     for warning in deprecated:
         print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
     return values

@@ -6,6 +6,7 @@ import shutil
 import textwrap
 
 from firesteel.errors import UsageError
+from firesteel.option_registry import lookup_family
 from firesteel.options import Options, all_options, format_value
 
 
@@ -23,5 +24,7 @@ def options_text(options: Options, word: str | None = None) -> str:
         value = f"{format_value(option, options[option])} ({default})" if options.is_set(option) else default
         meaning = textwrap.fill(option.doc, width, initial_indent="    ", subsequent_indent="    ")
         also = f"\n    also: {', '.join(option.aliases)}" if option.aliases else ""
-        blocks.append(f"{option.key}: {value}\n{meaning}{also}")
+        members = [key for key in options if lookup_family(key) is option]
+        given = "".join(f"\n    {key}: {format_value(option, options[key])}" for key in members)
+        blocks.append(f"{option.key}: {value}\n{meaning}{also}{given}")
     return "\n\n".join(blocks)

@@ -31,6 +31,7 @@ _OPTIONS: dict[str, Option[Any]] = {
     "task_off_heap_memory": GROUP_TASK_OFF_HEAP_MEMORY,
     "managed_memory": GROUP_MANAGED_MEMORY,
 }
+_NEEDED = ("cpu_cores", "task_heap_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def groups_of(options: Options) -> dict[str, SlotSharingGroup]:
 
 
 def _from_options(name: str, resources: dict[str, Any]) -> SlotSharingGroup:
-    lacks = [family.key.replace("<name>", name) for need, family in list(_OPTIONS.items())[:2] if need not in resources]
+    lacks = [_OPTIONS[need].key.replace("<name>", name) for need in _NEEDED if need not in resources]
     if lacks:
         raise UsageError(
             f"The options give slot sharing group '{name}' resources, but not {' and '.join(lacks)}.",
