@@ -40,7 +40,8 @@ def options_page() -> str:
     parts = [
         "# Options\n\nGenerated from `src/firesteel/options.py` by `./dev docs`.\n\n"
         'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})` or `firesteel run script.py '
-        "-O max-parallelism=16`.\nA short name, the end of a key after a dot, is enough where it is unambiguous. Sizes are "
+        "-O max-parallelism=16`,\nor in a YAML file, with dotted or nested keys, for `firesteel run --config FILE script.py`; "
+        "`-O` goes over the file, and what the script\nsets goes over both. A short name, the end of a key after a dot, is enough where it is unambiguous. Sizes are "
         "binary (`64 MiB`, `1g`);\na duration without a unit is in milliseconds, as in Flink."
     ]
     for title, intro, belongs in SECTIONS:

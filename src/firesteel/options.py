@@ -6,10 +6,14 @@ Keys of the seed designs are kept word for word; today's Flink keys are aliases;
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from firesteel.option_registry import Options as Options  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import all_options as all_options  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import format_value as format_value  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import lookup as lookup  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import lookup_family as lookup_family  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import register as _register
 from firesteel.option_values import (
     GIB,
@@ -24,6 +28,8 @@ from firesteel.option_values import (
     parse_seconds,
     parse_size,
 )
+
+T = TypeVar("T")
 
 _AB = "jobmanager.adaptive-batch-scheduler."
 _AUTO = "execution.batch.adaptive.auto-parallelism."
@@ -483,63 +489,38 @@ FINE_GRAINED_ALL_BLOCKING = _register(
         "bool",
     )
 )
-_GROUP = "slot-sharing-group.<name>."
 
 
 def _above_zero(number: float | None) -> str | None:
     return None if number is None or number > 0 else "must be greater than 0"
 
 
-GROUP_CPU_CORES = _register(
-    Option[float | None](
-        _GROUP + "cpu-cores",
-        parse_number,
-        None,
-        "CPU cores of a slot of this slot sharing group. The options of a group replace all resources that its steps say; env.register_slot_sharing_group(), called by the program, replaces these. A group that is given any resource needs cpu-cores and task-heap-memory.",
-        "float",
-        check=_above_zero,
-    )
-)
-GROUP_TASK_HEAP_MEMORY = _register(
-    Option[int | None](
-        _GROUP + "task-heap-memory",
-        parse_size,
-        None,
-        "Memory of the functions of a task, in a slot of this group.",
-        "size",
-        check=at_least(1, "1 byte"),
-    )
-)
-GROUP_TASK_OFF_HEAP_MEMORY = _register(
-    Option[int | None](
-        _GROUP + "task-off-heap-memory",
-        parse_size,
-        None,
-        "More memory of the functions of a task: what libraries take beside Python's own objects.",
-        "size",
-        check=at_least(0),
-    )
-)
-GROUP_MANAGED_MEMORY = _register(
-    Option[int | None](
-        _GROUP + "managed-memory",
-        parse_size,
-        None,
-        "What readers, operators and writers of a task hold before they spill, in a slot of this group. Unset: as firesteel.memory.per-task says, but at most half of the group's other memory.",
-        "size",
-        check=at_least(0),
-    )
-)
-GROUP_EXTERNAL = _register(
-    Option[float | None](
-        _GROUP + "external.<resource>",
-        parse_number,
-        None,
-        "How much of an external resource (gpu) a slot of this group needs: a whole number, or a fraction of one.",
-        "float",
-        check=_above_zero,
-    )
-)
+def _of_group(
+    resource: str, parse: Callable[[Any], T], kind: str, check: Callable[[Any], str | None], doc: str
+) -> Option[T | None]:
+    return _register(Option[T | None]("slot-sharing-group.<name>." + resource, parse, None, doc, kind, check=check))
+
+
+GROUP_CPU_CORES = _of_group(
+    "cpu-cores", parse_number, "float", _above_zero,
+    "CPU cores of a slot of this slot sharing group. The options of a group replace all resources that its steps say; env.register_slot_sharing_group(), called by the program, replaces these. A group that is given any resource needs cpu-cores and task-heap-memory.",
+)  # fmt: skip
+GROUP_TASK_HEAP_MEMORY = _of_group(
+    "task-heap-memory", parse_size, "size", at_least(1, "1 byte"),
+    "Memory of the functions of a task, in a slot of this group.",
+)  # fmt: skip
+GROUP_TASK_OFF_HEAP_MEMORY = _of_group(
+    "task-off-heap-memory", parse_size, "size", at_least(0),
+    "More memory of the functions of a task: what libraries take beside Python's own objects.",
+)  # fmt: skip
+GROUP_MANAGED_MEMORY = _of_group(
+    "managed-memory", parse_size, "size", at_least(0),
+    "What readers, operators and writers of a task hold before they spill, in a slot of this group. Unset: as firesteel.memory.per-task says, but at most half of the group's other memory.",
+)  # fmt: skip
+GROUP_EXTERNAL = _of_group(
+    "external.<resource>", parse_number, "float", _above_zero,
+    "How much of an external resource (gpu) a slot of this group needs: a whole number, or a fraction of one.",
+)  # fmt: skip
 EXECUTOR_MEMORY = _register(
     Option[int | None](
         "firesteel.executor.memory",

@@ -6,8 +6,7 @@ import shutil
 import textwrap
 
 from firesteel.errors import UsageError
-from firesteel.option_registry import lookup_family
-from firesteel.options import Options, all_options, format_value
+from firesteel.options import Options, all_options, format_value, lookup_family
 
 
 def options_text(options: Options, word: str | None = None) -> str:
