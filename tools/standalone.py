@@ -9,6 +9,7 @@ it is killed at the end, also when the process that made the cluster was killed 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
 import shutil
@@ -20,8 +21,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -44,8 +46,18 @@ _DAEMON_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The daemons only talk: let them start quickly and take few cores."""
 
 
+@dataclass(frozen=True)
+class Size:
+    """What a worker offers. ``resources``: addresses by name, which its discovery scripts print."""
+
+    cores: int = 1
+    memory: str = "1g"
+    resources: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
 class StandaloneCluster:
-    """A context manager; ``url`` is the master's. Workers start on ``hosts``, each with ``cores`` slots and ``memory``.
+    """A context manager; ``url`` is the master's. Workers start on ``hosts``, each with ``cores`` slots and ``memory``, or as
+    large as ``sizes`` says of it.
 
     ``folder``: for logs and the executors' directories; one is made if None. Raises RuntimeError when a part does not start.
     """
@@ -57,13 +69,14 @@ class StandaloneCluster:
         *,
         cores: int = 1,
         memory: str = "1g",
+        sizes: Mapping[str, Size] | None = None,
     ) -> None:
         self._made = tempfile.mkdtemp(prefix="firesteel-cluster-") if folder is None else None
         self.folder = Path(folder or self._made or ".")
         self.hosts = tuple(hosts)
         self.url = ""
         self.mark = uuid.uuid4().hex
-        self._cores, self._memory = cores, memory
+        self.sizes = {host: (sizes or {}).get(host) or Size(cores, memory) for host in self.hosts}
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._starts = 0
@@ -180,10 +193,25 @@ class StandaloneCluster:
         self._held.pop(host, None)
 
     def _start_worker(self, host: str) -> Path:
-        numbers = ("--cores", str(self._cores), "--memory", self._memory, "--webui-port", "0")
+        size = self.sizes[host]
+        numbers = ("--cores", str(size.cores), "--memory", size.memory, "--webui-port", "0")
+        offers = ("--properties-file", str(self._offers(host, size))) if size.resources else ()
         directory = ("--work-dir", str(self.folder / host), self.url)
-        self._workers[host], log = self._daemon(host, host, "worker.Worker", *numbers, *directory)
+        self._workers[host], log = self._daemon(host, host, "worker.Worker", *numbers, *offers, *directory)
         return log
+
+    def _offers(self, host: str, size: Size) -> Path:
+        """The worker's settings, which name a discovery script for each external resource."""
+        lines: list[str] = []
+        for name, addresses in size.resources.items():
+            script = self.folder / f"{host}-{name}.sh"
+            script.write_text(f"#!/bin/sh\necho '{json.dumps({'name': name, 'addresses': list(addresses)})}'\n")
+            script.chmod(0o755)
+            key = f"spark.worker.resource.{name}"
+            lines += [f"{key}.amount {len(addresses)}", f"{key}.discoveryScript {script}"]
+        settings = self.folder / f"{host}.conf"
+        settings.write_text("\n".join(lines))
+        return settings
 
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         import pyspark
