@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
     from firesteel.expressions import col, lit
     from firesteel.graph.slot_sharing_group import SlotSharingGroup
+    from firesteel.spark.resources import TaskResources, task_resources
 
 _HOMES = {
     "BroadcastStream": "firesteel.api.data_stream",
@@ -30,8 +31,10 @@ _HOMES = {
     "SlotSharingGroup": "firesteel.graph.slot_sharing_group",
     "Source": "firesteel.connectors.base",
     "Split": "firesteel.connectors.base",
+    "TaskResources": "firesteel.spark.resources",
     "col": "firesteel.expressions",
     "lit": "firesteel.expressions",
+    "task_resources": "firesteel.spark.resources",
 }
 
 __all__ = [
@@ -46,9 +49,11 @@ __all__ = [
     "SlotSharingGroup",
     "Source",
     "Split",
+    "TaskResources",
     "col",
     "errors",
     "lit",
+    "task_resources",
 ]
 
 

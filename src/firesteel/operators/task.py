@@ -83,7 +83,15 @@ class TaskRun:
     outputs on the way; it is run to its end for those even if nobody pulls any more.
     """
 
-    def __init__(self, parts: Sequence[Part], store: ResultStore, codec: str) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        store: ResultStore,
+        codec: str,
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``ending`` is called when the task has failed and is about to clear away what it wrote."""
+        self._ending = ending
         streamed = _streamed(parts)
         self.culprit: int | None = None
         """The part that raised."""
@@ -95,16 +103,17 @@ class TaskRun:
 
         Raises UserFunctionError, PartitionException, StorageError or what a connector raises; then see ``culprit``.
         """
-        if pa.cpu_count() != 1:
-            pa.set_cpu_count(1)  # Spark gives a task one core
         try:
             self._each(_PartRun.open)
             self._connect()
             self._each(_PartRun.drain, self._order())
             return self._each(_PartRun.finish)
         except BaseException:
-            for part in reversed(self._parts):
-                part.abort()
+            try:
+                self._ending()
+            finally:
+                for part in reversed(self._parts):
+                    part.abort()
             raise
 
     def _connect(self) -> None:

@@ -50,13 +50,13 @@ def _strip(exception: traceback.TracebackException | None, seen: set[int]) -> No
     if exception is None or id(exception) in seen:
         return
     seen.add(id(exception))
-    kept = [frame for frame in exception.stack if not _is_foreign(frame.filename)]
+    kept = [frame for frame in exception.stack if not is_foreign(frame.filename)]
     exception.stack = traceback.StackSummary.from_list(kept)
     _strip(exception.__cause__, seen)
     _strip(exception.__context__, seen)
 
 
-def _is_foreign(filename: str) -> bool:
+def is_foreign(filename: str) -> bool:
     return any(part in filename for part in _FOREIGN)
 
 

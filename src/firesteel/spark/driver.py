@@ -43,7 +43,7 @@ from firesteel.scheduler.commands import (
     VerifyPartitions,
 )
 from firesteel.scheduler.records import Decision
-from firesteel.spark import pools
+from firesteel.spark import last_words, pools
 from firesteel.spark.avoidance import Avoidance
 from firesteel.spark.batch import Batch, BatchCode, BatchEnded, BatchRunner, Execution, fused
 from firesteel.spark.blob_server import BlobFailed, BlobServer
@@ -415,8 +415,11 @@ class JobDriver:
         elif batch.by_partition and not given_up.worker:
             kind = ev.FailureKind.USER
         _log.debug("batch %s was given up", batch.tag, exc_info=error)
-        cause = ev.FailureCause(kind, given_up.sentence, hint=given_up.hint)
         remaining, culprit = batch.remaining(), self._culprit(batch, given_up)
+        told = given_up.sentence, given_up.hint
+        if given_up.worker and (words := last_words.find(self._in.store, (*culprit, batch.open[culprit]))):
+            kind, told = ev.FailureKind.USER, words
+        cause = ev.FailureCause(kind, told[0], hint=told[1])
         self._cancelling.follow(batch)
         batch.open.clear()
         for vertex, subtasks, attempts in remaining:
@@ -524,7 +527,8 @@ class JobDriver:
         known = self._vertices.get(deploy.vertex)
         if known is None or known[0] != shape:
             vertex = self._in.compiled.job_graph.vertices[deploy.vertex]
-            information = VertexInformation(deploy.vertex, vertex.name, *shape, self._in.programs[deploy.vertex])
+            code, group = self._in.programs[deploy.vertex], vertex.slot_sharing_group
+            information = VertexInformation(deploy.vertex, vertex.name, *shape, code, group)
             known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
         return known[1]
 

@@ -43,6 +43,7 @@ class VertexInformation:
     subpartitions: dict[int, int]
     program: bytes
     """The cloudpickled VertexProgram."""
+    slot_sharing_group: str = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+THREADS_VARIABLE = "FIRESTEEL_THREADS"
+_THREAD_VARIABLES = (
+    THREADS_VARIABLE,
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Environment variables that size the thread pools of numerical libraries, which read them when they are loaded."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
 
 @dataclass(frozen=True, slots=True)
 class SlotInformation:

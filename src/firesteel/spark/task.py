@@ -24,14 +24,18 @@ from firesteel import sizes
 from firesteel.descriptors import ExecutionDescriptor, decode_execution
 from firesteel.errors import PartitionException
 from firesteel.operators.program import Batches, Gate, PipelinedGate, TaskContext, TaskOutcome, VertexProgram
+from firesteel.spark import last_words, resources, retiring
 from firesteel.spark.blocklist import Blocklist
 from firesteel.spark.failures import RunAgainError, describe_failure
 from firesteel.spark.gates import evict, gate_columns
 from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.spark.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, ReturnedMessage, Where, encode
 from firesteel.spark.place import Place, here
+from firesteel.spark.resident import own_memory
 from firesteel.spark.scratch import empty, scratch_of
 from firesteel.spark.slot import SlotInformation
+from firesteel.spark.thread_pools import size_to
 
 if TYPE_CHECKING:
     from firesteel.operators.task import Part
@@ -70,14 +74,18 @@ class BatchFunction:
         self.slot = slot
 
     def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
-        """Drains its input always: a worker whose task leaves something unread is thrown away by Spark."""
+        """Drains its input: a worker whose task leaves something unread is thrown away by Spark."""
         yield from self.execute(list(map(decode_execution, descriptors)), None)
 
     def execute(self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None) -> list[bytes]:
         """Runs one execution of each part; returns their messages, having sent them through the channel too."""
-        messages = list(map(encode, _Task(self, descriptors).run(spark_batches)))
+        task = _Task(self, descriptors)
+        messages = list(map(encode, task.run(spark_batches)))
         self.accumulator.add(messages)
-        settle_modules()
+        if task.is_last:
+            retiring.retire()
+        else:
+            settle_modules()
         return messages
 
 
@@ -103,7 +111,11 @@ class _Task:
         numbered = enumerate(zip(function.parts, descriptors, strict=True))
         self._executions = [_Execution(function, number, part, own) for number, (part, own) in numbered]
         self._function = function
+        self._slot = function.slot
+        self._resident = None if self._slot is None else own_memory()
         self._culprit = 0
+        self.is_last = False
+        """The worker goes when it is over."""
         self._place = self._whereabouts()
         for execution in self._executions:
             execution.place = self._place
@@ -111,44 +123,86 @@ class _Task:
     def run(self, spark_batches: Batches | None) -> list[Message]:
         """What each execution has to say; if one failed, only what that one has: the others ended with it."""
         if self._executions[0].runs_again:
-            return [
-                self._executions[0].failed(RunAgainError("The executor or Python worker that ran the task is gone."))
-            ]
+            return [self._executions[0].failed(self._what_ended_it())]
         if self._function.returns and self._is_blocked():
             return [execution.returned() for execution in self._executions]
+        if self._slot is not None and retiring.take(self._slot, self._addresses(self._slot), self._resident):
+            self.is_last = True
+            return [execution.returned(retired=True) for execution in self._executions]
+        return self._watched(spark_batches)
+
+    def _watched(self, spark_batches: Batches | None) -> list[Message]:
+        watch = self._watch()
         try:
-            outcomes = self._run(spark_batches)
+            with watch:
+                outcomes = self._run(spark_batches, watch)
+            watch.check()  # what finished in spite of all may have swallowed its rows with the exception
         except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
-            return [self._executions[self._culprit].failed(error)]
-        return [execution.finished(outcome) for execution, outcome in zip(self._executions, outcomes, strict=True)]
+            watch.stop()
+            self.is_last = watch.stopped
+            return [self._executions[self._culprit].failed(watch.cause(error))]
+        pairs = zip(self._executions, outcomes, strict=True)
+        return [execution.finished(outcome, watch.peak) for execution, outcome in pairs]
+
+    def _watch(self) -> MemoryWatch | NoWatch:
+        if self._slot is None or self._resident is None:
+            return NO_WATCH
+        watched = None
+        if self._slot.memory:
+            what = f"Step '{self._executions[0].name}'"
+            watched = Watched(what, self._slot.group, self._place.host, self._slot.memory, self._leave_words)
+        return MemoryWatch(watched, self._resident)
+
+    def _leave_words(self, message: str, hint: str) -> None:
+        last_words.leave(self._job().store, self._executions[0].identity, message, hint)
+
+    def _what_ended_it(self) -> Exception:
+        """Spark runs it again, so its worker ended before it had reported."""
+        try:
+            words = last_words.find(self._job().store, self._executions[0].identity)
+        except Exception:
+            words = None
+        if words is not None:
+            return MemoryLimitError(words[0], hint=words[1])
+        return RunAgainError("The executor or Python worker that ran the task is gone.")
+
+    def _addresses(self, slot: SlotInformation) -> dict[str, tuple[str, ...]]:
+        return resources.addresses_of(slot, self._executions[0].descriptor.subtask)
+
+    def _job(self) -> JobInformation:
+        return self._function.job.load()
 
     def _whereabouts(self) -> Place:
         try:
-            job: JobInformation = self._function.job.load()
+            job = self._job()
         except Exception:  # told when it is loaded to be run
             return here()
         return here(job.node_variable)
 
     def _is_blocked(self) -> bool:
         try:
-            job: JobInformation = self._function.job.load()
+            job = self._job()
             return _blocklist.has(self._place.signs, job.job_id, job.store)
         except Exception:  # what is wrong with the storage or the job shows when it runs
             return False
 
-    def _run(self, spark_batches: Batches | None) -> list[TaskOutcome]:
+    def _run(self, spark_batches: Batches | None, watch: MemoryWatch | NoWatch) -> list[TaskOutcome]:
         from firesteel.operators.task import TaskRun
 
-        job: JobInformation = self._function.job.load()
+        job, slot = self._job(), self._slot
         extend_module_path(job.module_paths)
         evict(job, self._function.dropped)
+        size_to(None if slot is None else slot.threads)
         scratch = scratch_of(job)
+        budget = (job.memory_budget if slot is None else slot.managed_memory or job.memory_budget) // len(
+            self._executions
+        )
         try:
             parts: list[Part] = []
             for number, execution in enumerate(self._executions):
                 self._culprit = number
-                parts.append(execution.prepare(job, scratch, job.memory_budget // len(self._executions), spark_batches))
-            run = TaskRun(parts, job.store, job.codec)
+                parts.append(execution.prepare(job, scratch, budget, slot, spark_batches))
+            run = TaskRun(parts, job.store, job.codec, watch.ending)
             for execution in self._executions:
                 execution.running_at = time.time()
             try:
@@ -156,6 +210,7 @@ class _Task:
             finally:
                 self._culprit = run.culprit or 0
         finally:
+            resources.end()
             empty(scratch)
 
 
@@ -175,10 +230,29 @@ class _Execution:
         self.context: TaskContext | None = None
         self.place = here()
 
-    def prepare(self, job: JobInformation, scratch: Path, memory_budget: int, spark_batches: Batches | None) -> Part:
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """Vertex, subtask, attempt."""
+        vertex: VertexInformation = self.part.vertex.load()
+        return vertex.vertex, self.descriptor.subtask, self.descriptor.attempt
+
+    @property
+    def name(self) -> str:
+        vertex: VertexInformation = self.part.vertex.load()
+        return vertex.name
+
+    def prepare(
+        self,
+        job: JobInformation,
+        scratch: Path,
+        memory_budget: int,
+        slot: SlotInformation | None,
+        spark_batches: Batches | None,
+    ) -> Part:
         from firesteel.operators.task import Part
 
         vertex: VertexInformation = self.part.vertex.load()
+        resources.begin(vertex.slot_sharing_group, self.descriptor.subtask, slot)
         program = _program(vertex)
         self.context = TaskContext(
             job_id=job.job_id,
@@ -194,13 +268,12 @@ class _Execution:
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
 
-    def finished(self, outcome: TaskOutcome) -> FinishedMessage:
+    def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
         parts = tuple(
             (p.dataset, int(p.bytes.sum()), self._packed(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions
         )
-        return FinishedMessage(
-            self._where(), parts, outcome.commits, outcome.rows_in, outcome.bytes_in, outcome.rows_out
-        )
+        counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory)
 
     def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
         vertex: VertexInformation = self.part.vertex.load()
@@ -230,8 +303,8 @@ class _Execution:
             time.time(),
         )
 
-    def returned(self) -> ReturnedMessage:
-        return ReturnedMessage(self._where())
+    def returned(self, *, retired: bool = False) -> ReturnedMessage:
+        return ReturnedMessage(self._where(), retired)
 
     def failed(self, error: BaseException) -> FailedMessage:
         what = describe_failure(error)

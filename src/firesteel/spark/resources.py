@@ -1,0 +1,94 @@
+"""What the task at hand was given, for the user's functions: ``firesteel.task_resources()``. Stdlib and pyspark, for executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from firesteel.errors import UsageError
+from firesteel.spark.slot import SlotInformation
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResources:
+    """What a running task may use. Immutable.
+
+    ``group``: its slot sharing group. ``cpu_cores``: of its slot; of a coarse group, what Spark gives each task.
+    ``memory``: most resident bytes of its Python worker, the interpreter, libraries and child processes counted; 0: not
+    limited. ``managed_memory``: the bytes of it that Firesteel's own operators, readers and writers may hold; 0: as
+    ``firesteel`` decides by itself. ``external``: amount by name. ``addresses``: by name, for example
+    ``{"gpu": ("0",)}``; no other task on the same machine holds these while this one runs (but shares of one, where the
+    amount is a fraction).
+    """
+
+    group: str
+    cpu_cores: float
+    memory: int = 0
+    managed_memory: int = 0
+    external: Mapping[str, float] = field(default_factory=dict)
+    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "external", MappingProxyType(dict(self.external)))
+        object.__setattr__(self, "addresses", MappingProxyType(dict(self.addresses)))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # views of dictionaries cannot be pickled
+        held = self.group, self.cpu_cores, self.memory, self.managed_memory, dict(self.external), dict(self.addresses)
+        return TaskResources, held
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    group: str
+    subtask: int
+    slot: SlotInformation | None
+
+
+_current: _Task | None = None
+
+
+def task_resources() -> TaskResources:
+    """What the task that calls this was given: CPU cores, memory, external resources and their addresses.
+
+    For functions of steps, sources and sinks while they run in a task, in any thread of the worker. Raises UsageError
+    elsewhere. Source: FLIP-169, as Flink's RuntimeContext.getExternalResourceInfos.
+    """
+    if _current is None:
+        raise UsageError(
+            "firesteel.task_resources() was called outside of a task: there is no slot to tell of.",
+            hint="Call it inside the function of a step, in a source's read or in a sink's writer.",
+        )
+    slot, addresses = _current.slot, addresses_of(_current.slot, _current.subtask)
+    if slot is None:
+        held = {name: float(len(own)) for name, own in addresses.items()}
+        return TaskResources(_current.group, float(_spark_task().cpus()), external=held, addresses=addresses)
+    return TaskResources(slot.group, slot.cpu_cores, slot.memory, slot.managed_memory, slot.external, addresses)
+
+
+def addresses_of(slot: SlotInformation | None, subtask: int) -> dict[str, tuple[str, ...]]:
+    """Of external resources, by name: those the slot pool handed out, else what Spark gave the task at hand."""
+    if slot is not None:
+        if not slot.external:
+            return {}
+        if subtask in slot.addresses:
+            return dict(slot.addresses[subtask])
+    return {name: tuple(given.addresses) for name, given in (_spark_task().resources() or {}).items()}
+
+
+def begin(group: str, subtask: int, slot: SlotInformation | None) -> None:
+    """From now on the task at hand is this one."""
+    global _current  # noqa: PLW0603
+    _current = _Task(group, subtask, slot)
+
+
+def end() -> None:
+    global _current  # noqa: PLW0603
+    _current = None
+
+
+def _spark_task() -> Any:
+    from pyspark import TaskContext
+
+    return TaskContext.get()
