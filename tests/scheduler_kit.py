@@ -25,12 +25,14 @@ from firesteel.graph.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotMode, WorkerResources
 from firesteel.scheduler.slow_tasks import SetTimer, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.states import IS_DEPLOYED
 
@@ -58,8 +60,8 @@ def ints(*values: int) -> np.ndarray:
 class GraphBuilder:
     """``source`` and ``step`` return vertex ids; a step's inputs are (producer, ship) or (producer, ship, type)."""
 
-    def __init__(self, name: str = "test") -> None:
-        self.graph = JobGraph(name, [], [])
+    def __init__(self, name: str = "test", *groups: SlotSharingGroup) -> None:
+        self.graph = JobGraph(name, [], [], {group.name: group for group in groups})
         self._outputs: dict[tuple[int, ShipStrategy, ResultPartitionType], int] = {}
 
     def source(self, splits: Sequence[int] = (100,), **fields) -> int:
@@ -115,6 +117,9 @@ class Task:
     cancelled: bool = False
     node: str = ""
     """Empty: nobody said."""
+    worker: str = ""
+    """From which its slot was cut; empty: it has none, or a pending one."""
+    addresses: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -197,6 +202,7 @@ class Plane:
     load: list[c.LoadSizes] = field(default_factory=list)
     commit: c.CommitSinks | None = None
     fail_commit: bool = False
+    workers: dict[str, WorkerResources] = field(default_factory=dict)
     ended: c.JobStatusChanged | None = None
     _tokens: int = 0
 
@@ -220,23 +226,77 @@ class Plane:
 
     # --- what can happen ----------------------------------------------------------------------------------------
 
-    def launch(self, key: Key, running: bool = True, node: str = "") -> list[c.Command]:
-        self.tasks[key].launched = True
-        v, s, a = key
-        self.tasks[key].node = node = node or f"node-{s % 3}"
-        return self.send(
-            e.ExecutionsDeploying(
-                at=self.tick(), vertex=v, subtasks=ints(s), attempts=ints(a), running=running, nodes=(node,)
-            )
-        )
+    def launch(self, key: Key, running: bool = True, node: str = "", worker: str = "") -> list[c.Command]:
+        """``worker``: another than the one its slot was cut from, if it has one."""
+        task, (v, s, a) = self.tasks[key], key
+        task.launched = True
+        task.node = node = node or f"node-{s % 3}"
+        task.worker = worker or task.worker
+        columns = {"subtasks": ints(s), "attempts": ints(a), "executors": (task.worker,) if task.worker else ()}
+        return self.send(e.ExecutionsDeploying(at=self.tick(), vertex=v, **columns, running=running, nodes=(node,)))
 
-    def hand_back(self, *keys: Key, node: str = "node-0") -> list[c.Command]:
-        """Tasks of one vertex find themselves on a blocked node, and do not begin."""
+    def hand_back(self, *keys: Key, node: str = "node-0", retired: bool = False) -> list[c.Command]:
+        """Tasks of one vertex find themselves on a blocked node, or in a worker process that is retired, and do not begin."""
         for key in keys:
             placement = self.tasks.pop(key).deploy.placement
-            assert placement is not None and placement.returns
+            assert retired or (placement is not None and placement.returns)
         columns = {"subtasks": ints(*(k[1] for k in keys)), "attempts": ints(*(k[2] for k in keys))}
-        return self.send(e.ExecutionsReturned(at=self.tick(), vertex=keys[0][0], **columns, nodes=[node] * len(keys)))
+        nodes = [node] * len(keys)
+        return self.send(
+            e.ExecutionsReturned(at=self.tick(), vertex=keys[0][0], **columns, nodes=nodes, retired=retired)
+        )
+
+    def worker(
+        self,
+        name: str,
+        resources: WorkerResources | None = None,
+        *,
+        slots: int = 4,
+        added: bool = True,
+        node: str = "",
+        profile: ResourceProfile | None = None,
+    ) -> list[c.Command]:
+        """A worker with these resources comes, or one goes."""
+        if added and resources is not None:
+            self.workers[name] = resources
+        elif not added:
+            self.workers.pop(name, None)
+        event = e.ExecutorChanged(
+            at=self.tick(),
+            executor=name,
+            host=node or name,
+            slots=slots,
+            added=added,
+            node=node or name,
+            resources=resources,
+            profile=profile,
+        )
+        return self.send(event)
+
+    def running_on(self, worker: str) -> list[Key]:
+        return sorted(key for key, task in self.tasks.items() if task.worker == worker)
+
+    def check_workers(self) -> None:
+        """By books of its own: no worker holds more than it has, and no address is held twice. For slots that the pool
+        gives out, one to a task."""
+        for name, resources in self.workers.items():
+            tasks = [self.tasks[key] for key in self.running_on(name)]
+            profiles = [task.deploy.slots.profile for task in tasks]
+            fine = [profile for profile in profiles if profile.is_specified]
+            coarse = len(profiles) - len(fine)
+            assert sum(p.cpu_cores for p in fine) + coarse * resources.cpu_cores / 4 <= resources.cpu_cores + 1e-6, name
+            assert sum(p.memory for p in fine) + coarse * (resources.memory // 4) <= resources.memory, name
+            for external in resources.external:
+                held = sum(dict(p.external).get(external, 0.0) for p in fine)
+                assert held <= resources.external[external] + 1e-6, name
+            for external, addresses in resources.addresses.items():
+                for address in addresses:
+                    parts = [
+                        min(1.0, dict(task.deploy.slots.profile.external)[external])
+                        for task in tasks
+                        if address in task.addresses.get(external, ())
+                    ]
+                    assert sum(parts) <= 1 + 1e-6, f"{address} of {name} is held twice"
 
     def slow(self, *keys: Key) -> list[c.Command]:
         """The detector looks, and finds these."""
@@ -454,6 +514,9 @@ class Plane:
             assert (deploy.placement is not None) == self.scheduler.options[SPECULATIVE_ENABLED]
             self._forget_winner(key)
             task = self.tasks[key] = Task(deploy, subtask, attempt, [])
+            if deploy.slots is not None:
+                task.worker = deploy.slots.executors[position]
+                task.addresses = dict(deploy.slots.addresses[position]) if deploy.slots.addresses else {}
             if self.check:
                 task.inputs, task.beside = self._inputs(deploy, position, together)
                 task.views = self._views(vertex, position, task)
@@ -731,13 +794,15 @@ def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.Input
     assert (read == (ranges.parallelism if gate.is_broadcast else 1)).all(), "a cell is read twice or not at all"
 
 
-def plane(graph: JobGraph, check: bool = True, sizes=None, **options) -> Plane:
+def plane(graph: JobGraph, check: bool = True, sizes=None, slot_mode: SlotMode | None = None, **options) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
     values = {"subpartition-factor": 4}  # what the tests reckon with, whatever the default
     values |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
     chosen = Options(values)
     detector = PickingDetector() if chosen[SPECULATIVE_ENABLED] else None
-    made = Plane(create_scheduler(graph, chosen, detector=detector), check=check, detector=detector)
+    made = Plane(
+        create_scheduler(graph, chosen, detector=detector, slot_mode=slot_mode), check=check, detector=detector
+    )
     if sizes is not None:
         made.sizes = sizes
     return made

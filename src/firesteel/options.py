@@ -541,6 +541,16 @@ FRAMEWORK_MEMORY = _register(
         check=at_least(0),
     )
 )
+SLOT_REQUEST_TIMEOUT = _register(
+    Option(
+        "slot.request.timeout",
+        parse_seconds,
+        300.0,
+        "How long a job with fine-grained resources waits for a worker that could hold the slot it asks for. No time runs while one is there that could, however busy.",
+        "duration",
+        check=at_least(0),
+    )
+)
 JOURNAL_DIR = _register(
     Option[str | None](
         "firesteel.journal.directory",

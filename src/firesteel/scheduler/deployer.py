@@ -16,7 +16,6 @@ from firesteel.scheduler.slots import (
     ExecutionDeploymentOption,
     ExecutionSlotAllocator,
     RegionDeploymentOption,
-    allocate_slots_for_regions,
 )
 from firesteel.scheduler.states import ExecutionState
 
@@ -58,7 +57,7 @@ class ExecutionDeployer:
             self._recorder.emit(self._deploy(granted, placement))
 
     def _deploy_regions(self, option: RegionDeploymentOption) -> None:
-        granted = allocate_slots_for_regions(self._allocator, option)
+        granted = self._allocator.allocate_slots_for_regions(option)
         if len(granted.parts[0].executions):
             parts = tuple(self._deploy(part, self._placement(part)) for part in granted.parts)
             self._recorder.emit(DeployRegions(parts))

@@ -11,6 +11,7 @@ from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.execution_time_detector import slow_task_detector
 from firesteel.scheduler.resource_profile import SlotMode
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slots import BoundedSlotAllocator
 from firesteel.scheduler.slow_tasks import SlowTaskDetector
 
@@ -51,11 +52,17 @@ def create_scheduler(
         )
     kind = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
     speculative = options[SPECULATIVE_ENABLED]
-    allocator = BoundedSlotAllocator(slots) if in_order and speculative else None
     chosen = (detector or slow_task_detector(options)) if speculative else None
-    scheduler = kind(job_graph, options, allocator, slots=slots, detector=chosen)
-    if allocator is not None:
-        allocator.watch(scheduler.nodes, scheduler.executions, lambda: scheduler.speculation.avoided)
+    if any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices):
+        pool = SlotPool(job_graph, slot_mode, in_turn=in_order and speculative)
+        scheduler = kind(job_graph, options, pool, slots=slots, detector=chosen)
+        pool.watch(scheduler.executions, lambda: scheduler.speculation.avoided)
+        scheduler.use_resources_of(pool)
+    else:
+        allocator = BoundedSlotAllocator(slots) if in_order and speculative else None
+        scheduler = kind(job_graph, options, allocator, slots=slots, detector=chosen)
+        if allocator is not None:
+            allocator.watch(scheduler.nodes, scheduler.executions, lambda: scheduler.speculation.avoided)
     if request_seconds is not None:
         scheduler.merging.request_seconds = request_seconds
     return scheduler

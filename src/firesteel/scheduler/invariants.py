@@ -35,6 +35,7 @@ def validate(scheduler: Scheduler) -> None:
         if result is not None:
             _result(scheduler, result)
     _regions(scheduler)
+    scheduler.resources.validate()
 
 
 def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:

@@ -41,10 +41,12 @@ from firesteel.scheduler.events import (
     SinksFailed,
     SizesLoaded,
     TimerFired,
+    WorkersOccupied,
 )
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
 from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
 from firesteel.scheduler.failure_handler import ExecutionFailureHandler
+from firesteel.scheduler.fine_grained import DefaultFineGrainedResources, FineGrainedResources, NoFineGrainedResources
 from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.gathering import Gathering
 from firesteel.scheduler.invariants import validate
@@ -64,6 +66,7 @@ from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrateg
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.release import release_strategy
 from firesteel.scheduler.restart import restart_strategy
+from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
 from firesteel.scheduler.slow_tasks import SlowTaskDetector
 from firesteel.scheduler.speculation import NoSpeculation, SpeculativeExecutionHandler
@@ -128,6 +131,7 @@ class Scheduler(ABC):
         )
         self.nodes = Nodes()
         self.speculation = self._speculation(detector)
+        self.resources: FineGrainedResources = NoFineGrainedResources()
         self.job.before_end += [self.speculation.stop, self.merging.drop_all, self.deployments.drop_all]
         self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
         self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
@@ -164,6 +168,7 @@ class Scheduler(ABC):
             PartitionsMerged: self.merging.merged,
             TimerFired: self._timer,
             ExecutorChanged: self._executor,
+            WorkersOccupied: self._occupied,
             SinksCommitted: self._sinks_committed,
             SinksFailed: self._sinks_failed,
             CancelRequested: self._cancel_requested,
@@ -173,6 +178,11 @@ class Scheduler(ABC):
         self._committing = False
         self._cancel_reason: str | None = None
         """A cancel that came while the sinks were being published."""
+
+    def use_resources_of(self, pool: SlotPool) -> None:
+        """Slot sharing groups have resources: ``pool`` is the allocator that this scheduler was made with."""
+        self.resources = DefaultFineGrainedResources(pool, self.job, self.recorder, self.options)
+        self.job.before_end.append(self.resources.job_ends)
 
     def _speculation(self, detector: SlowTaskDetector | None) -> SpeculativeExecutionHandler:
         if detector is None:
@@ -207,6 +217,7 @@ class Scheduler(ABC):
         self._handlers[type(event)](event)
         if not self._settled:
             self._advance()
+        self.resources.event_handled()
         return self.recorder.take()
 
     def story(self, vertex: int, subtask: int | None = None) -> list[str]:
@@ -220,7 +231,7 @@ class Scheduler(ABC):
             has_slots=bool(self.nodes) if self.nodes.is_told else None,
             committing=self._committing,
             merging=self.merging.waiting_for(self.recorder.at),
-            speculation=self.speculation.waiting_for(),
+            speculation=self.speculation.waiting_for() + self.resources.waiting_for(),
         )
         return waiting_for(self.readiness, self.graph, self.job, self.recorder.at, waits)
 
@@ -244,11 +255,20 @@ class Scheduler(ABC):
             self._grow_graph()
         if self.job.is_active and not self._committing:
             self.merging.consider()
-            self.speculation.schedule()
-            self.strategy.schedule()
+            self._schedule()
             if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
         self.job.end_if_nothing_runs()
+
+    def _schedule(self) -> None:
+        """Ask for slots for all that can run: first for what joined a round."""
+        asks = True
+        while asks:
+            self.resources.begin_round()
+            self.speculation.schedule()
+            self.strategy.schedule()
+            asks = self.resources.end_round()
+        self.resources.check_requests()
 
     def _grow_graph(self) -> None:
         try:
@@ -328,6 +348,7 @@ class Scheduler(ABC):
             queued = states[moved] == S.SCHEDULED
             self.executions.transition(rows[moved][queued], S.DEPLOYING, event.at if at is None else at[queued])
         self.operations.move(vertex.id, rows[moved], S.RUNNING if event.running else S.DEPLOYING, at=at)
+        self.resources.launched(rows[moved], np.flatnonzero(moved), event)
         self.speculation.launched(vertex, rows[moved])
 
     def _finished(self, event: ExecutionsFinished) -> None:
@@ -396,12 +417,17 @@ class Scheduler(ABC):
         self.failures.timer_fired(event.timer)
         if self.job.is_active:
             self.speculation.timer_fired(event.timer)
+            self.resources.timer_fired(event.timer)
 
     def _executor(self, event: ExecutorChanged) -> None:
         self.nodes.change(event)
+        self.resources.executor_changed(event)
         self.speculation.nodes_changed()
         what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
         self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
+
+    def _occupied(self, event: WorkersOccupied) -> None:
+        self.resources.workers_occupied(event)
 
     def _sinks_committed(self, event: SinksCommitted) -> None:
         if self._committing:

@@ -55,6 +55,10 @@ class ExecutionSlotAllocator(Protocol):
         """The part of the request that has slots now; the rest is asked for again with the next event."""
         ...
 
+    def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
+        """The regions that got slots for all their executions."""
+        ...
+
     def cancel(self, executions: Rows) -> None:
         """Take back the request, or free the slot, of executions that ended or will not run."""
         ...
@@ -64,6 +68,9 @@ class GrantAllSlotAllocator:
     """Spark queues what it cannot run at once, so every request is granted."""
 
     def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+        return option
+
+    def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
         return option
 
     def cancel(self, executions: Rows) -> None:
@@ -103,6 +110,9 @@ class BoundedSlotAllocator:
             option = ExecutionDeploymentOption(option.vertex, option.subtasks[:free], option.executions[:free])
         self._held.update(option.executions.tolist())
         return option
+
+    def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
+        return allocate_slots_for_regions(self, option)
 
     def cancel(self, executions: Rows) -> None:
         if self._held:

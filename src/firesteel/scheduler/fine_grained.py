@@ -1,0 +1,136 @@
+"""Slots of their own resources (FLIP-169) beside the scheduler. Without them a no-op object stands in the place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from firesteel.options import Options
+from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied
+from firesteel.scheduler.executions import Rows
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.slot_pool import SlotPool
+from firesteel.scheduler.slot_requests import SlotRequests
+
+
+class FineGrainedResources(Protocol):
+    """What the scheduler tells of, and asks."""
+
+    def executor_changed(self, event: ExecutorChanged) -> None: ...
+
+    def workers_occupied(self, event: WorkersOccupied) -> None: ...
+
+    def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
+        """Spark launched these, which stand at ``places`` in the event."""
+        ...
+
+    def begin_round(self) -> None:
+        """All that waits for slots is going to be asked for."""
+        ...
+
+    def end_round(self) -> bool:
+        """True: what was kept for somebody is free now, so ask once more."""
+        ...
+
+    def check_requests(self) -> None:
+        """Fails the job for what can never get a slot, or waited too long for a worker."""
+        ...
+
+    def timer_fired(self, timer: str) -> None:
+        """A timer that is not ours changes nothing."""
+        ...
+
+    def event_handled(self) -> None: ...
+
+    def job_ends(self) -> None: ...
+
+    def waiting_for(self) -> list[str]: ...
+
+    def validate(self) -> None:
+        """Raises AssertionError."""
+        ...
+
+
+class NoFineGrainedResources:
+    """No slot sharing group has resources: a slot is one of Spark's own."""
+
+    def executor_changed(self, event: ExecutorChanged) -> None: ...
+    def workers_occupied(self, event: WorkersOccupied) -> None: ...
+    def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None: ...
+    def begin_round(self) -> None: ...
+    def check_requests(self) -> None: ...
+    def timer_fired(self, timer: str) -> None: ...
+    def event_handled(self) -> None: ...
+    def job_ends(self) -> None: ...
+    def validate(self) -> None: ...
+
+    def end_round(self) -> bool:
+        return False
+
+    def waiting_for(self) -> list[str]:
+        return []
+
+
+class DefaultFineGrainedResources:
+    def __init__(self, pool: SlotPool, job: Job, recorder: Recorder, options: Options) -> None:
+        self.pool = pool
+        self._recorder = recorder
+        self._requests = SlotRequests(pool, job, recorder, options)
+        self._told_of_keeping: set[int] = set()
+        pool.reservations.on_kept = self._decide_keeping
+
+    def executor_changed(self, event: ExecutorChanged) -> None:
+        self.pool.workers.change(event)
+        self._requests.workers_changed()
+
+    def workers_occupied(self, event: WorkersOccupied) -> None:
+        self.pool.workers.occupy(dict(zip(event.executors, event.cores.tolist(), strict=True)))
+
+    def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
+        self.pool.launched(rows, _select(event.executors, places), _select(event.nodes, places))
+
+    def begin_round(self) -> None:
+        self.pool.begin_round()
+
+    def end_round(self) -> bool:
+        return self.pool.end_round()
+
+    def check_requests(self) -> None:
+        self._requests.check()
+
+    def timer_fired(self, timer: str) -> None:
+        self._requests.timer_fired(timer)
+
+    def event_handled(self) -> None: ...
+
+    def job_ends(self) -> None: ...
+
+    def waiting_for(self) -> list[str]:
+        return self._requests.waiting_for()
+
+    def validate(self) -> None:
+        self.pool.validate()
+
+    def _decide_keeping(self, vertex: int, workers: list[int], passed: int) -> None:
+        """Once for each vertex: from then on it happens again whenever it has to."""
+        if vertex in self._told_of_keeping:
+            return
+        self._told_of_keeping.add(vertex)
+        group = self.pool.group_of[vertex]
+        names = [self.pool.workers.names[number] for number in workers]
+        step = self.pool.step_names[vertex]
+        self._recorder.decision(
+            "slot reservation",
+            vertex=vertex,
+            name=step,
+            inputs={"group": self.pool.groups[group], "workers": names, "passed": passed},
+            rule="fairness",
+            result=names,
+            reason=f"others got {passed} slots while none was large enough for '{step}': room for one is kept on "
+            f"{', '.join(names)} until it is there, and again whenever that happens",
+        )
+
+
+def _select(names: Sequence[str], places: Ints) -> list[str]:
+    return [names[place] for place in places.tolist()] if names else []

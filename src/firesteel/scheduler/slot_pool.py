@@ -1,0 +1,418 @@
+"""SlotPool (FLIP-56): slots of their own resources, cut from what the workers have free.
+
+Who makes an execution wait is the ``SlotMode``'s to say: the pool (it stays in CREATED, and is asked for with every
+event), or Spark, whose launches the pool then books (a *pending* slot until then). Where an execution really runs is
+Spark's word either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.graph.job_graph import JobGraph
+from firesteel.scheduler.addresses import Taken
+from firesteel.scheduler.commands import SlotGrants
+from firesteel.scheduler.events import Ints, Names
+from firesteel.scheduler.executions import ExecutionTable, Rows
+from firesteel.scheduler.groups import Mask
+from firesteel.scheduler.numbers import distinct
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode
+from firesteel.scheduler.slot_reservations import Asker, Reservations
+from firesteel.scheduler.slot_sharing import SharedSlots, shared_slots
+from firesteel.scheduler.slots import ExecutionDeploymentOption, RegionDeploymentOption
+from firesteel.scheduler.states import IS_PENDING
+from firesteel.scheduler.workers import KINDS, UNBOUNDED, Dimensions, Workers
+
+NO_SLOT, PENDING = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """What is asked for and not given, or given out and not launched. ``slots``: each need, and how many of them at once:
+    more than one only for a region of several tasks. ``vertex``: one of those who ask."""
+
+    group: int
+    slots: tuple[tuple[ResourceProfile, int], ...]
+    vertex: int = field(compare=False)
+
+    @property
+    def is_region(self) -> bool:
+        return sum(count for _, count in self.slots) > 1
+
+
+class SlotPool:
+    """An ``ExecutionSlotAllocator``. A slot is named by one of the executions in it; nearly always it is the only one."""
+
+    def __init__(self, job_graph: JobGraph, mode: SlotMode | None = None, *, in_turn: bool = False) -> None:
+        """``in_turn``: the cluster serves what came first, so nothing may queue there before a mirror."""
+        self.mode = mode or SlotMode()
+        self._in_turn = in_turn
+        self._job_graph = job_graph
+        groups = [job_graph.group_of(vertex.id) for vertex in job_graph.vertices]
+        self.groups = list(dict.fromkeys(group.name for group in groups))
+        self.group_of = [self.groups.index(group.name) for group in groups]
+        """The number of each vertex' group."""
+        self.profiles = [ResourceProfile.UNKNOWN] * len(self.groups)
+        """What a slot of each group needs from now on."""
+        for group in groups:
+            self.profiles[self.groups.index(group.name)] = ResourceProfile.of(group)
+        self.workers = Workers(Dimensions(name for p in self.profiles for name, _ in p.external))
+        self.reservations = Reservations(self.workers)
+        self.unmet: dict[OpenRequest, int] = {}
+        """Executions (or regions) that got no slot when they were last asked for."""
+        self.step_names = [vertex.name for vertex in job_graph.vertices]
+        self.moved = False
+        """Spark started something elsewhere than the pool had thought."""
+        self.on_launched: Callable[[Rows], None] = lambda _slots: None
+        self.on_freed: Callable[[Rows], None] = lambda _slots: None
+        self._table = ExecutionTable()
+        self._avoided: Callable[[], tuple[str, ...]] = tuple
+        self._worker: NDArray[np.int32] = np.empty(0, np.int32)
+        """By slot: the worker's number, or PENDING, or NO_SLOT."""
+        self._slot: Rows = np.empty(0, np.int64)
+        """By execution: the row that names its slot, NO_SLOT where it has none."""
+        self._users: NDArray[np.int32] = np.empty(0, np.int32)
+        """By slot: executions in it."""
+        self._kind: NDArray[np.int32] = np.empty(0, np.int32)
+        """By slot: which need it was cut for (``kinds``)."""
+        self._launched: Mask = np.empty(0, np.bool_)
+        """By slot."""
+        self.kinds: list[tuple[int, ResourceProfile]] = []
+        """Group and profile of all slots there ever were; a group's profile changes at most a few times."""
+        self.num_slots = np.zeros(len(self.groups), np.int64)
+        self.num_pending = np.zeros(len(self.groups), np.int64)
+        """Of each group: slots given out, and those of them that Spark has not started."""
+        self._taken: dict[int, tuple[int, Taken]] = {}
+        self._told: dict[int, dict[str, tuple[str, ...]]] = {}
+        """By slot: the addresses taken, on which worker, and as they are told."""
+        self._binds: tuple[int, bool] | None = None
+
+    def watch(self, table: ExecutionTable, avoided: Callable[[], tuple[str, ...]]) -> None:
+        """``avoided``: the nodes that give no slots now."""
+        self._table, self._avoided = table, avoided
+
+    # --- what is asked for -------------------------------------------------------------------------------------
+
+    def allocate_slots_for(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+        rows = option.executions
+        self._reserve_rows(rows)
+        kind = self._kind_of(option.vertex)
+        joined = not bool(self._table.opens[rows[0]]) if len(rows) and self._table.size else False
+        chosen = self._choose(kind, len(rows), option.vertex, joined)
+        n = len(chosen)
+        self._hold(rows[:n], kind, chosen)
+        self._note((option.vertex, joined), [(kind, 1)], len(rows), n)
+        granted = replace(option, subtasks=option.subtasks[:n], executions=rows[:n])
+        return self._with_grants(granted) if n else granted
+
+    def allocate_slots_for_regions(self, option: RegionDeploymentOption) -> RegionDeploymentOption:
+        """Whole regions only, as many as there are slots for; of executions that share a Spark task one slot."""
+        for part in option.parts:
+            self._reserve_rows(part.executions)
+        slots = shared_slots(option, self._job_graph)
+        kind_of = {vertex: self._kind_of(vertex) for vertex in distinct(slots.vertex).tolist()}
+        kinds = np.array([kind_of.get(vertex, 0) for vertex in range(max(kind_of) + 1)], np.int64)[slots.vertex]
+        asked = distinct(slots.region)
+        granted = self._grant_regions(slots, kinds, asked, option.parts[0].vertex)
+        of_one = np.bincount(kinds[slots.region == asked[0]], minlength=len(self.kinds))
+        slots_of_one = [(kind, int(of_one[kind])) for kind in np.flatnonzero(of_one).tolist()]
+        self._note((option.parts[0].vertex, False), slots_of_one, len(asked), len(granted))
+        chosen = option.select(granted)
+        if not len(granted):
+            return chosen
+        return RegionDeploymentOption(tuple(map(self._with_grants, chosen.parts)), chosen.regions)
+
+    def _grant_regions(self, slots: SharedSlots, kinds: Ints, regions: Ints, vertex: int) -> Ints:
+        """Those that got all their slots. Like ones need equally many, so the first of them are asked for at once."""
+        if len(regions) == len(slots.region):
+            chosen = self._choose(int(kinds[0]), len(regions), vertex, False)
+            self._hold_shared(slots.select(np.arange(len(chosen))), int(kinds[0]), chosen)
+            return regions[: len(chosen)]
+        for granted, region in enumerate(regions.tolist()):
+            own = np.flatnonzero(slots.region == region)
+            held: list[Rows] = []
+            for kind in distinct(kinds[own]).tolist():
+                mine = own[kinds[own] == kind]
+                chosen = self._choose(kind, len(mine), vertex, False)
+                part = slots.select(mine[: len(chosen)])
+                self._hold_shared(part, kind, chosen)
+                held.append(part.members)
+                if len(chosen) < len(mine):
+                    self.cancel(np.concatenate(held))
+                    return regions[:granted]
+        return regions
+
+    def _choose(self, kind: int, n: int, vertex: int, joined: bool) -> Ints:
+        """Workers for at most ``n`` slots, first fit; PENDING where Spark chooses."""
+        if not self.admits:
+            return np.full(n, PENDING, np.int64)
+        profile = self.kinds[kind][1]
+        within = self.usable & self.workers.serving(profile)
+        free = None if joined else self.reservations.kept_from(vertex, self.workers.free)
+        room = np.minimum(self.workers.room(self._needs(kind), within, free), n)
+        before = np.cumsum(room)
+        room = np.minimum(room, np.maximum(0, n - (before - room)))
+        return np.repeat(np.arange(len(room)), room)
+
+    @property
+    def usable(self) -> Mask:
+        """Workers that are there, and not on blocked nodes."""
+        return self.workers.usable(self._avoided())
+
+    @property
+    def admits(self) -> bool:
+        """Whether the pool makes executions wait; else Spark does, and any placement it makes keeps the promise."""
+        enforcement = self.mode.enforcement
+        if enforcement is SlotEnforcement.TASK_PROFILES:
+            return self._in_turn or self.memory_binds
+        return enforcement is SlotEnforcement.POOL
+
+    @property
+    def memory_binds(self) -> bool:
+        """Whether a worker's memory can run out before its cores, which Spark counts."""
+        version = self.workers.version
+        if self._binds is None or self._binds[0] != version:
+            self._binds = (version, any(map(self._memory_can_bind, self.profiles)))
+        return self._binds[1]
+
+    def _memory_can_bind(self, profile: ResourceProfile) -> bool:
+        """Some worker has less memory, or less of a kind of it, to a core than is asked for."""
+        alive = self.workers.total[:, self.workers.alive].astype(np.float64)
+        if not profile.is_specified or not alive.shape[1]:
+            return False
+        need = self.workers.dimensions.need(profile).astype(np.float64)
+        if not need[0]:
+            return True
+        sizes = slice(1, 2 + len(KINDS))
+        bounded = alive[sizes] < UNBOUNDED
+        return bool((bounded & (need[sizes, None] * alive[0] > alive[sizes] * need[0] * (1 + 1e-9))).any())
+
+    def set_profile(self, group: int, profile: ResourceProfile) -> None:
+        """What the slots of a group that are cut from now on need."""
+        self.profiles[group] = profile
+        self._binds = None
+
+    def _kind_of(self, vertex: int) -> int:
+        group = self.group_of[vertex]
+        kind = (group, self.profiles[group])
+        if kind not in self.kinds:
+            self.kinds.append(kind)
+        return self.kinds.index(kind)
+
+    def _needs(self, kind: int) -> Ints:
+        return self.workers.needs(self.kinds[kind][1])
+
+    # --- what is held ------------------------------------------------------------------------------------------
+
+    def _hold(self, slots: Rows, kind: int, workers: Ints) -> None:
+        """These slots, of one execution each, are given out, cut from these workers."""
+        n = len(slots)
+        if not n:
+            return
+        self._worker[slots], self._kind[slots] = workers, kind
+        self._slot[slots], self._users[slots] = slots, 1
+        group = self.kinds[kind][0]
+        self.num_slots[group] += n
+        self.num_pending[group] += n
+        if workers[0] != PENDING:
+            self._book(slots, kind, workers)
+
+    def _hold_shared(self, shared: SharedSlots, kind: int, workers: Ints) -> None:
+        self._hold(shared.rows, kind, workers)
+        self._slot[shared.members] = shared.rows[shared.place]
+        self._users[shared.rows] = np.bincount(shared.place, minlength=len(shared.rows))
+
+    def _book(self, slots: Rows, kind: int, workers: Ints) -> None:
+        """All on workers that are there."""
+        counts = np.bincount(workers)
+        numbers = np.flatnonzero(counts)
+        need = self._needs(kind)
+        self.workers.take(need, numbers, counts[numbers])
+        for number in numbers.tolist() if self.workers.addresses and need.ndim == 1 else ():
+            addresses = self.workers.addresses.get(number)
+            for slot in slots[workers == number].tolist() if addresses is not None else ():
+                assert addresses is not None
+                if addresses.room(need):
+                    taken, self._told[slot] = addresses.take(need)
+                    self._taken[slot] = (number, taken)
+
+    def cancel(self, executions: Rows) -> None:
+        """They are over, or will not run: a slot is free when nobody is left in it. Twice is as good as once."""
+        known = executions[executions < len(self._slot)]
+        slots = self._slot[known]
+        held = slots != NO_SLOT
+        if not held.any():
+            return
+        self._slot[known[held]] = NO_SLOT
+        slots = slots[held]
+        np.subtract.at(self._users, slots, 1)
+        over = distinct(slots)
+        over = over[self._users[over] == 0]
+        if len(over):
+            self.on_freed(over)
+            self._free(over)
+
+    def _free(self, slots: Rows) -> None:
+        workers, kinds = self._worker[slots], self._kind[slots]
+        for kind in distinct(kinds.astype(np.int64)).tolist():
+            own = kinds == kind
+            group = self.kinds[kind][0]
+            self.num_slots[group] -= int(own.sum())
+            self.num_pending[group] -= int((~self._launched[slots[own]]).sum())
+            self._give_back(slots[own], kind, workers[own])
+        self._worker[slots] = NO_SLOT
+        self._launched[slots] = False
+
+    def _give_back(self, slots: Rows, kind: int, workers: NDArray[np.int32]) -> None:
+        booked = workers[workers >= 0]
+        if len(booked):
+            counts = np.bincount(booked)
+            numbers = np.flatnonzero(counts)
+            self.workers.give(self._needs(kind), numbers, counts[numbers])
+        for slot in slots.tolist() if self._taken else ():
+            number, taken = self._taken.pop(slot, (NO_SLOT, []))
+            self._told.pop(slot, None)
+            addresses = self.workers.addresses.get(number)
+            if addresses is not None:
+                addresses.give(taken)
+
+    # --- what Spark says ---------------------------------------------------------------------------------------
+
+    def launched(self, executions: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
+        """Spark started these: there the slots are, whatever was thought. Both run parallel, or are empty."""
+        known = executions < len(self._slot)
+        slots = np.where(known, self._slot[np.where(known, executions, 0)] if len(self._slot) else NO_SLOT, NO_SLOT)
+        places = np.flatnonzero(slots != NO_SLOT)
+        fresh = distinct(slots[places][~self._launched[slots[places]]])
+        if len(fresh):
+            self._launched[fresh] = True
+            groups = np.array([group for group, _ in self.kinds], np.int64)[self._kind[fresh]]
+            np.subtract.at(self.num_pending, groups, 1)
+            self.on_launched(fresh)
+        named = executors or nodes
+        find = self.workers.number if executors else self.workers.only_one_on
+        numbers = {name: find(name) for name in set(named)}
+        for place in places.tolist() if named else ():
+            number, slot = numbers[named[place]], int(slots[place])
+            if number != NO_SLOT and number != self._worker[slot]:
+                self._rebook(slot, number)
+
+    def _rebook(self, slot: int, number: int) -> None:
+        kind, old = int(self._kind[slot]), self._worker[slot : slot + 1]
+        self.moved |= bool(old[0] >= 0)
+        self._give_back(np.array([slot]), kind, old)
+        self._worker[slot] = number
+        self.workers.take(self._needs(kind), np.array([number]), np.ones(1, np.int64))
+
+    # --- rounds of asking --------------------------------------------------------------------------------------
+
+    def begin_round(self) -> None:
+        """Everything that waits is going to be asked for."""
+        self.unmet = {}
+        self.reservations.begin_round()
+
+    def end_round(self) -> bool:
+        """True: something was kept for who did not ask any more, so ask again."""
+        return self.reservations.end_round(self.usable, int(self.num_slots.sum()))
+
+    def _note(self, asker: Asker, slots: list[tuple[int, int]], asked: int, granted: int) -> None:
+        """``slots``: kinds of one unit of the request, and how many of each."""
+        if asked > granted:
+            request = self._request(asker[0], slots)
+            self.unmet[request] = self.unmet.get(request, 0) + asked - granted
+        if self.admits:
+            self.reservations.asked(asker, [(self._needs(kind), count) for kind, count in slots], asked, granted)
+
+    def _request(self, vertex: int, slots: list[tuple[int, int]]) -> OpenRequest:
+        needs = tuple((self.kinds[kind][1], count) for kind, count in slots)
+        return OpenRequest(self.group_of[vertex], needs, vertex)
+
+    # --- what is open ------------------------------------------------------------------------------------------
+
+    def open_requests(self) -> list[OpenRequest]:
+        """What waits for the pool, and what was given out and waits with Spark for its start: of each group once."""
+        found = list(self.unmet)
+        for group in np.flatnonzero(self.num_pending).tolist():
+            request = OpenRequest(group, ((self.profiles[group], 1),), self.group_of.index(group))
+            if request not in self.unmet:
+                found.append(request)
+        return found
+
+    @property
+    def worker_state(self) -> tuple[int, tuple[str, ...]]:
+        """Differs when other workers are there, or can be used."""
+        return self.workers.version, self._avoided()
+
+    def could_fulfil(self, request: OpenRequest) -> bool:
+        """Whether the workers that can be used could, if nothing were booked on them."""
+        if not request.is_region:
+            return bool(self.room_when_empty(request).any())
+        needs = [(self.workers.needs(profile), count) for profile, count in request.slots]
+        return self.workers.pack(needs, self.usable) is not None
+
+    def room_when_empty(self, request: OpenRequest) -> Ints:
+        """Slots of its first need that each worker would hold."""
+        if self.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
+            return (self.usable & self.workers.serving(request.slots[0][0])).astype(np.int64)
+        return self.workers.could_hold(request.slots[0][0], self.usable)
+
+    def steps_of(self, group: int) -> list[str]:
+        return [name for name, own in zip(self.step_names, self.group_of, strict=True) if own == group]
+
+    def validate(self) -> None:
+        """Raises AssertionError when the books are wrong. Slow: for tests."""
+        table, workers = self._table, self.workers
+        rows = np.flatnonzero(self._slot != NO_SLOT)
+        assert IS_PENDING[table.state[rows]].all(), "a slot is held by an execution that is over, or was not deployed"
+        slots = distinct(self._slot[rows])
+        users = np.bincount(self._slot[rows], minlength=len(self._slot))[slots]
+        assert (users == self._users[slots]).all(), "executions that share a slot are miscounted"
+        booked = np.zeros_like(workers.total)
+        for slot in slots.tolist():
+            number, need = int(self._worker[slot]), self._needs(int(self._kind[slot]))
+            if number >= 0:
+                booked[:, number] += need[:, number] if need.ndim > 1 else need
+        occupied = workers.total - workers.free - booked
+        alive = workers.alive
+        assert not occupied[1:, alive].any(), "a worker's books do not add up"
+        assert (occupied[0, alive] >= 0).all(), "a worker's books do not add up"
+        assert self.moved or (booked <= workers.total)[:, alive].all(), "a worker holds more than it has"
+        assert all(addresses.is_sound() for addresses in workers.addresses.values()), "an address is given out twice"
+
+    # --- what is told ------------------------------------------------------------------------------------------
+
+    def _with_grants(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+        slots = self._slot[option.executions]
+        workers = self._worker[slots]
+        numbers = distinct(workers[workers >= 0].astype(np.int64))
+        codes = np.where(workers >= 0, np.searchsorted(numbers, workers), -1).astype(np.int32)
+        names = Names(tuple(self.workers.names[number] for number in numbers.tolist()), codes)
+        group, profile = self.kinds[int(self._kind[slots[0]])]
+        told = [self._told.get(slot, {}) for slot in slots.tolist()] if self._told else []
+        insists = self.admits and len(self.workers.names) > 1 and bool(len(numbers))
+        grants = SlotGrants(self.groups[group], profile, names, insists, told if any(told) else ())
+        return replace(option, slots=grants)
+
+    def slots_at_once(self, vertex: int) -> int:
+        """How many slots of its group the workers that can be used would hold if they were empty."""
+        return int(self.workers.could_hold(self.profiles[self.group_of[vertex]], self.usable).sum())
+
+    def workers_of(self, rows: Rows) -> list[str]:
+        """Names, empty where a row holds no slot or Spark has not said where; for tests and sentences."""
+        slots = np.where(rows < len(self._slot), rows, 0)
+        found = [int(self._worker[s]) if s != NO_SLOT else NO_SLOT for s in self._slot[slots].tolist()]
+        return [self.workers.names[number] if number >= 0 else "" for number in found]
+
+    def _reserve_rows(self, rows: Rows) -> None:
+        size = int(rows.max()) + 1 if len(rows) else 0
+        if size > len(self._slot):
+            size = max(size, self._table.size, len(self._slot) + len(self._slot) // 4)
+            more = size - len(self._slot)
+            self._slot = np.concatenate((self._slot, np.full(more, NO_SLOT, np.int64)))
+            self._worker = np.concatenate((self._worker, np.full(more, NO_SLOT, np.int32)))
+            self._users, self._kind = (np.concatenate((c, np.zeros(more, np.int32))) for c in (self._users, self._kind))
+            self._launched = np.concatenate((self._launched, np.zeros(more, np.bool_)))

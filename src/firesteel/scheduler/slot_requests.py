@@ -1,0 +1,186 @@
+"""Requests that no worker could fulfil: they fail the job at once, or wait for one that can, but not for ever.
+
+As in Flink's batch jobs, time runs only while no worker that is there, and not blocked, could hold a slot even if it
+were empty: a large one that is busy is worth any wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firesteel.humanize import format_seconds, plural
+from firesteel.options import SLOT_REQUEST_TIMEOUT, Options
+from firesteel.scheduler.commands import SetTimer
+from firesteel.scheduler.events import FailureCause, FailureKind
+from firesteel.scheduler.job import Job
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement
+from firesteel.scheduler.slot_pool import OpenRequest, SlotPool
+
+SETTLE_SECONDS = 1.0
+"""Workers that come while the job runs are told of one by one: who is there is known so long after the last."""
+_PREFIX = "slot-request-"
+
+
+@dataclass(slots=True)
+class _Wait:
+    """Of a request that no worker could fulfil since ``since``."""
+
+    request: OpenRequest
+    since: float
+    timer: str
+
+
+class SlotRequests:
+    def __init__(self, pool: SlotPool, job: Job, recorder: Recorder, options: Options) -> None:
+        self._pool = pool
+        self._job = job
+        self._recorder = recorder
+        self._timeout = options[SLOT_REQUEST_TIMEOUT]
+        self._waits: dict[OpenRequest, _Wait] = {}
+        self._settled_at = 0.0
+        self._timers = 0
+        self._known: dict[OpenRequest, tuple[object, bool]] = {}
+
+    def workers_changed(self) -> None:
+        if self._job.is_active:
+            self._settled_at = self._recorder.at + SETTLE_SECONDS
+
+    def check(self) -> None:
+        """All that is asked for now: what cannot be, what waits for a worker, and what does so no more."""
+        asked = self._pool.open_requests()
+        for request in self._waits.keys() - asked:
+            del self._waits[request]
+        for request in asked:
+            if self._can_be(request):
+                self._goes_on(request)
+                continue
+            if self._can_never_be(request):
+                self._fail(request, "never fulfillable", self._never(request), "Ask for less, or start larger workers.")
+                return
+            if request not in self._waits:
+                self._wait(request)
+
+    def timer_fired(self, timer: str) -> None:
+        """A timer that is not ours, or of a wait that is over, changes nothing."""
+        for wait in list(self._waits.values()):
+            if wait.timer == timer and self._recorder.at >= wait.since + self._timeout:
+                hint = f"Start larger workers, ask for less, or raise {SLOT_REQUEST_TIMEOUT.key}."
+                self._fail(wait.request, SLOT_REQUEST_TIMEOUT.key, self._too_long(wait.request), hint)
+                return
+
+    def waiting_for(self) -> list[str]:
+        lines: list[str] = []
+        for request in self._pool.open_requests():
+            wait = self._waits.get(request)
+            if wait is not None:
+                left = max(0.0, wait.since + self._timeout - self._recorder.at)
+                gives_up = f"The job gives up in {format_seconds(left)} ({SLOT_REQUEST_TIMEOUT.key})."
+                lines.append(f"{self._who(request)} waits for a worker: {self._nobody(request)}. {gives_up}")
+            elif self._pool.admits:
+                lines.append(self._busy(request))
+        return lines
+
+    # --- what can be -------------------------------------------------------------------------------------------
+
+    def _can_be(self, request: OpenRequest) -> bool:
+        """Whether a worker that is there, and not blocked, could hold it if it were empty. Asked once per change."""
+        state = self._pool.worker_state
+        known = self._known.get(request)
+        if known is None or known[0] != state:
+            known = self._known[request] = (state, self._pool.could_fulfil(request))
+        return known[1]
+
+    def _can_never_be(self, request: OpenRequest) -> bool:
+        """No worker that there ever was could hold a slot, and none that is larger will come."""
+        workers, mode = self._pool.workers, self._pool.mode
+        if mode.grows or mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES or not workers.is_told:
+            return False
+        never = any(not workers.ever_held(profile) for profile, _ in request.slots)
+        if never and self._recorder.at < self._settled_at:
+            self._recorder.emit(SetTimer(f"{_PREFIX}settled", self._settled_at))
+            return False
+        return never
+
+    def _wait(self, request: OpenRequest) -> None:
+        self._timers += 1
+        wait = self._waits[request] = _Wait(request, self._recorder.at, f"{_PREFIX}{self._timers}")
+        self._recorder.emit(SetTimer(wait.timer, wait.since + self._timeout))
+        left = f"it gives up in {format_seconds(self._timeout)} unless one comes"
+        self._decide(
+            request, SLOT_REQUEST_TIMEOUT.key, "waits", f"{self._who(request)} waits: {self._nobody(request)}; {left}"
+        )
+
+    def _goes_on(self, request: OpenRequest) -> None:
+        wait = self._waits.pop(request, None)
+        if wait is not None:
+            waited = format_seconds(self._recorder.at - wait.since)
+            reason = (
+                f"{self._who(request)} waits no more for a worker, after {waited}: one is there that can hold a slot"
+            )
+            self._decide(request, SLOT_REQUEST_TIMEOUT.key, "goes on", reason)
+
+    def _fail(self, request: OpenRequest, rule: str, message: str, hint: str) -> None:
+        self._waits.clear()
+        self._decide(request, rule, "fails", message)
+        self._job.fail(FailureCause(FailureKind.FATAL, message, hint=hint), request.vertex)
+
+    # --- in words ----------------------------------------------------------------------------------------------
+
+    def _never(self, request: OpenRequest) -> str:
+        return f"No worker can ever hold what {self._who(request)} asks for ({self._asked(request)}): {self._largest(request)}."
+
+    def _too_long(self, request: OpenRequest) -> str:
+        waited = format_seconds(self._timeout)
+        return f"{self._who(request)} asked in vain for {waited} for slots of {self._asked(request)}: {self._nobody(request)}."
+
+    def _who(self, request: OpenRequest) -> str:
+        steps = ", ".join(f"'{step}'" for step in self._pool.steps_of(request.group))
+        return (
+            f"Group '{self._pool.groups[request.group]}' ({'step' if steps.count(chr(39)) == 2 else 'steps'} {steps})"
+        )
+
+    def _asked(self, request: OpenRequest) -> str:
+        told = [f"{f'{count} times ' if count > 1 else ''}{_named(profile)}" for profile, count in request.slots]
+        return " and ".join(told) + (" at once" if len(told) > 1 or request.slots[0][1] > 1 else "")
+
+    def _nobody(self, request: OpenRequest) -> str:
+        pool = self._pool
+        if pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
+            return f"no executor for {self._asked(request)} is there, of {plural(int(pool.workers.alive.sum()), 'executor')}"
+        blocked = int((pool.workers.alive & ~pool.usable).sum())
+        beside = f"; {plural(blocked, 'worker')} on blocked nodes" if blocked else ""
+        return f"none that is there could hold {self._asked(request)} ({self._largest(request)}{beside})"
+
+    def _largest(self, request: OpenRequest) -> str:
+        largest = self._pool.workers.nearest([profile for profile, _ in request.slots])
+        return "no worker is there" if largest is None else f"the largest worker has {largest}"
+
+    def _busy(self, request: OpenRequest) -> str:
+        count = int((self._pool.room_when_empty(request) > 0).sum())
+        able = f"{plural(count, 'worker')} could hold {'one' if count == 1 else 'some'}"
+        slots = plural(self._pool.unmet.get(request, 0), "region" if request.is_region else "slot")
+        return f"{self._who(request)} waits for {slots} of {self._asked(request)}: {able}, and what they have is taken."
+
+    def _decide(self, request: OpenRequest, rule: str, result: str, reason: str) -> None:
+        pool = self._pool
+        largest = pool.workers.nearest([profile for profile, _ in request.slots])
+        self._recorder.decision(
+            "slot request",
+            vertex=request.vertex,
+            name=pool.steps_of(request.group)[0],
+            inputs={
+                "group": pool.groups[request.group],
+                "asked": self._asked(request),
+                "workers": int(pool.workers.alive.sum()),
+                "usable": int(pool.usable.sum()),
+                "largest": "" if largest is None else str(largest),
+            },
+            rule=rule,
+            result=result,
+            reason=reason,
+        )
+
+
+def _named(profile: ResourceProfile) -> str:
+    return str(profile) if profile.is_specified else "any size"

@@ -1,0 +1,274 @@
+"""The workers' resources as columns: what each has, and what of it is free. A worker is what gives slots.
+
+Amounts are whole numbers (millionths of a core or of an external resource, bytes), so ten times 0.1 is 1, and what was
+taken and given back leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.addresses import Addresses
+from firesteel.scheduler.events import ExecutorChanged, Ints
+from firesteel.scheduler.groups import Mask
+from firesteel.scheduler.resource_profile import ResourceProfile, WorkerResources
+
+Item = TypeVar("Item", np.bool_, np.int64)
+UNIT = 1_000_000
+"""Parts of a core, and of one piece of an external resource."""
+UNBOUNDED = 1 << 60
+CORES, MEMORY = 0, 1
+Needs = Sequence[tuple[NDArray[np.int64], int]]
+"""What a request is made of: a need, and how many slots of it."""
+KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
+_FIRST_EXTERNAL = MEMORY + 1 + len(KINDS)
+
+
+def units(amount: float) -> int:
+    """Rounded down, so that as many thirds fit as there are in one; what is less than a unit away counts as whole."""
+    return int(amount * UNIT + 1e-3)
+
+
+class Dimensions:
+    """What a row of resources is made of: cores, memory as one pot, each kind of memory, each external resource."""
+
+    def __init__(self, external: Iterable[str]) -> None:
+        self.external = tuple(sorted(set(external)))
+        self.count = _FIRST_EXTERNAL + len(self.external)
+
+    def need(self, profile: ResourceProfile) -> Ints:
+        """Of a specified profile."""
+        amounts = dict(profile.external)
+        kinds = [getattr(profile, kind) for kind in KINDS]
+        external = [units(amounts.get(name, 0.0)) for name in self.external]
+        return np.array([units(profile.cpu_cores), profile.memory, *kinds, *external], np.int64)
+
+    def total(self, resources: WorkerResources) -> Ints:
+        kinds = [_bounded(getattr(resources, kind)) for kind in KINDS]
+        external = [units(resources.external.get(name, 0.0)) for name in self.external]
+        return np.array([units(resources.cpu_cores), _bounded(resources.memory), *kinds, *external], np.int64)
+
+    def place(self, external: str) -> int:
+        return _FIRST_EXTERNAL + self.external.index(external)
+
+
+def _bounded(size: int | None) -> int:
+    return UNBOUNDED if size is None else min(size, UNBOUNDED)
+
+
+class Workers:
+    """A worker keeps its number while anything is booked on it; one that is gone gives nothing, and takes nothing back."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        self.dimensions = dimensions
+        self.names: list[str] = []
+        self.nodes: list[str] = []
+        self.resources: list[WorkerResources] = []
+        self.profiles: list[ResourceProfile | None] = []
+        """The only need a worker was made for; None: it serves any."""
+        self.addresses: dict[int, Addresses] = {}
+        """By worker, where the pool hands them out."""
+        self.alive: Mask = np.zeros(0, np.bool_)
+        self.total: Ints = np.zeros((dimensions.count, 0), np.int64)
+        """By resource and worker."""
+        self.free: Ints = self.total.copy()
+        """Less than nothing where Spark gave more than there is."""
+        self.share: Ints = self.total.copy()
+        """What a slot takes of which nothing was specified: cores and memory over the number of slots."""
+        self.booked: Ints = np.zeros(0, np.int64)
+        """Slots that are held, of each worker."""
+        self.is_told = False
+        """Somebody has spoken of workers."""
+        self.version = 0
+        self._occupied: Ints = np.zeros(0, np.int64)
+        self._numbers: dict[str, int] = {}
+        self._usable: tuple[int, Collection[str], Mask] | None = None
+        self._ever: Ints = self.total.copy()
+        self._needs: dict[ResourceProfile, Ints] = {}
+        self._serving: dict[ResourceProfile, tuple[int, Mask]] = {}
+
+    # --- who is there ------------------------------------------------------------------------------------------
+
+    def change(self, event: ExecutorChanged) -> None:
+        """Twice the same is as good as once; one that comes with other resources has those from now on."""
+        self.is_told = True
+        number = self._numbers.get(event.executor)
+        if not event.added:
+            if number is not None:
+                del self._numbers[event.executor]
+                self.alive[number] = False
+                self.version += 1
+            return
+        resources = event.resources or WorkerResources(float(event.slots), UNBOUNDED)
+        told = (event.node or event.host, resources, event.profile)
+        if number is not None and told == (self.nodes[number], self.resources[number], self.profiles[number]):
+            return
+        if number is None:
+            number = self._numbers[event.executor] = self._vacant()
+            self.booked[number] = self._occupied[number] = 0
+            self.free[:, number] = self.total[:, number] = 0
+            self.names[number] = event.executor
+            self.addresses.pop(number, None)
+        self._equip(number, resources, max(1, event.slots))
+        self.nodes[number], self.resources[number], self.profiles[number] = told
+        self.alive[number] = True
+        self.version += 1
+
+    def number(self, name: str) -> int:
+        """-1: no such worker is there."""
+        return self._numbers.get(name, -1)
+
+    def only_one_on(self, node: str) -> int:
+        """The worker of a node that has no other, else -1."""
+        found = [number for number in self._numbers.values() if self.nodes[number] == node]
+        return found[0] if len(found) == 1 else -1
+
+    def occupy(self, cores: Mapping[str, float]) -> None:
+        """So many cores of these workers, and none of the others, are taken by what is not ours."""
+        occupied = np.zeros(len(self.names), np.int64)
+        for name, count in cores.items():
+            number = self.number(name)
+            if number >= 0:
+                occupied[number] = units(count)
+        self.free[CORES] += self._occupied - occupied
+        self._occupied = occupied
+
+    def usable(self, avoided: Collection[str] = ()) -> Mask:
+        """Those that give slots: they are there, and not on a node to be avoided."""
+        if self._usable is None or self._usable[:2] != (self.version, avoided):
+            usable = self.alive.copy()
+            for number in self._numbers.values() if avoided else ():
+                usable[number] &= self.nodes[number] not in avoided
+            self._usable = (self.version, avoided, usable)
+        return self._usable[2]
+
+    def serving(self, profile: ResourceProfile) -> Mask:
+        """Those that were not made for another need."""
+        known = self._serving.get(profile)
+        if known is None or known[0] != self.version:
+            serves = np.array([own is None or own == profile for own in self.profiles], np.bool_)
+            known = self._serving[profile] = (self.version, serves)
+        return known[1]
+
+    # --- what fits ---------------------------------------------------------------------------------------------
+
+    def needs(self, profile: ResourceProfile) -> Ints:
+        """By resource; of an unspecified profile by resource and worker."""
+        if not profile.is_specified:
+            return self.share
+        if profile not in self._needs:
+            self._needs[profile] = self.dimensions.need(profile)
+        return self._needs[profile]
+
+    def room(self, need: Ints, within: Mask, free: Ints | None = None) -> Ints:
+        """How many slots fit into what is free, by worker. ``free``: by resource and worker; None: as it is now."""
+        return self._room(need, within, self.free if free is None else free, Addresses.room)
+
+    def _room(self, need: Ints, within: Mask, free: Ints, at_addresses: Callable[[Addresses, Ints], int]) -> Ints:
+        asked = np.flatnonzero(need.reshape(len(need), -1).any(axis=1))
+        room = np.full(len(within), UNBOUNDED, np.int64)
+        for k in asked.tolist():
+            each = np.maximum(need[k], 1) if need.ndim > 1 else need[k]
+            np.minimum(room, free[k] // each, out=room)
+        room[~within | (room < 0)] = 0
+        for number, addresses in self.addresses.items() if need.ndim == 1 else ():
+            room[number] = min(int(room[number]), at_addresses(addresses, need))
+        return room
+
+    def could_hold(self, profile: ResourceProfile, within: Mask) -> Ints:
+        """How many slots each would hold if it were empty."""
+        need = self.needs(profile)
+        return self._room(need, within & self.serving(profile), self.total, Addresses.most)
+
+    def ever_held(self, profile: ResourceProfile) -> bool:
+        """Whether any worker that there ever was could hold such a slot."""
+        if not profile.is_specified:
+            return self.is_told
+        need = self.needs(profile)
+        return bool((self._ever >= need[:, None]).all(axis=0).any())
+
+    def pack(self, needs: Needs, within: Mask, taken: Sequence[tuple[int, Ints]] = ()) -> dict[int, Ints] | None:
+        """Where all these slots could be together if nothing were booked but ``taken`` (of a worker, so much): what they
+        take, by worker. Each goes where least is lacking now. None: they do not fit.
+        """
+        empty, free, found = self.total.copy(), self.free.copy(), dict[int, Ints]()
+        empty[CORES] -= self._occupied
+        for number, need in taken:
+            empty[:, number] -= need
+            free[:, number] -= need
+        scale = np.maximum(self.total, 1)
+        for need, count in needs:
+            each = need if need.ndim > 1 else need[:, None]
+            for _ in range(count):
+                able = within & (empty >= each).all(axis=0)
+                for number, addresses in self.addresses.items():
+                    able[number] &= need.ndim > 1 or addresses.most(need) > 0
+                if not able.any():
+                    return None
+                lacking = np.where(able, ((each - free) / scale).max(axis=0), np.inf)
+                number = int(np.argmin(lacking))
+                own = each[:, number if need.ndim > 1 else 0].copy()
+                empty[:, number] -= own
+                free[:, number] -= own
+                found[number] = found.get(number, 0) + own
+        return found
+
+    def nearest(self, profiles: Sequence[ResourceProfile]) -> WorkerResources | None:
+        """Of the workers that are there the one that lacks least for one of these; None: there is none."""
+        there = np.flatnonzero(self.alive)
+        if not len(there):
+            return None
+        need = np.max([self.dimensions.need(p) for p in profiles if p.is_specified] or [self.total[:, 0]], axis=0)
+        ratio = need[:, None] / np.maximum(self.total[:, there], 1)
+        # The worst of its resources first; of equal ones the larger worker.
+        order = np.lexsort((-self.total[MEMORY, there], -self.total[CORES, there], ratio.max(axis=0).round(6)))
+        return self.resources[int(there[order[0]])]
+
+    # --- what is taken -----------------------------------------------------------------------------------------
+
+    def take(self, need: Ints, numbers: Sequence[int] | Ints, counts: Ints) -> None:
+        """So many slots of each of these (distinct) workers."""
+        each = need[:, numbers] if need.ndim > 1 else need[:, None]
+        self.free[:, numbers] -= each * counts
+        self.booked[numbers] += counts
+
+    def give(self, need: Ints, numbers: Sequence[int] | Ints, counts: Ints) -> None:
+        self.take(need, numbers, -counts)
+
+    def _vacant(self) -> int:
+        """The number of a worker that is gone and forgotten, else a new one."""
+        vacant = np.flatnonzero(~self.alive & (self.booked == 0))
+        if len(vacant):
+            return int(vacant[0])
+        self.names.append("")
+        self.nodes.append("")
+        self.resources.append(WorkerResources(0.0, 0))
+        self.profiles.append(None)
+        self.alive = _longer(self.alive)
+        self.booked, self._occupied = _longer(self.booked), _longer(self._occupied)
+        self.total, self.free, self.share = (_longer(c) for c in (self.total, self.free, self.share))
+        return len(self.names) - 1
+
+    def _equip(self, number: int, resources: WorkerResources, slots: int) -> None:
+        total = self.dimensions.total(resources)
+        self.free[:, number] += total - self.total[:, number]
+        self.total[:, number] = total
+        if not self.booked[number]:  # what is booked is given back as it was taken
+            self.share[:, number] = np.where(total < UNBOUNDED, total // slots, 0)
+            self.share[_FIRST_EXTERNAL:, number] = 0  # who specified nothing is told of no external resource either
+        if number not in self.addresses and resources.addresses:
+            self.addresses[number] = Addresses(self.dimensions.place, self._known(resources.addresses))
+        if not (self._ever == total[:, None]).all(axis=0).any():
+            self._ever = np.concatenate((self._ever, total[:, None]), axis=1)
+
+    def _known(self, addresses: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {name: held for name, held in addresses.items() if name in self.dimensions.external}
+
+
+def _longer(column: NDArray[Item]) -> NDArray[Item]:
+    """One more entry, of nothing, along the last axis."""
+    return np.concatenate((column, np.zeros((*column.shape[:-1], 1), column.dtype)), axis=-1)
