@@ -133,4 +133,4 @@ class DefaultFineGrainedResources:
 
 
 def _select(names: Sequence[str], places: Ints) -> list[str]:
-    return [names[place] for place in places.tolist()] if names else []
+    return list(map(names.__getitem__, places.tolist())) if names else []
