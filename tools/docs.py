@@ -39,10 +39,10 @@ def options_page() -> str:
     left = list(all_options())
     parts = [
         "# Options\n\nGenerated from `src/firesteel/options.py` by `./dev docs`.\n\n"
-        'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})` or `firesteel run script.py '
-        "-O max-parallelism=16`,\nor in a YAML file, with dotted or nested keys, for `firesteel run --config FILE script.py`; "
-        "`-O` goes over the file, and what the script\nsets goes over both. A short name, the end of a key after a dot, is enough where it is unambiguous. Sizes are "
-        "binary (`64 MiB`, `1g`);\na duration without a unit is in milliseconds, as in Flink."
+        'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})`, with `firesteel run script.py -O '
+        "max-parallelism=16`, or in a YAML\nfile, by dotted or nested keys, with `firesteel run --config FILE script.py`; `-O` "
+        "goes over the file, what the script sets over both.\nA short name, the end of a key after a dot, is enough where it "
+        "is unambiguous. Sizes are binary (`64 MiB`, `1g`);\na duration without a unit is in milliseconds, as in Flink."
     ]
     for title, intro, belongs in SECTIONS:
         parts.append(f"## {title}\n\n{intro}")

@@ -15,6 +15,7 @@ from firesteel.graph.describe import describe
 from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.graph.plan import Feed, PlannedStep
 from firesteel.graph.stream_graph import CollectStep, StreamNode
+from firesteel.spark.exchanges import exchange_decisions
 from graph_kit import check_shape
 
 PIPELINED = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
@@ -302,12 +303,24 @@ class TestPipelined:
         with pytest.raises(UsageError, match="Slot sharing group default"):
             compiled(step(rows), **PIPELINED)
 
+    def test_only_groups_of_tasks_count(self, env, rows):
+        """A union is no task: its group may have resources that nobody asks for."""
+        env.register_slot_sharing_group(SlotSharingGroup("default", 1, "1 GiB"))
+        rows.slot_sharing_group("a")
+        other = env.from_collection([{"k": 1, "v": 2.0}]).slot_sharing_group("b")
+        job = compiled(step(rows.forward().union(other.forward()), "b"), **PIPELINED)
+        assert job.job_graph.slot_sharing_groups == {}
+
     def test_all_blocking_makes_them_work(self, rows):
         stream = step(rows.rebalance(), GPU).key_by("k").aggregate({"v": "sum"})
         job = compiled(stream, **PIPELINED, **{"fine-grained.shuffle-mode.all-blocking": True})
         assert {d.type for d in job.job_graph.datasets} == {ResultPartitionType.BLOCKING}
-        assert job.stored == {}
         assert job.job_graph.datasets[-1].ship is not ShipStrategy.FORWARD
+        why = "slots have resources of their own, and fine-grained.shuffle-mode.all-blocking is set"
+        assert job.stored == {0: why, 1: why}
+        assert [(d.result, d.reason) for d in exchange_decisions(job)] == [
+            ("blocking", f"What it makes is stored before it is read, not streamed: {why}.")
+        ] * 2
 
     def test_all_blocking_is_of_no_effect_elsewhere(self, rows):
         option = {"fine-grained.shuffle-mode.all-blocking": True}

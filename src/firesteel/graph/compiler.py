@@ -17,7 +17,7 @@ from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.graph.attempts import attempts_of
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.exchanges import is_pipelined, pipeline, unasked_ship
+from firesteel.graph.exchanges import asks_for_pipelined, is_pipelined, pipeline, store_all, unasked_ship
 from firesteel.graph.job_graph import (
     PARALLELISM_DEFAULT,
     IntermediateDataSet,
@@ -29,7 +29,7 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.graph.plan import Feed, PlannedStep, plan
 from firesteel.graph.push_down import push_down
-from firesteel.graph.slot_sharing import SlotSharing, slot_sharing
+from firesteel.graph.slot_sharing import slot_sharing
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
 from firesteel.graph.validate import check_job_graph, check_options, check_outputs, check_uids
@@ -56,7 +56,9 @@ def compile_job(
     sharing = slot_sharing(nodes, groups or {})
     steps = plan(ends, push_down(nodes), sharing.group_of)
     vertices, vertex_of = fuse(steps)
-    return _Builder(vertices, vertex_of, sharing, options, is_pipelined(options, sharing)).build(name)
+    used = dict.fromkeys(vertex.first.group for vertex in vertices)
+    with_resources = {name: sharing.groups[name] for name in used if name in sharing.groups}
+    return _Builder(vertices, vertex_of, with_resources, options).build(name)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,14 +78,18 @@ class _Result:
 class _Builder:
     vertices: list[Vertex]
     vertex_of: dict[PlannedStep, Vertex]
-    sharing: SlotSharing
+    groups: dict[str, SlotSharingGroup]
+    """Slot sharing groups with resources."""
     options: Options
-    pipelined: bool
+    pipelined: bool = field(init=False)
     results: list[_Result] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pipelined = is_pipelined(self.options, self.groups.values())
 
     def build(self, name: str) -> CompiledJob:
         ids = {vertex: number for number, vertex in enumerate(self.vertices)}
-        job = CompiledJob(JobGraph(name, [], []))
+        job = CompiledJob(JobGraph(name, [], [], self.groups))
         inputs = {vertex: self._inputs(vertex, ids) for vertex in self.vertices}
         for vertex in self.vertices:
             for end in vertex.ends:
@@ -93,8 +99,6 @@ class _Builder:
                     job.collects[end.work.handle] = result.id
         for vertex in self.vertices:
             job.job_graph.vertices.append(self._job_vertex(vertex, ids[vertex], inputs[vertex], job))
-        used = {vertex.slot_sharing_group for vertex in job.job_graph.vertices}
-        job.job_graph.slot_sharing_groups = {name: g for name, g in self.sharing.groups.items() if name in used}
         for r in self.results:
             job.job_graph.datasets.append(
                 IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent)
@@ -102,6 +106,8 @@ class _Builder:
             job.schemas[r.id] = r.schema
         if self.pipelined:
             pipeline(job)
+        elif asks_for_pipelined(self.options):
+            store_all(job)
         check_job_graph(job.job_graph)
         check_outputs(
             [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]

@@ -7,12 +7,13 @@ results has one reader, and no blocking result is read within the region that ma
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from firesteel.errors import UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import JobVertex, ResultPartitionType, ShipStrategy
-from firesteel.graph.slot_sharing import SlotSharing
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.vertices import Vertex, settings
 from firesteel.operators.program import GateHead, SparkHead
 from firesteel.options import BATCH_SHUFFLE_MODE, FINE_GRAINED_ALL_BLOCKING, Options
@@ -21,15 +22,20 @@ BLOCKING = "ALL_EXCHANGES_BLOCKING"
 PIPELINED = "ALL_EXCHANGES_PIPELINED"
 
 
-def is_pipelined(options: Options, sharing: SlotSharing) -> bool:
-    """Whether the job's exchanges are pipelined. Raises UsageError where slots of their own resources forbid it (FLIP-169)."""
-    group = sharing.fine_grained
-    if options[BATCH_SHUFFLE_MODE] != PIPELINED or group is None:
-        return options[BATCH_SHUFFLE_MODE] == PIPELINED
+def asks_for_pipelined(options: Options) -> bool:
+    return options[BATCH_SHUFFLE_MODE] == PIPELINED
+
+
+def is_pipelined(options: Options, groups: Iterable[SlotSharingGroup]) -> bool:
+    """Whether the exchanges are pipelined. ``groups``: the job's slot sharing groups with resources, which forbid it
+    (FLIP-169): raises UsageError."""
+    group = next(iter(groups), None)
+    if not asks_for_pipelined(options) or group is None:
+        return asks_for_pipelined(options)
     if options[FINE_GRAINED_ALL_BLOCKING]:
         return False
     raise UsageError(
-        f"Slot sharing group {sharing.groups[group]} has resources of its own, and exchanges are pipelined "
+        f"Slot sharing group {group} has resources of its own, and exchanges are pipelined "
         f"({BATCH_SHUFFLE_MODE.key} = {PIPELINED}): steps that must run together could each hold slots that the other "
         "needs, and wait for ever.",
         hint=f"Set {FINE_GRAINED_ALL_BLOCKING.key} = true, which makes all exchanges of such a job blocking.",
@@ -62,6 +68,13 @@ def pipeline(job: CompiledJob) -> None:
             graph.datasets[dataset.id] = replace(dataset, type=ResultPartitionType.PIPELINED)
         else:
             job.stored[dataset.id] = obstacle
+
+
+def store_all(job: CompiledJob) -> None:
+    """Says in ``job.stored`` why nothing of a job that asks for pipelined exchanges is pipelined."""
+    for dataset in job.job_graph.datasets:
+        if job.job_graph.consumers(dataset.id):
+            job.stored[dataset.id] = f"slots have resources of their own, and {FINE_GRAINED_ALL_BLOCKING.key} is set"
 
 
 def _obstacle(producer: JobVertex, readers: list[JobVertex], dataset: int, persistent: bool) -> str | None:

@@ -41,11 +41,6 @@ class SlotSharing:
     group_of: Mapping[StreamNode, str]
     groups: Mapping[str, SlotSharingGroup]
 
-    @property
-    def fine_grained(self) -> str | None:
-        """A group of the job that has resources; None: all are coarse, and nothing is asked for."""
-        return next((name for name in dict.fromkeys(self.group_of.values()) if name in self.groups), None)
-
 
 def slot_sharing(nodes: Iterable[StreamNode], registered: Mapping[str, SlotSharingGroup]) -> SlotSharing:
     """``nodes``: every step behind its inputs. ``registered``: by name, in place of what steps say of these groups.
