@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from benchmarks import (
     requests,
     resources,
     scale,
+    slots,
     speculation,
     sweep,
     tasks,
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "recovery": recovery.main,
     "mirrors": mirrors.main,
     "resources": resources.main,
+    "slots": slots.main,
 }
 
 

@@ -1,7 +1,9 @@
 """``python -m benchmarks.soak [--jobs N] [--first SEED]``: thousands of random jobs on simulated clusters with failures.
 
 Most of them speculate: with detectors that call slow what is not, nodes that slow down, stand still and die, attempts that
-finish in the same moment or after they were cancelled, and events that come late, twice or never. Each seed is a job; what goes wrong is printed with its seed, and the exit code is 1 then.
+finish in the same moment or after they were cancelled, and events that come late, twice or never. In odd seeds slot sharing
+groups have resources, and workers of different sizes come and go. Each seed is a job; what goes wrong is printed with its
+seed, and the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def main() -> int:
     events, started = 0, time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.jobs):
         try:
-            outcome, _ = run_chaotic(chaotic_job(seed), validate_every=arguments.validate_every)
+            job = chaotic_job(seed, resources=seed % 2 == 1)
+            outcome, _ = run_chaotic(job, validate_every=arguments.validate_every)
         except UsageError:
             ended["refused"] += 1
         except Exception as error:  # whatever it is, the other seeds are to be heard as well

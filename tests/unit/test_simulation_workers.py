@@ -93,7 +93,7 @@ def test_an_address_is_held_once():
     found = workers(POOL, WorkerResources(4.0, GIB, {"gpu": 2.0}, addresses={"gpu": ("a", "b")}))
     worker = found.by_name["w0"]
     found.hold(0, worker, grants(gpu, "w0", addresses=[{"gpu": ("a",)}]), 0)
-    with pytest.raises(ViolationError, match="held twice"):
+    with pytest.raises(ViolationError, match="2 of gpu a"):
         found.hold(1, worker, grants(gpu, "w0", addresses=[{"gpu": ("a",)}]), 0)
     found.release(ints(1))
     with pytest.raises(ViolationError, match="has 0 addresses"):
@@ -101,6 +101,12 @@ def test_an_address_is_held_once():
     found.release(ints(1))
     with pytest.raises(ViolationError, match="has no gpu"):
         found.hold(1, worker, grants(gpu, "w0", addresses=[{"gpu": ("c",)}]), 0)
+    found.release(ints(0, 1))
+    part = ResourceProfile(0.5, 1, external=(("gpu", 0.5),))
+    for row in (2, 3):
+        found.hold(row, worker, grants(part, "w0", addresses=[{"gpu": ("b",)}]), 0)
+    with pytest.raises(ViolationError, match=r"1\.5 of gpu b"):
+        found.hold(4, worker, grants(part, "w0", addresses=[{"gpu": ("b",)}]), 0)
 
 
 # --- who runs where -------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ taken and given back leaves nothing behind.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -87,9 +86,9 @@ class Workers:
         self.version = 0
         self._occupied: Ints = np.zeros(0, np.int64)
         self._numbers: dict[str, int] = {}
-        self._alone: tuple[int, dict[str, int]] | None = None
         self._usable: tuple[int, Collection[str], Mask] | None = None
-        self._ever: Ints = self.total.copy()
+        self.sizes: Ints = self.total.copy()
+        """Of each size that a worker ever had, by resource: what is gone may come back."""
         self._needs: dict[ResourceProfile, Ints] = {}
         self._serving: dict[ResourceProfile, tuple[int, Mask]] = {}
 
@@ -126,11 +125,8 @@ class Workers:
 
     def only_one_on(self, node: str) -> int:
         """The worker of a node that has no other, else -1."""
-        if self._alone is None or self._alone[0] != self.version:
-            count = Counter(self.nodes[number] for number in self._numbers.values())
-            alone = {self.nodes[n]: n for n in self._numbers.values() if count[self.nodes[n]] == 1}
-            self._alone = (self.version, alone)
-        return self._alone[1].get(node, -1)
+        found = [number for number in self._numbers.values() if self.nodes[number] == node]
+        return found[0] if len(found) == 1 else -1
 
     def occupy(self, cores: Mapping[str, float]) -> None:
         """So many cores of these workers, and none of the others, are taken by what is not ours."""
@@ -194,7 +190,7 @@ class Workers:
         if not profile.is_specified:
             return self.is_told
         need = self.needs(profile)
-        return bool((self._ever >= need[:, None]).all(axis=0).any())
+        return bool((self.sizes >= need[:, None]).all(axis=0).any())
 
     def pack(self, needs: Needs, within: Mask, taken: Sequence[tuple[int, Ints]] = ()) -> dict[int, Ints] | None:
         """Where all these slots could be together if nothing were booked but ``taken`` (of a worker, so much): what they
@@ -267,8 +263,8 @@ class Workers:
             self.share[_FIRST_EXTERNAL:, number] = 0  # who specified nothing is told of no external resource either
         if number not in self.addresses and resources.addresses:
             self.addresses[number] = Addresses(self.dimensions.place, self._known(resources.addresses))
-        if not (self._ever == total[:, None]).all(axis=0).any():
-            self._ever = np.concatenate((self._ever, total[:, None]), axis=1)
+        if not (self.sizes == total[:, None]).all(axis=0).any():
+            self.sizes = np.concatenate((self.sizes, total[:, None]), axis=1)
 
     def _known(self, addresses: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         return {name: held for name, held in addresses.items() if name in self.dimensions.external}

@@ -30,6 +30,9 @@ def give_resources(rng: random.Random, graph: JobGraph, faults: Faults) -> Resou
     worker, where workers may go for good."""
     mode = _mode(rng)
     workers = [_worker(rng, mode.enforcement) for _ in range(rng.randint(2, 5))]
+    late = int(mode.grows and rng.random() < 0.3)
+    if late:  # what was left to Spark before a worker of another shape came may start there
+        workers[-1] = workers[0]
     for_good = bool(faults.freeze_every) and not math.isfinite(faults.freeze_for)
     bounds = _least_of(workers) if for_good else rng.choice(workers)
     groups = [_group(rng, name, bounds) for name in ("light", "heavy", "other")[: rng.randint(1, 3)]]
@@ -49,7 +52,7 @@ def give_resources(rng: random.Random, graph: JobGraph, faults: Faults) -> Resou
         workers=tuple(workers),
         mode=mode,
         executors=ExecutorSpec(rng.randint(1, 4), 256 * MIB, rng.choice([0.0, 2.0]), rng.choice([1.0, 10.0])),
-        late_nodes=int(mode.grows and rng.random() < 0.3),
+        late_nodes=late,
     )
     return Resources(cluster, impossible)
 

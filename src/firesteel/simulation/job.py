@@ -111,7 +111,11 @@ class SimulatedJob:
         return Speculated(int(began.sum()), plane.ledger.winners_among(began), plane.blocks, plane.returns)
 
     def start(self) -> None:
+        if self.plane.has_resources:  # requests are held against all workers that there are, not the first
+            self.mishaps.tell_of_nodes()
         self.tell(e.JobStarted(at=0.0))
+        if not self.plane.has_resources:
+            self.mishaps.tell_of_nodes()
         self.mishaps.begin()
         self._launcher.start_waiting()
 

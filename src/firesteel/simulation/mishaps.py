@@ -28,15 +28,18 @@ class Mishaps:
         self._frozen_since: dict[int, int] = {}
         """Node to the number of its freeze."""
 
-    def begin(self) -> None:
-        """Tell of the nodes, and throw the first dice."""
-        plane, faults = self._plane, self._plane.world.faults
-        spec = plane.world.cluster
+    def tell_of_nodes(self) -> None:
+        """Of those that are there from the beginning."""
+        plane, spec = self._plane, self._plane.world.cluster
         for node in range(spec.nodes - spec.late_nodes):
             self.tell_of_node(node, added=True)
         for node in range(spec.nodes - spec.late_nodes, spec.nodes):
             plane.cluster.alive[node] = False
             plane.clock.after(spec.late_after, lambda node=node: self._back(node))
+
+    def begin(self) -> None:
+        """Throw the first dice."""
+        faults = self._plane.world.faults
         kinds = (
             (faults.node_death_every, faults.max_node_deaths, self._some_node_dies),
             (faults.lose_every, faults.max_losses, self._some_object_vanishes),

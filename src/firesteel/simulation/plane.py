@@ -70,7 +70,7 @@ class Plane:
         self.graph = scheduler.job_graph
         self.world = world
         self.clock = VirtualClock()
-        groups = [group for group in self.graph.slot_sharing_groups.values() if group.has_resources]
+        groups = [group for v in self.graph.vertices if (group := self.graph.group_of(v.id)).has_resources]
         self.has_resources = bool(groups and world.cluster.workers)
         """Some slot sharing group has resources, and so do workers."""
         least = min([1.0, *(group.cpu_cores for group in groups if group.cpu_cores)])

@@ -99,9 +99,13 @@ class Worker:
 
     def _check_addresses(self, known: list[Held]) -> None:
         for name, own in self.resources.addresses.items():
-            given = [address for held in known for address in held.addresses.get(name, ())]
-            check(len(set(given)) == len(given), f"an address of {name} on {self.name} is held twice: {given}")
-            check(set(given) <= set(own), f"{self.name} has no {name} {sorted(set(given) - set(own))}")
+            given = dict.fromkeys(own, 0.0)
+            for held in known:
+                for address in held.addresses.get(name, ()):
+                    check(address in given, f"{self.name} has no {name} {address}")
+                    given[address] += min(1.0, held.external.get(name, 0.0))
+            for address, amount in given.items():
+                check(amount <= 1 + _ROUNDING, f"{amount:g} of {name} {address} on {self.name} is held")
             for held in known:
                 asked, got = held.external.get(name, 0.0), len(held.addresses.get(name, ()))
                 check(
