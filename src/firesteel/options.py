@@ -551,6 +551,15 @@ SLOT_REQUEST_TIMEOUT = _register(
         check=at_least(0),
     )
 )
+MEMORY_WATCH = _register(
+    Option(
+        "firesteel.memory.watch",
+        parse_bool,
+        True,
+        "Stop a subtask whose Python worker holds more memory than its slot was given, and tell which step it was. Resident memory counts, that of child processes and of mapped files too, not address space. false: memory is only what slots are counted by, and peaks are still measured.",
+        "bool",
+    )
+)
 JOURNAL_DIR = _register(
     Option[str | None](
         "firesteel.journal.directory",

@@ -153,6 +153,7 @@ def test_an_exception_of_its_own_does_not_hide_the_reason():
 @pytest.mark.parametrize("grows", [True, False])
 def test_what_cannot_be_stopped_ends_with_its_process_and_leaves_a_sentence(tmp_path, monkeypatch, grows):
     monkeypatch.setattr(memory_watch, "GRACE_SECONDS", 30.0 if grows else 0.2)
+    monkeypatch.setattr(memory_watch, "MOST_OVER_BYTES", 20 * MIB)
     store = ResultStore(str(tmp_path))
 
     def work():

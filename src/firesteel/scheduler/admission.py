@@ -146,7 +146,7 @@ class Admission:
                 times = np.fmin(table.stamps[state][rows[known]], times)
             table.stamp(state, rows[known], times)
         ended = np.where(reports.finished_at > 0, reports.finished_at, at)
-        self._operations.move(vertex.id, rows, S.FINISHED, at=ended)
+        self._operations.move(vertex.id, rows, S.FINISHED, at=ended, peaks=reports.peaks())
 
     def _not_admitted(self, vertex: ExecutionJobVertex, row: int, key: tuple[int, int, int, int]) -> None:
         """Late, doubled, or a loser: what it wrote must go, unless it is the admitted one told of twice."""

@@ -171,6 +171,10 @@ class ExecutionReports:
             None if self.peak_memory is None else self.peak_memory[places],
         )
 
+    def peaks(self) -> list[int]:
+        """``peak_memory`` in MiB, rounded up; empty where memory was not watched."""
+        return [] if self.peak_memory is None else (-(-self.peak_memory // (1 << 20))).tolist()
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -7,11 +7,13 @@ from typing import Protocol
 
 from firesteel.options import Options
 from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied
-from firesteel.scheduler.executions import Rows
+from firesteel.scheduler.executions import ExecutionTable, Rows
 from firesteel.scheduler.job import Job
+from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slot_requests import SlotRequests
+from firesteel.scheduler.slot_usage import SlotUsageRecorder
 
 
 class FineGrainedResources(Protocol):
@@ -73,10 +75,22 @@ class NoFineGrainedResources:
 
 
 class DefaultFineGrainedResources:
-    def __init__(self, pool: SlotPool, job: Job, recorder: Recorder, options: Options) -> None:
+    def __init__(
+        self,
+        pool: SlotPool,
+        job: Job,
+        recorder: Recorder,
+        options: Options,
+        *,
+        table: ExecutionTable,
+        metrics: Metrics,
+    ) -> None:
         self.pool = pool
         self._recorder = recorder
         self._requests = SlotRequests(pool, job, recorder, options)
+        self._usage = SlotUsageRecorder(pool, table, recorder)
+        metrics.job.gauge("numSlotsAsked", lambda: sum(map(self._usage.asked, range(len(pool.groups)))))
+        metrics.job.gauge("numSlotsHeld", lambda: sum(map(self._usage.held, range(len(pool.groups)))))
         self._told_of_keeping: set[int] = set()
         pool.reservations.on_kept = self._decide_keeping
 
@@ -102,9 +116,11 @@ class DefaultFineGrainedResources:
     def timer_fired(self, timer: str) -> None:
         self._requests.timer_fired(timer)
 
-    def event_handled(self) -> None: ...
+    def event_handled(self) -> None:
+        self._usage.event_handled()
 
-    def job_ends(self) -> None: ...
+    def job_ends(self) -> None:
+        self._usage.job_ends()
 
     def waiting_for(self) -> list[str]:
         return self._requests.waiting_for()

@@ -115,6 +115,7 @@ class SingleFinish:
                 deployed=[_rounded(table.stamps[_DEPLOYING].item(row))],
                 running=[_rounded(table.stamps[_RUNNING].item(row))],
                 tokens=event.reports.tokens.tolist(),
+                peaks=event.reports.peaks(),
             )
         )
         recorder.tell(vertex, f"-> FINISHED on {node}" if node else "-> FINISHED", event.subtasks, event.attempts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,20 @@ class ExecutionOperations:
         target: ExecutionState,
         at: float | NDArray[np.float64] | None = None,
         cause: str = "",
+        *,
+        peaks: Sequence[int] = (),
     ) -> None:
-        """Bring these (distinct) executions of one vertex to ``target``; ``at``: when, unless it was just now."""
+        """Bring these (distinct) executions of one vertex to ``target``; ``at``: when, unless it was just now.
+        ``peaks``: MiB, of those that finished."""
         if not len(rows):
             return
         self._table.transition(rows, target, self._recorder.at if at is None else at)
         if cause:
             self._table.set_cause(rows, cause)
-        self._recorder.states(vertex, target, *self.names(rows), cause, **self._columns(rows, target))
+        columns = self._columns(rows, target)
+        if peaks:
+            columns["peaks"] = list(peaks)
+        self._recorder.states(vertex, target, *self.names(rows), cause, **columns)
         if not IS_PENDING[target] and target != ExecutionState.CREATED:
             self._allocator.cancel(rows)
 

@@ -181,7 +181,9 @@ class Scheduler(ABC):
 
     def use_resources_of(self, pool: SlotPool) -> None:
         """Slot sharing groups have resources: ``pool`` is the allocator that this scheduler was made with."""
-        self.resources = DefaultFineGrainedResources(pool, self.job, self.recorder, self.options)
+        self.resources = DefaultFineGrainedResources(
+            pool, self.job, self.recorder, self.options, table=self.executions, metrics=self.metrics
+        )
         self.job.before_end.append(self.resources.job_ends)
 
     def _speculation(self, detector: SlowTaskDetector | None) -> SpeculativeExecutionHandler:

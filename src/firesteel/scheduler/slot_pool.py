@@ -25,7 +25,7 @@ from firesteel.scheduler.slot_reservations import Asker, Reservations
 from firesteel.scheduler.slot_sharing import SharedSlots, shared_slots
 from firesteel.scheduler.slots import ExecutionDeploymentOption, RegionDeploymentOption
 from firesteel.scheduler.states import IS_PENDING
-from firesteel.scheduler.workers import KINDS, UNBOUNDED, Dimensions, Workers
+from firesteel.scheduler.workers import KINDS, UNBOUNDED, UNIT, Dimensions, Workers
 
 NO_SLOT, PENDING = -1, -2
 
@@ -68,7 +68,8 @@ class SlotPool:
         self.moved = False
         """Spark started something elsewhere than the pool had thought."""
         self.on_launched: Callable[[Rows], None] = lambda _slots: None
-        self.on_freed: Callable[[Rows], None] = lambda _slots: None
+        self.on_freed: Callable[[Rows, Rows], None] = lambda _slots, _last: None
+        """Slots, and an execution that was in each to the end."""
         self._table = ExecutionTable()
         self._avoided: Callable[[], tuple[str, ...]] = tuple
         self._worker: NDArray[np.int32] = np.empty(0, np.int32)
@@ -249,12 +250,13 @@ class SlotPool:
         if not held.any():
             return
         self._slot[known[held]] = NO_SLOT
-        slots = slots[held]
+        slots, known = slots[held], known[held]
         np.subtract.at(self._users, slots, 1)
         over = distinct(slots)
         over = over[self._users[over] == 0]
         if len(over):
-            self.on_freed(over)
+            order = np.argsort(slots, kind="stable")
+            self.on_freed(over, known[order[np.searchsorted(slots[order], over, "right") - 1]])
             self._free(over)
 
     def _free(self, slots: Rows) -> None:
@@ -291,23 +293,30 @@ class SlotPool:
         fresh = distinct(slots[places][~self._launched[slots[places]]])
         if len(fresh):
             self._launched[fresh] = True
-            groups = np.array([group for group, _ in self.kinds], np.int64)[self._kind[fresh]]
-            np.subtract.at(self.num_pending, groups, 1)
+            np.subtract.at(self.num_pending, self.groups_of(fresh), 1)
+        if executors or nodes:
+            told = _at(executors, places), _at(nodes, places)
+            self._follow(slots[places], *told)
+        if len(fresh):
             self.on_launched(fresh)
-        named = executors or nodes
-        find = self.workers.number if executors else self.workers.only_one_on
-        numbers = {name: find(name) for name in set(named)}
-        for place in places.tolist() if named else ():
-            number, slot = numbers[named[place]], int(slots[place])
-            if number != NO_SLOT and number != self._worker[slot]:
-                self._rebook(slot, number)
 
-    def _rebook(self, slot: int, number: int) -> None:
-        kind, old = int(self._kind[slot]), self._worker[slot : slot + 1]
-        self.moved |= bool(old[0] >= 0)
-        self._give_back(np.array([slot]), kind, old)
-        self._worker[slot] = number
-        self.workers.take(self._needs(kind), np.array([number]), np.ones(1, np.int64))
+    def _follow(self, slots: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
+        """Book these slots where their executions run."""
+        named = Names.of(executors or nodes)
+        find = self.workers.number if executors else self.workers.only_one_on
+        numbers = np.array([*map(find, named.names), NO_SLOT], np.int64)[named.codes]
+        moved = np.flatnonzero((numbers != NO_SLOT) & (numbers != self._worker[slots]))
+        _, first = np.unique(slots[moved], return_index=True)
+        slots, numbers = slots[moved][first], numbers[moved][first]
+        for kind in distinct(self._kind[slots].astype(np.int64)).tolist():
+            own = self._kind[slots] == kind
+            old = self._worker[slots[own]]
+            self.moved |= bool((old >= 0).any())
+            self._give_back(slots[own], kind, old)
+            self._worker[slots[own]] = numbers[own]
+            counts = np.bincount(numbers[own])
+            there = np.flatnonzero(counts)
+            self.workers.take(self._needs(kind), there, counts[there])
 
     # --- rounds of asking --------------------------------------------------------------------------------------
 
@@ -404,6 +413,23 @@ class SlotPool:
         """How many slots of its group the workers that can be used would hold if they were empty."""
         return int(self.workers.could_hold(self.profiles[self.group_of[vertex]], self.usable).sum())
 
+    def groups_of(self, slots: Rows) -> Ints:
+        """The number of each slot's group."""
+        return np.array([group for group, _ in self.kinds], np.int64)[self._kind[slots]]
+
+    def costs(self, slots: Rows) -> NDArray[np.float64]:
+        """Cores and GiB of each slot. Of one of any size that is nobody knows where: what one of a worker's would have."""
+        costs = np.zeros((len(slots), 2))
+        for kind in distinct(self._kind[slots].astype(np.int64)).tolist():
+            own, need = self._kind[slots] == kind, self._needs(kind)
+            if need.ndim > 1:
+                usual = int(np.argmax(self.workers.alive)) if self.workers.alive.any() else NO_SLOT
+                where = np.where(self._worker[slots[own]] >= 0, self._worker[slots[own]], usual)
+                costs[own] = need[:2, where].T if len(self.workers.names) else 0.0
+            else:
+                costs[own] = need[:2]
+        return costs / (UNIT, 1 << 30)
+
     def workers_of(self, rows: Rows) -> list[str]:
         """Names, empty where a row holds no slot or Spark has not said where; for tests and sentences."""
         slots = np.where(rows < len(self._slot), rows, 0)
@@ -419,3 +445,7 @@ class SlotPool:
             self._worker = np.concatenate((self._worker, np.full(more, NO_SLOT, np.int32)))
             self._users, self._kind = (np.concatenate((c, np.zeros(more, np.int32))) for c in (self._users, self._kind))
             self._launched = np.concatenate((self._launched, np.zeros(more, np.bool_)))
+
+
+def _at(names: Sequence[str], places: Ints) -> list[str]:
+    return list(map(names.__getitem__, places.tolist())) if names else []

@@ -6,6 +6,7 @@ taken and given back leaves nothing behind.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -86,6 +87,7 @@ class Workers:
         self.version = 0
         self._occupied: Ints = np.zeros(0, np.int64)
         self._numbers: dict[str, int] = {}
+        self._alone: tuple[int, dict[str, int]] | None = None
         self._usable: tuple[int, Collection[str], Mask] | None = None
         self.sizes: Ints = self.total.copy()
         """Of each size that a worker ever had, by resource: what is gone may come back."""
@@ -125,8 +127,11 @@ class Workers:
 
     def only_one_on(self, node: str) -> int:
         """The worker of a node that has no other, else -1."""
-        found = [number for number in self._numbers.values() if self.nodes[number] == node]
-        return found[0] if len(found) == 1 else -1
+        if self._alone is None or self._alone[0] != self.version:
+            count = Counter(self.nodes[number] for number in self._numbers.values())
+            alone = {self.nodes[n]: n for n in self._numbers.values() if count[self.nodes[n]] == 1}
+            self._alone = (self.version, alone)
+        return self._alone[1].get(node, -1)
 
     def occupy(self, cores: Mapping[str, float]) -> None:
         """So many cores of these workers, and none of the others, are taken by what is not ours."""

@@ -41,8 +41,8 @@ ENDING_SECONDS = 10.0
 """For the task to clear away."""
 LEAVING_SECONDS = 5.0
 """For the sentence to reach the store."""
-MOST_OVER = 0.25
-"""Of the limit: what grows on beyond that much more is ended at once."""
+MOST_OVER, MOST_OVER_BYTES = 0.25, 512 << 20
+"""Of the limit, and at least so many bytes: what grows on beyond that much more is ended at once."""
 EXIT_CODE = 77
 _HINT = (
     "Give its slot sharing group more memory, or each task less data (data-volume-per-task). Resident memory counts, that of "
@@ -229,7 +229,7 @@ class _Looks:
     def _brought_to_its_end(self) -> bool:
         """False: it goes on, in spite of all."""
         began = time.monotonic()
-        most = max(self._watch.peak, self._watched.limit) + MOST_OVER * self._watched.limit
+        most = self._watch.peak + max(MOST_OVER_BYTES, MOST_OVER * self._watched.limit)
         raised_at = -AGAIN_SECONDS
         while True:
             passed = time.monotonic() - began

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,7 @@ from firesteel.errors import UsageError
 from firesteel.spark.slot import SlotInformation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TaskResources:
     """What a running task may use. Immutable.
 
@@ -34,9 +34,15 @@ class TaskResources:
         object.__setattr__(self, "external", MappingProxyType(dict(self.external)))
         object.__setattr__(self, "addresses", MappingProxyType(dict(self.addresses)))
 
+    def __repr__(self) -> str:
+        return f"TaskResources({', '.join(f'{name}={value!r}' for name, value in self._plain().items())})"
+
     def __reduce__(self) -> tuple[Any, ...]:  # views of dictionaries cannot be pickled
-        held = self.group, self.cpu_cores, self.memory, self.managed_memory, dict(self.external), dict(self.addresses)
-        return TaskResources, held
+        return TaskResources, tuple(self._plain().values())
+
+    def _plain(self) -> dict[str, Any]:
+        held = {one.name: getattr(self, one.name) for one in fields(self)}
+        return held | {"external": dict(self.external), "addresses": dict(self.addresses)}
 
 
 @dataclass(frozen=True, slots=True)

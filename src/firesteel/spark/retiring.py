@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from firesteel.spark.resident import Resident
-from firesteel.spark.slot import THREADS_VARIABLE, SlotInformation, thread_environment
+from firesteel.spark.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInformation
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 """What CUDA's libraries may use; set for the resource "gpu", unless the worker's environment sets it already."""
@@ -83,7 +83,8 @@ def _left_over(began: _Began, slot: SlotInformation, resident: Resident) -> bool
 
 def _set_environment(slot: SlotInformation, addresses: Addresses) -> None:
     """For what the user's code loads later on; what is loaded already was told when the process was started."""
-    for name, value in thread_environment(slot.threads).items():
-        os.environ.setdefault(name, value)
+    os.environ["OMP_NUM_THREADS"] = str(slot.threads)
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, str(slot.threads))
     if addresses.get("gpu"):
         os.environ.setdefault(VISIBLE_DEVICES, ",".join(addresses["gpu"]))

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-THREADS_VARIABLE = "FIRESTEEL_THREADS"
-_THREAD_VARIABLES = (
-    THREADS_VARIABLE,
-    "OMP_NUM_THREADS",
+THREADS_VARIABLE = "FIRESTEEL_SLOT_THREADS"
+"""For our workers, which set OMP_NUM_THREADS by it: Spark sets that itself, to the CPUs of a task of no profile."""
+THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
     "VECLIB_MAXIMUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
 )
+"""Sizes of thread pools that are read when a library is loaded."""
 
 
 def thread_environment(threads: int) -> dict[str, str]:
-    """Environment variables that size the thread pools of numerical libraries, which read them when they are loaded."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    """Of Python workers whose thread pools have this size. Spark keeps separate workers for each environment."""
+    return dict.fromkeys((THREADS_VARIABLE, *THREAD_VARIABLES), str(threads))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,28 +12,15 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from firesteel.graph.job_graph import JobGraph
-from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, Options
+from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
 from firesteel.scheduler.commands import Deploy, SlotGrants
 from firesteel.scheduler.records import Decision
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode
 from firesteel.spark.nodes import ExecutorInfo
 from firesteel.spark.profiles import Need, executor_need, spark_profile, task_need
 from firesteel.spark.session import is_local
-from firesteel.spark.slot import SlotInformation
+from firesteel.spark.slot import SlotInformation, thread_environment
 from firesteel.spark.workers import Workers, counts_overhead
-
-THREAD_VARIABLES = (
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMEXPR_MAX_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "RAYON_NUM_THREADS",
-)
-"""Sizes of thread pools that are read when a library is loaded. Spark sets OMP_NUM_THREADS itself, to the task's CPUs."""
-THREADS_VARIABLE = "FIRESTEEL_SLOT_THREADS"
-"""The same for our workers, which set OMP_NUM_THREADS by it where Spark's is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +128,8 @@ class SparkSlotting:
         if not grants.profile.is_specified:
             return BatchSlots(places=places)
         information = self._information(deploy, grants)
-        threads = {name: str(information.threads) for name in (*THREAD_VARIABLES, THREADS_VARIABLE)}
-        return BatchSlots(self._spark_profile(grants.group, grants.profile), information, threads, places)
+        environment = thread_environment(information.threads)
+        return BatchSlots(self._spark_profile(grants.group, grants.profile), information, environment, places)
 
     def decisions(self) -> list[Decision]:
         assert self.mode is not None
@@ -167,7 +154,7 @@ class SparkSlotting:
         return SlotInformation(
             grants.group,
             profile.cpu_cores,
-            profile.memory + self._framework,
+            profile.memory + self._framework if self._options[MEMORY_WATCH] else 0,
             managed,
             max(1, int(profile.cpu_cores)),
             dict(profile.external),

@@ -1,0 +1,130 @@
+"""What slots of each group were asked for and held over time, for the journal: exact integrals, few records.
+
+A slot is held from the launch of what is in it to its end, as the stamps of the executions say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.executions import ExecutionTable, Rows
+from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.records import SlotUsage
+from firesteel.scheduler.resource_profile import ResourceProfile
+from firesteel.scheduler.slot_pool import SlotPool
+from firesteel.scheduler.states import IS_TERMINAL, ExecutionState
+
+RECORD_SECONDS = 0.5
+"""A group's use is written down at most so often ..."""
+RECORD_SHARE = 0.01
+"""... and not before this part of the job's time has passed again: a long job has few more records than a short one."""
+_ENDS = np.flatnonzero(IS_TERMINAL).tolist()
+
+
+@dataclass(slots=True)
+class _Told:
+    """Of a group: what the last record said."""
+
+    at: float = -np.inf
+    numbers: tuple[int, int] = (0, 0)
+    profile: ResourceProfile | None = None
+
+
+class SlotUsageRecorder:
+    def __init__(self, pool: SlotPool, table: ExecutionTable, recorder: Recorder) -> None:
+        self._pool = pool
+        self._table = table
+        self._recorder = recorder
+        self._done, self._rate, self._since = np.zeros((3, len(pool.groups), 2))
+        """By group, of cores and GiB: used by what is over; held now; that, each times when it was launched."""
+        self._told = [_Told() for _ in pool.groups]
+        self._launched_at: NDArray[np.float64] = np.empty(0)
+        """By slot: the launch as it was told; nan: it was not."""
+        self._costs: NDArray[np.float64] = np.empty((0, 2))
+        """By slot: cores and GiB."""
+        pool.on_launched = self._launched
+        pool.on_freed = self._freed
+
+    def event_handled(self) -> None:
+        """O(groups)."""
+        now = self._recorder.at
+        for group, told in enumerate(self._told):
+            numbers = self._numbers(group)
+            if numbers != told.numbers and now >= told.at + max(RECORD_SECONDS, RECORD_SHARE * now):
+                self._record(group, numbers)
+
+    def job_ends(self) -> None:
+        for group, told in enumerate(self._told):
+            if told.profile is not None or self._numbers(group) != told.numbers:
+                self._record(group, self._numbers(group))
+
+    def asked(self, group: int) -> int:
+        """Executions that wait: for the pool, or with Spark for their start."""
+        unmet = sum(count for request, count in self._pool.unmet.items() if request.group == group)
+        return unmet + int(self._pool.num_pending[group])
+
+    def held(self, group: int) -> int:
+        """Slots in which Spark has started something that is not over."""
+        return int(self._pool.num_slots[group] - self._pool.num_pending[group])
+
+    def totals(self, group: int) -> tuple[float, float]:
+        """Core-seconds and GiB-seconds up to now."""
+        now = self._recorder.at
+        cores, gib = np.maximum(0.0, self._done + self._rate * now - self._since)[group].tolist()
+        return cores, gib
+
+    def _numbers(self, group: int) -> tuple[int, int]:
+        return self.asked(group), self.held(group)
+
+    def _record(self, group: int, numbers: tuple[int, int]) -> None:
+        told, profile = self._told[group], self._pool.profiles[group]
+        cores, gib = self.totals(group)
+        self._recorder.record(
+            SlotUsage(
+                at=self._recorder.at,
+                event=self._recorder.event,
+                group=self._pool.groups[group],
+                asked=numbers[0],
+                held=numbers[1],
+                profile=profile.numbers() if profile != told.profile else {},
+                core_seconds=round(cores, 4),
+                gib_seconds=round(gib, 4),
+            )
+        )
+        told.at, told.numbers, told.profile = self._recorder.at, numbers, profile
+
+    def _launched(self, slots: Rows) -> None:
+        """Of shared slots the launch of the execution that names them stands for all."""
+        self._reserve(int(slots.max()) + 1)
+        times = self._table.stamps[ExecutionState.DEPLOYING][slots]
+        self._launched_at[slots] = np.where(np.isnan(times), self._recorder.at, times)
+        self._costs[slots] = self._pool.costs(slots)
+        self._hold(slots, 1)
+
+    def _freed(self, slots: Rows, last: Rows) -> None:
+        """``last``: of each slot an execution that was in it to the end. Where none was launched nothing was held."""
+        self._reserve(int(slots.max()) + 1)
+        seen = ~np.isnan(self._launched_at[slots])
+        self._hold(slots[seen], -1)
+        self._costs[slots[~seen]] = self._pool.costs(slots[~seen])
+        begun, ended = self._table.stamps[ExecutionState.DEPLOYING][slots], np.full(len(slots), self._recorder.at)
+        for state in _ENDS:
+            there = self._table.state[last] == state
+            ended[there] = self._table.stamps[state][last[there]]
+        spans = np.nan_to_num(np.maximum(ended - begun, 0.0))
+        np.add.at(self._done, self._pool.groups_of(slots), self._costs[slots] * spans[:, None])
+        self._launched_at[slots] = np.nan
+
+    def _hold(self, slots: Rows, sign: int) -> None:
+        groups = self._pool.groups_of(slots)
+        np.add.at(self._rate, groups, sign * self._costs[slots])
+        np.add.at(self._since, groups, sign * self._costs[slots] * self._launched_at[slots, None])
+
+    def _reserve(self, size: int) -> None:
+        if size > len(self._launched_at):
+            more = max(size, self._table.size) - len(self._launched_at)
+            self._launched_at = np.concatenate((self._launched_at, np.full(more, np.nan)))
+            self._costs = np.concatenate((self._costs, np.zeros((more, 2))))

@@ -1,0 +1,122 @@
+"""What a task in a slot is given, in real Python workers: addresses, threads, memory of operators; and when a worker goes."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import firesteel
+from firesteel import ExecutionEnvironment, SlotSharingGroup, TaskResources
+from firesteel.errors import UsageError
+from firesteel.spark.messages import FinishedMessage, ReturnedMessage
+from slots_kit import MIB, Slots, is_gone, slot
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def slots(spark, tmp_path):
+    return lambda **variables: Slots(spark, tmp_path, variables)
+
+
+@pytest.mark.parametrize("kind", ["rdd", "dataframe"])
+def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots, kind):
+    """The program does not begin there; the next task finds a new worker."""
+    run = getattr(own := slots(), kind)
+    assert isinstance(run(0, slot(gpu=("0",))), FinishedMessage)
+    assert isinstance(run(1, slot(gpu=("0",))), FinishedMessage)
+    first, again = own.said(0), own.said(1)
+    assert first["process"] == again["process"]
+    assert (first["gpu"], first["addresses"]) == ("0", {"gpu": ["0"]})
+    message = run(2, slot(gpu=("1", "3")))
+    assert isinstance(message, ReturnedMessage) and message.retired
+    assert own.said(2) is None
+    assert is_gone(first["process"])
+    assert isinstance(run(3, slot(gpu=("1", "3"))), FinishedMessage)
+    assert own.said(3)["gpu"] == "1,3" and own.said(3)["process"] != first["process"]
+
+
+def test_devices_that_the_user_made_visible_stay_so(slots):
+    own = slots(CUDA_VISIBLE_DEVICES="7")
+    own.rdd(0, slot(gpu=("0",)))
+    assert own.said(0)["gpu"] == "7" and own.said(0)["addresses"] == {"gpu": ["0"]}
+
+
+def test_thread_pools_have_the_size_of_the_slot_and_workers_of_other_sizes_go(slots):
+    """Where the environment does not keep them apart, as the profiles of a job do."""
+    own = slots()
+    own.rdd(0, slot(threads=3, managed=24 * MIB))
+    said = own.said(0)
+    assert (said["cpu"], said["io"], said["omp"], said["cpu_cores"]) == (3, 3, "3", 3.0)
+    assert said["budget"] == 24 * MIB
+    assert own.rdd(1, slot(threads=1)).retired
+    own.rdd(2, slot(threads=1))
+    assert (own.said(2)["cpu"], own.said(2)["omp"], own.said(2)["budget"]) == (1, "1", 64 * MIB)
+    own.rdd(3, None)
+    assert own.said(3)["process"] == own.said(2)["process"]
+    assert (own.said(3)["cpu"], own.said(3)["io"], own.said(3)["cpu_cores"]) == (1, pa.io_thread_count(), 1.0)
+    assert (own.said(3)["group"], own.said(3)["memory"], own.said(3)["addresses"]) == ("trainers", 0, {})
+
+
+def holds(size):
+    kept.append(np.ones(size * MIB, dtype=np.uint8))
+
+
+kept = []
+"""Of a worker process."""
+
+
+def leaks():
+    holds(120)
+
+
+def test_a_worker_that_still_holds_memory_of_an_earlier_task_goes(slots):
+    own = slots()
+    assert own.rdd(0, slot(memory=500 * MIB), leaks).peak_memory > 120 * MIB
+    message = own.rdd(1, slot(memory=500 * MIB))
+    assert isinstance(message, ReturnedMessage) and message.retired
+    assert is_gone(own.said(0)["process"])
+    assert isinstance(own.rdd(2, slot(memory=500 * MIB)), FinishedMessage)
+
+
+def given(batches):
+    yield from batches
+    told = firesteel.task_resources()
+    yield pa.record_batch({"v": [told.memory]})
+
+
+def in_pandas(frame):
+    told = firesteel.task_resources()
+    frame["v"] = int(told.cpu_cores * 1000) if told.group == "fine" else -1
+    return frame
+
+
+def test_functions_of_all_kinds_learn_what_they_were_given(spark, tmp_path):
+    options = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "journal")}
+    env = ExecutionEnvironment(spark=spark, options={**options, "firesteel.memory.framework": "200 MiB"})
+    fine = SlotSharingGroup("fine", cpu_cores=1.5, task_heap_memory="300 MiB")
+    numbers = env.from_arrow(pa.table({"v": [1]})).map_in_arrow(given, "v bigint").slot_sharing_group(fine)
+    assert sorted(row["v"] for row in numbers.collect()) == [1, 500 * MIB]
+    keyed = env.from_arrow(pa.table({"k": [1, 2], "v": [0, 0]})).key_by("k")
+    by_key = keyed.apply_in_pandas(in_pandas, "k bigint, v bigint").slot_sharing_group(fine)
+    assert sorted(row["v"] for row in by_key.collect()) == [1500, 1500]
+
+
+def test_outside_of_a_task_there_is_nothing_to_tell():
+    with pytest.raises(UsageError, match=r"task_resources\(\) was called outside of a task"):
+        firesteel.task_resources()
+
+
+def test_task_resources_cannot_be_changed_and_can_be_pickled():
+    told = TaskResources("g", 2.0, external={"gpu": 1.0}, addresses={"gpu": ("0",)})
+    with pytest.raises(TypeError):
+        told.addresses["gpu"] = ("1",)
+    with pytest.raises(AttributeError):
+        told.memory = 1
+    assert pickle.loads(pickle.dumps(told)) == told
+    assert repr(told) == (
+        "TaskResources(group='g', cpu_cores=2.0, memory=0, managed_memory=0, external={'gpu': 1.0}, addresses={'gpu': ('0',)})"
+    )
