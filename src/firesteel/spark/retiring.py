@@ -1,8 +1,9 @@
 """Which executions a reused Python worker may still take, and how one that may not is thrown away.
 
 CUDA and OpenMP keep what they saw first, and a heap that has grown does not shrink for sure. So a worker that began with other
-external resources or other threads, or that still holds much of what an earlier task asked for, takes no execution in a
-slot: it hands it back and goes, and Spark forks another.
+external resources or other threads, or that holds so much since earlier tasks that one like those would pass the limit,
+takes no execution in a slot: it hands it back and goes, and Spark forks another. (What a worker keeps on purpose, a model that
+was loaded once, does no harm as long as its tasks fit beside it.)
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from firesteel.spark.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInforma
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 """What CUDA's libraries may use; set for the resource "gpu", unless the worker's environment sets it already."""
-LEFT_OVER = 0.25
-"""Of the slot's limit: a worker that holds so much more than when it was new is not reused."""
 Addresses = Mapping[str, tuple[str, ...]]
 
 
@@ -30,11 +29,12 @@ Addresses = Mapping[str, tuple[str, ...]]
 class _Began:
     addresses: Addresses
     threads: int
-    resident: int
 
 
 _began: _Began | None = None
 """With what this process took its first execution in a slot."""
+_passing = 0
+"""Most bytes that an execution in a slot held here for a time: its peak, less what was left at its end."""
 
 
 def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None) -> str:
@@ -44,16 +44,22 @@ def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None)
     """
     global _began  # noqa: PLW0603
     if _began is None:
-        _began = _Began(addresses, slot.threads, 0 if resident is None else resident.look())
+        _began = _Began(addresses, slot.threads)
         _set_environment(slot, addresses)
         return ""
     if _began.addresses != addresses:
         return "it began with other external resources"
     if _began.threads != slot.threads and os.environ.get(THREADS_VARIABLE) != str(slot.threads):
         return "it began with other threads"
-    if resident is not None and slot.memory and _left_over(_began, slot, resident):
-        return "it still holds memory of an earlier task"
+    if resident is not None and slot.memory and _is_full(slot.memory, resident):
+        return "it holds too much since earlier tasks"
     return ""
+
+
+def has_ended(peak: int, resident: Resident) -> None:
+    """An execution in a slot has finished here."""
+    global _passing  # noqa: PLW0603
+    _passing = max(_passing, peak - resident.look())
 
 
 def retire() -> None:
@@ -70,15 +76,14 @@ def retire() -> None:
 _NEVER_READ = -(1 << 20)
 
 
-def _left_over(began: _Began, slot: SlotInformation, resident: Resident) -> bool:
-    most = began.resident + LEFT_OVER * max(0, slot.memory - began.resident)
-    if resident.look() <= most:
+def _is_full(limit: int, resident: Resident) -> bool:
+    if not _passing or resident.look() + _passing <= limit:
         return False
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
-    return resident.look() > most
+    return resident.look() + _passing > limit
 
 
 def _set_environment(slot: SlotInformation, addresses: Addresses) -> None:

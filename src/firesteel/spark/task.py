@@ -141,6 +141,8 @@ class _Task:
             watch.stop()
             self.is_last = watch.stopped
             return [self._executions[self._culprit].failed(watch.cause(error))]
+        if self._resident is not None:
+            retiring.has_ended(watch.peak, self._resident)
         pairs = zip(self._executions, outcomes, strict=True)
         return [execution.finished(outcome, watch.peak) for execution, outcome in pairs]
 
