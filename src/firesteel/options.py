@@ -541,6 +541,15 @@ FRAMEWORK_MEMORY = _register(
         check=at_least(0),
     )
 )
+BOUNDED_BY_SLOTS = _register(
+    Option(
+        "firesteel.decider.bounded-by-slots",
+        parse_bool,
+        False,
+        "Decide no parallelism above the number of slots that the step's slot sharing group can get at once, from all workers that are there and not blocked.",
+        "bool",
+    )
+)
 SLOT_REQUEST_TIMEOUT = _register(
     Option(
         "slot.request.timeout",

@@ -10,6 +10,7 @@ from firesteel.graph.pipelined_region import fed_while_running, logical_pipeline
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.slots import allocate_slots_for_regions
 
 HASH, RESCALE, FORWARD = ShipStrategy.HASH, ShipStrategy.RESCALE, ShipStrategy.FORWARD
 BROADCAST, REBALANCE, GLOBAL = ShipStrategy.BROADCAST, ShipStrategy.REBALANCE, ShipStrategy.GLOBAL
@@ -189,6 +190,9 @@ class Slots:
         n = min(self.free, len(option.subtasks))
         self.free -= n
         return type(option)(option.vertex, option.subtasks[:n], option.executions[:n])
+
+    def allocate_slots_for_regions(self, option):
+        return allocate_slots_for_regions(self, option)
 
     def cancel(self, executions):
         self.free += len(executions)

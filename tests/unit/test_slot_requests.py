@@ -379,3 +379,59 @@ def test_cancelled_executions_are_counted_until_they_are_gone():
     last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
     assert job.status == "CANCELED" and last.core_seconds == pytest.approx(job.now - begun, abs=1e-3)
     assert np.isclose(last.gib_seconds, last.core_seconds)
+
+
+# --- parallelism -------------------------------------------------------------------------------------------------
+
+
+def decided(bounded=True, group="heavy", **options):
+    """A step behind a source whose bytes ask for a parallelism of 32."""
+    builder = GraphBuilder("bounded", LIGHT, HEAVY)
+    a = builder.source([1] * 2, parallelism=2, slot_sharing_group="light")
+    builder.step((a, ShipStrategy.HASH), slot_sharing_group=group)
+    wanted = {"jobmanager__adaptive_batch_scheduler__avg_data_volume_per_task": "10 b"}
+    job = plane(builder.graph, firesteel__decider__bounded_by_slots=str(bounded).lower(), **wanted, **options)
+    job.worker("a", WorkerResources(17.0, 64 * GIB))
+    job.worker("b", WorkerResources(9.0, 3 * GIB), node="elsewhere")
+    job.start()
+    job.run(0)
+    return job
+
+
+def test_a_parallelism_is_at_most_the_slots_that_its_group_can_get_at_once():
+    job = decided()
+    (decision,) = job.decisions("parallelism")
+    assert job.parallelism(1) == decision.result["parallelism"] == 5, "four slots of a, and b has memory for one"
+    assert "the 5 slots of group 'heavy'" in decision.bounds
+    assert decided(bounded=False).parallelism(1) > 5
+
+
+def test_slots_bound_by_count_and_sources_too():
+    job = decided(firesteel__decider__cut="by-count")
+    assert job.parallelism(1) == 5
+    builder = GraphBuilder("source", HEAVY)
+    builder.source([1 << 30] * 50, slot_sharing_group="heavy")
+    job = plane(builder.graph, firesteel__decider__bounded_by_slots="true")
+    job.worker("a", WorkerResources(17.0, 64 * GIB))
+    job.start()
+    (decision,) = job.decisions("source parallelism")
+    assert decision.result == 4 and decision.bounds == ["the 4 slots of group 'heavy'"]
+
+
+def test_without_resources_the_slots_of_the_nodes_bound():
+    builder = GraphBuilder("coarse")
+    builder.source([1 << 30] * 50)
+    job = plane(builder.graph, firesteel__decider__bounded_by_slots="true")
+    job.worker("a", slots=3)
+    job.worker("b", slots=4)
+    job.start()
+    assert job.decisions("source parallelism")[0].bounds == ["the 7 slots of group 'default'"]
+
+
+def test_a_source_makes_use_of_the_slots_that_its_group_has():
+    builder = GraphBuilder("source", HEAVY)
+    builder.source([1 << 20] * 50, slot_sharing_group="heavy")
+    job = plane(builder.graph)
+    job.worker("a", WorkerResources(17.0, 64 * GIB))
+    job.start()
+    assert job.parallelism(0) == 4 and "4 slots" in job.decisions("source parallelism")[0].reason

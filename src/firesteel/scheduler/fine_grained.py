@@ -49,6 +49,10 @@ class FineGrainedResources(Protocol):
 
     def waiting_for(self) -> list[str]: ...
 
+    def slots_of(self, vertex: int) -> int | None:
+        """Slots that the vertex' group can get at once; None: a slot is one of Spark's own, or no worker is known."""
+        ...
+
     def validate(self) -> None:
         """Raises AssertionError."""
         ...
@@ -72,6 +76,9 @@ class NoFineGrainedResources:
 
     def waiting_for(self) -> list[str]:
         return []
+
+    def slots_of(self, vertex: int) -> int | None:
+        return None
 
 
 class DefaultFineGrainedResources:
@@ -124,6 +131,9 @@ class DefaultFineGrainedResources:
 
     def waiting_for(self) -> list[str]:
         return self._requests.waiting_for()
+
+    def slots_of(self, vertex: int) -> int | None:
+        return self.pool.slots_at_once(vertex) if self.pool.workers.is_told else None
 
     def validate(self) -> None:
         self.pool.validate()

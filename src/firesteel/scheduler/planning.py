@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from firesteel.errors import FiresteelError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, DistributionPattern, JobGraph, JobVertex, SourceInfo
 from firesteel.humanize import plural
-from firesteel.options import DEFAULT_SOURCE_PARALLELISM, Options
+from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler, SourceCoordinator
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
-from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, VertexPlan
+from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, SlotBound, VertexPlan
 from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.recorder import Recorder
@@ -31,11 +31,22 @@ NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
 class Parallelisms:
     """What is known of parallelisms. A forward group shares one: set beforehand, or decided by its first member."""
 
-    def __init__(self, job_graph: JobGraph, options: Options, slots: int = 1) -> None:
-        """Raises UsageError when two members set different parallelisms."""
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        options: Options,
+        *,
+        slots: Callable[[int], int],
+        bound_of: Callable[[int], SlotBound | None],
+    ) -> None:
+        """``slots``: of the cluster, for a vertex. ``bound_of``: those that its slot sharing group can get now; None:
+        nobody knows. Raises UsageError when two members of a forward group set different parallelisms."""
         self.options = options
         self._slots = slots
+        self._bound_of = bound_of
+        self._are_bounded = options[BOUNDED_BY_SLOTS]
         groups = forward_groups(job_graph)
+        self._members = [group.vertices for group in groups]
         self._leaders = [group.vertices[0] for group in groups]
         self._of = {vertex: number for number, group in enumerate(groups) for vertex in group.vertices}
         self._maximum = {n: g.max_parallelism for n, g in enumerate(groups) if g.max_parallelism != PARALLELISM_DEFAULT}
@@ -58,7 +69,17 @@ class Parallelisms:
     def bounds(self, vertex: JobVertex) -> Bounds:
         """Raises UsageError when nothing is left to choose."""
         bounds = bounds_for(vertex, self.options, self.known(vertex.id))
-        return replace(bounds, vertex_maximum=self.maximum(vertex.id), slots=self._slots)
+        return replace(
+            bounds,
+            vertex_maximum=self.maximum(vertex.id),
+            slots=self._slots(vertex.id),
+            slots_maximum=self._fewest_slots(vertex.id) if self._are_bounded else None,
+        )
+
+    def _fewest_slots(self, vertex: int) -> SlotBound | None:
+        """Of the members of the vertex' forward group, which share one parallelism."""
+        bounds = [self._bound_of(member) for member in self._members[self._of[vertex]]]
+        return min((bound for bound in bounds if bound is not None), key=lambda bound: bound.count, default=None)
 
 
 class UndecidableVertex(FiresteelError):

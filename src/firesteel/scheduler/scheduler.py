@@ -57,6 +57,7 @@ from firesteel.scheduler.nodes import Nodes
 from firesteel.scheduler.numbers import distinct
 from firesteel.scheduler.offloading import DescriptorOffloading
 from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.parallelism.model import SlotBound
 from firesteel.scheduler.partition_loss import PartitionLoss
 from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
 from firesteel.scheduler.readiness import Readiness
@@ -98,6 +99,7 @@ class Scheduler(ABC):
         """``detector``: tells of slow executions, which then get mirrors; None: there are none."""
         self.job_graph = job_graph
         self.options = options
+        self._slots = slots
         self.recorder = Recorder()
         self.executions = ExecutionTable(self.recorder.story)
         self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit)
@@ -154,7 +156,9 @@ class Scheduler(ABC):
             release=self.release,
             metrics=self.metrics,
         )
-        self.parallelisms = Parallelisms(job_graph, options, slots)
+        self.parallelisms = Parallelisms(
+            job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
+        )
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             JobStarted: self._started,
@@ -202,6 +206,14 @@ class Scheduler(ABC):
 
     def _placement(self, option: ExecutionDeploymentOption) -> Placement | None:
         return self.speculation.placement(option)
+
+    def _slots_of(self, vertex: int) -> SlotBound | None:
+        """Of the vertex' group, all that can be used now; None: nobody knows, or there are none."""
+        count = self.resources.slots_of(vertex)
+        if count is None and self.nodes.is_told:
+            count = sum(n for node, n in self.nodes.slots.items() if node not in self.speculation.avoided)
+        count = self._slots if count is None else count
+        return SlotBound(count, self.job_graph.vertices[vertex].slot_sharing_group) if count else None
 
     def _ask_again(self, tasks: dict[int, Ints]) -> None:
         self.strategy.restart_tasks(tasks)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
+from firesteel.humanize import plural
 from firesteel.scheduler.commands import InputRanges
 
 Longs = NDArray[np.int64]
@@ -59,6 +60,17 @@ class ConsumedResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotBound:
+    """Slots that a slot sharing group can get at once: of all workers that can be used, if they were empty."""
+
+    count: int
+    group: str
+
+    def __str__(self) -> str:
+        return f"the {plural(self.count, 'slot')} of group '{self.group}'"
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """Within what a parallelism may lie, and how input is cut. ``bounds_for`` makes one from the options.
 
@@ -79,7 +91,9 @@ class Bounds:
     fixed_rule: str = "fixed"
     """Why it is fixed, as the rule of the decision: "fixed" or "forward group"."""
     slots: int = 1
-    """Tasks that can run at once, as far as it was known when the job was submitted."""
+    """Tasks that can run at once, as far as it is known."""
+    slots_maximum: SlotBound | None = None
+    """The slots that it may not exceed; like the step's own maximum it cuts ``minimum``."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; powers of two for by-count unless the step's own maximum cuts.
@@ -87,9 +101,18 @@ class Bounds:
         FLIP-187, "Limit the maximum number of subpartitions to be a power of two". Raises UsageError when empty.
         """
         low, high = self._global_interval()
+        cut = self.lower_maximum
+        return (low, high) if cut is None else (min(low, cut[0]), min(high, cut[0]))
+
+    @property
+    def lower_maximum(self) -> tuple[int, str] | None:
+        """The smaller of the step's own maximum and the slots it may have, and its name."""
+        found: list[tuple[int, str]] = []
         if self.vertex_maximum is not None:
-            low, high = min(low, self.vertex_maximum), min(high, self.vertex_maximum)
-        return low, high
+            found.append((self.vertex_maximum, f"the step's max parallelism {self.vertex_maximum}"))
+        if self.slots_maximum is not None:
+            found.append((self.slots_maximum.count, str(self.slots_maximum)))
+        return min(found, default=None)
 
     def _global_interval(self) -> tuple[int, int]:
         low, high = self.minimum, self.maximum
@@ -111,13 +134,13 @@ class Bounds:
     def bound_hit(self, wanted: int) -> list[str]:
         """The bound that keeps ``wanted`` from being chosen, in words; none if it is allowed."""
         low, high = self._global_interval()
-        own = self.vertex_maximum
-        if own is not None and own < min(wanted, high):
-            return [f"the step's max parallelism {own}"]
+        own = self.lower_maximum
+        if own is not None and own[0] < min(wanted, high):
+            return [own[1]]
         if wanted > high:
             return [_named(self.maximum_key, self.maximum, high)]
         if wanted < low:
-            cut = "" if own is None or own >= low else f", cut to the step's max parallelism {own}"
+            cut = "" if own is None or own[0] >= low else f", cut to {own[1]}"
             return [_named("min-parallelism", self.minimum, low) + cut]
         return []
 

@@ -46,7 +46,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
     ``bounds.fixed`` is what the user (or a forward group) set. Inferred is what the source itself answered, else its
     bytes over the data volume, but no fewer than ``bounds.slots`` (the bytes of a source say little about what the
     steps behind it cost) if each has a MiB to read, and at most one subtask per split. Upper bound: ``default_source_parallelism``, which
-    unset means the maximum, and the step's own maximum. Splits whose sizes are all 0 are unknown: the upper bound.
+    unset means the maximum, the step's own maximum, and ``bounds.slots_maximum``. Splits whose sizes are all 0 are unknown: the upper bound.
     The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
     largest is as small as can be.
     """
@@ -125,9 +125,8 @@ def _upper_bound(bounds: Bounds, default: int | None) -> tuple[int, str]:
     upper, words = bounds.maximum, f"{bounds.maximum_key} {bounds.maximum}"
     if default is not None:
         upper, words = default, f"default-source-parallelism {default}"
-    if bounds.vertex_maximum is not None and bounds.vertex_maximum < upper:
-        upper, words = bounds.vertex_maximum, f"the step's max parallelism {bounds.vertex_maximum}"
-    return upper, words
+    own = bounds.lower_maximum
+    return own if own is not None and own[0] < upper else (upper, words)
 
 
 def _span(least: int, most: int) -> str:
