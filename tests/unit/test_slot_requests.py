@@ -13,6 +13,7 @@ from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
+from firesteel.scheduler.retired_workers import MOST_RETIRED
 
 GIB = 1 << 30
 LIGHT = SlotSharingGroup("light", 1.0, GIB)
@@ -435,3 +436,58 @@ def test_a_source_makes_use_of_the_slots_that_its_group_has():
     job.worker("a", WorkerResources(17.0, 64 * GIB))
     job.start()
     assert job.parallelism(0) == 4 and "4 slots" in job.decisions("source parallelism")[0].reason
+
+
+# --- workers that begin otherwise --------------------------------------------------------------------------------
+
+
+def test_what_a_retired_worker_hands_back_is_sent_again_at_once_and_not_charged():
+    job = sources(3, groups=(LIGHT,), restart_strategy__type="none")
+    job.worker("a", TWO)
+    job.start()
+    job.hand_back((0, 0, 0), retired=True)
+    assert job.keys(0) == [(0, 0, 1), (0, 1, 0)]
+    assert job.scheduler.metrics.num_restarts.value == 0
+    assert "other external resources" in job.decisions("retired worker")[0].reason
+    job.send(job.sent[-1])  # twice
+    assert job.keys(0) == [(0, 0, 1), (0, 1, 0)]
+    job.run()
+    assert job.status == "FINISHED"
+
+
+def test_a_mirror_that_meets_a_retired_worker_is_replaced_beside_its_original():
+    job = sources(1, groups=(LIGHT,), **SPECULATIVE)
+    job.worker("a", TWO, node="node-a")
+    job.worker("b", TWO, node="node-b")
+    job.start()
+    job.launch((0, 0, 0), node="node-a", worker="a")
+    job.slow((0, 0, 0))
+    job.hand_back((0, 0, 1), node="node-b", retired=True)
+    assert job.keys(0) == [(0, 0, 0), (0, 0, 2)]
+    assert job.scheduler.graph.vertices[0][0].get_current_execution(2).is_mirror
+    job.finish((0, 0, 2))
+    job.run()
+    assert job.status == "FINISHED"
+
+
+def test_meeting_retired_workers_for_ever_is_a_failure():
+    job = sources(1, groups=(LIGHT,), restart_strategy__type="none")
+    job.worker("a", TWO)
+    job.start()
+    for attempt in range(MOST_RETIRED):
+        job.hand_back((0, 0, attempt), retired=True)
+    assert job.status == "RUNNING"
+    job.hand_back((0, 0, MOST_RETIRED), retired=True)
+    assert job.status == "FAILED" and "50 Python workers" in job.ended.cause.message
+
+
+def test_a_region_whose_task_met_a_retired_worker_runs_again_as_a_whole():
+    job = pipelined("light", "light", count=1)
+    job.worker("a", FOUR)
+    job.start()
+    job.hand_back((0, 0, 0), retired=True)
+    job.hand_back((1, 0, 0), retired=True)
+    assert job.keys(0) == [(0, 0, 1)] and job.keys(1) == [(1, 0, 1)]
+    assert int(job.scheduler.allocator.num_slots.sum()) == 1
+    job.run()
+    assert job.status == "FINISHED"

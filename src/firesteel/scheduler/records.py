@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 HANDED_BACK = "handed back by a blocked node"
+RETIRED = "handed back by a worker that had begun with other external resources"
 """Cause of a CANCELED execution that never began."""
 
 

@@ -67,6 +67,7 @@ from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrateg
 from firesteel.scheduler.regions import RegionBlock
 from firesteel.scheduler.release import release_strategy
 from firesteel.scheduler.restart import restart_strategy
+from firesteel.scheduler.retired_workers import RetiredWorkers
 from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
 from firesteel.scheduler.slow_tasks import SlowTaskDetector
@@ -156,6 +157,9 @@ class Scheduler(ABC):
             release=self.release,
             metrics=self.metrics,
         )
+        self.retired = RetiredWorkers(
+            self.operations, self.recorder, send_again=self._send_again, failed=self.failures.failed
+        )
         self.parallelisms = Parallelisms(
             job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
         )
@@ -214,6 +218,15 @@ class Scheduler(ABC):
             count = sum(n for node, n in self.nodes.slots.items() if node not in self.speculation.avoided)
         count = self._slots if count is None else count
         return SlotBound(count, self.job_graph.vertices[vertex].slot_sharing_group) if count else None
+
+    def _send_again(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> None:
+        """An execution in the place of each of these, which ended without having begun; not a restart."""
+        if not self.job.is_active or self.speculation.replaced(vertex, rows, cause):
+            return
+        subtasks = self.executions.index[rows].astype(np.int64)
+        self.graph.reset(vertex, subtasks, self.recorder.at)
+        self.operations.created(vertex, vertex.newest[subtasks], cause)
+        self.strategy.restart_tasks({vertex.id: subtasks})
 
     def _ask_again(self, tasks: dict[int, Ints]) -> None:
         self.strategy.restart_tasks(tasks)
@@ -400,6 +413,9 @@ class Scheduler(ABC):
         states = self.executions.state[rows]
         self.admission.gone(vertex, rows[states == S.CANCELING])
         rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
+        if event.retired:
+            self.retired.returned(vertex, rows)
+            return
         where = [nodes.get(row, "") for row in rows.tolist()]
         self.executions.set_nodes(rows, Names.of(where))
         self.operations.move(vertex.id, rows, S.CANCELED, cause=HANDED_BACK)

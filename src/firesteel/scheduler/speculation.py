@@ -34,6 +34,10 @@ class SpeculativeExecutionHandler(Protocol):
         """These were handed back by blocked nodes; they are CANCELED now."""
         ...
 
+    def replaced(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> bool:
+        """These ended without having begun, through nobody's fault. Whether others were made in their places."""
+        ...
+
     def timer_fired(self, timer: str) -> None:
         """A timer that is not ours changes nothing."""
         ...
@@ -93,6 +97,9 @@ class NoSpeculation:
     @property
     def candidates(self) -> Sequence[int]:
         return ()
+
+    def replaced(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> bool:
+        return False
 
     def placement(self, option: ExecutionDeploymentOption) -> Placement | None:
         return None

@@ -185,6 +185,10 @@ class DefaultSpeculativeExecutionHandler:
     def returned(self, vertex: ExecutionJobVertex, rows: Rows, nodes: Sequence[str]) -> None:
         self._returned.returned(vertex, rows, nodes)
 
+    def replaced(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> bool:
+        self._joined.add(vertex, vertex.replace_executions(rows, self._recorder.at), cause)
+        return True
+
     def waiting_for(self) -> list[str]:
         return [*self._joined.waiting_for(), *self.blocklist.waiting_for()]
 
