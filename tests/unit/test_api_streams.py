@@ -284,7 +284,7 @@ class TestFacade:
         assert firesteel.__all__ == sorted(firesteel.__all__, key=lambda n: (n[0].islower(), n))
         assert set(firesteel.__all__) == {
             "BroadcastStream", "DataStream", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream", "Sink",
-            "SinkWriter", "SlotSharingGroup", "Source", "Split", "col", "errors", "lit",
+            "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "errors", "lit", "task_resources",
         }  # fmt: skip
         for name in firesteel.__all__:
             assert getattr(firesteel, name) is not None
