@@ -61,25 +61,28 @@ def test_thread_pools_have_the_size_of_the_slot_and_workers_of_other_sizes_go(sl
     assert (own.said(3)["group"], own.said(3)["memory"], own.said(3)["addresses"]) == ("trainers", 0, {})
 
 
-def holds(size):
-    kept.append(np.ones(size * MIB, dtype=np.uint8))
-
-
 kept = []
 """Of a worker process."""
 
 
-def leaks():
-    holds(120)
+def passing():
+    return np.ones(250 * MIB, dtype=np.uint8).sum()
 
 
-def test_a_worker_that_still_holds_memory_of_an_earlier_task_goes(slots):
-    own = slots()
-    assert own.rdd(0, slot(memory=500 * MIB), leaks).peak_memory > 120 * MIB
-    message = own.rdd(1, slot(memory=500 * MIB))
+def keeping():
+    kept.append(np.ones(120 * MIB, dtype=np.uint8))
+
+
+def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
+    """The limit is 450 MiB: beside some 110 of the worker itself there is room for what stays, or for what comes and goes."""
+    own, limit = slots(), slot(memory=450 * MIB)
+    assert own.rdd(0, limit, passing).peak_memory > 250 * MIB
+    assert own.rdd(1, limit, keeping).peak_memory > 200 * MIB
+    assert own.said(1)["process"] == own.said(0)["process"]
+    message = own.rdd(2, limit)
     assert isinstance(message, ReturnedMessage) and message.retired
     assert is_gone(own.said(0)["process"])
-    assert isinstance(own.rdd(2, slot(memory=500 * MIB)), FinishedMessage)
+    assert isinstance(own.rdd(3, limit, passing), FinishedMessage)
 
 
 def given(batches):
