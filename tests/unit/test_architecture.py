@@ -74,7 +74,9 @@ def test_the_facade_alone_loads_nothing():
 def test_readers_of_the_journal_do_not_reach_into_the_scheduler(room):
     named = {name for path in sorted((SOURCES / room).glob("*.py")) for name in imports_of(path)}
     inside = {name for name in named if name.startswith("firesteel.scheduler.")}
-    assert inside <= {f"firesteel.scheduler.{m}" for m in ("records", "events", "commands", "states")}
+    assert inside <= {
+        f"firesteel.scheduler.{m}" for m in ("records", "events", "commands", "states", "resource_profile")
+    }
     assert room == "cli" or not any(name.startswith("pyspark") for name in named)
 
 
