@@ -12,6 +12,7 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.journal.attempts_report import report
 from firesteel.journal.explain import explain
+from firesteel.journal.groups import most_at_once
 from firesteel.journal.history import JobHistory
 from firesteel.journal.journal import Journal, read
 from firesteel.journal.progress import render
@@ -85,6 +86,22 @@ def test_explain_tells_of_groups_slots_and_peaks():
         f"    slot         of train: {needs}.",
         "    memory       at most 1.76 GiB (subtask 0), median 1.32 GiB, of 2.81 GiB that a worker may hold (62 %).",
     ]
+
+
+def test_slots_held_at_once_are_counted_though_launches_are_told_of_late():
+    def finished(at: float, vertex: int, *spans: tuple[float, float]) -> StateChange:
+        began, ended = zip(*spans, strict=True)
+        numbers = list(range(len(spans)))
+        return StateChange(
+            at=at, vertex=vertex, state="FINISHED", subtasks=numbers, attempts=[0] * len(spans), deployed=list(began),
+            times=list(ended),
+        )  # fmt: skip
+
+    records = [finished(9, 1, (1, 3), (3, 5), (2, 4)), finished(9, 2, (1.5, 2.5)), finished(9, 3, (0, 9), (0, 9))]
+    assert most_at_once(records, [1]) == 2, "one that ends as another begins makes room for it"
+    assert most_at_once(records, [1, 2]) == 3
+    assert most_at_once(records[:2], [3]) == 0
+    assert most_at_once(grouped(), [1]) == 2
 
 
 def test_history_tells_of_slots_and_peaks():

@@ -9,7 +9,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.attempts import lives, sentences
-from firesteel.journal.groups import group_lines, peaks_text
+from firesteel.journal.groups import group_lines, most_at_once, peaks_text
 from firesteel.journal.history import (
     Failure,
     JobHistory,
@@ -49,7 +49,7 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None) -
         raise UsageError("The journal is empty: the job has not written anything yet.")
     if vertex is not None:
         return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records))
-    lines = list(_job_lines(history))
+    lines = list(_job_lines(history, records))
     for number in sorted(history.vertices):
         lines += ["", *_vertex_lines(history, history.vertices[number], records)]
     return "\n".join(lines)
@@ -76,7 +76,7 @@ def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
     raise UsageError(f"The job has no vertex '{text}'.", hint=hint)
 
 
-def _job_lines(history: JobHistory) -> Iterator[str]:
+def _job_lines(history: JobHistory, records: list[JournalRecord]) -> Iterator[str]:
     plan = history.plan
     title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
     ended = history.status if history.is_over else f"still {history.status}"
@@ -90,7 +90,7 @@ def _job_lines(history: JobHistory) -> Iterator[str]:
     undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
     yield _labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     for name in sorted(history.groups):
-        yield _labelled("group", "\n".join(_group(history, name)))
+        yield _labelled("group", "\n".join(_group(history, name, records)))
     yield from _decision_lines(history.decisions)
     for line in blocked_lines(history):
         yield _labelled("blocked", line)
@@ -106,10 +106,11 @@ def blocked_lines(history: JobHistory) -> list[str]:
     return lines
 
 
-def _group(history: JobHistory, name: str) -> Iterator[str]:
+def _group(history: JobHistory, name: str, records: list[JournalRecord]) -> Iterator[str]:
     members = [v for v in history.vertices.values() if v.slot_sharing_group == name]
-    peaks = [v.peaks.largest[1] for v in members if v.peaks.by_subtask]
-    return group_lines(history.groups[name], sorted(v.id for v in members), max(peaks, default=0), _framework(history))
+    numbers = sorted(v.id for v in members)
+    peak = max((v.peaks.largest[1] for v in members if v.peaks.by_subtask), default=0)
+    return group_lines(history.groups[name], numbers, most_at_once(records, numbers), peak, _framework(history))
 
 
 def _framework(history: JobHistory) -> int | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.scheduler.records import SlotUsage
+from firesteel.scheduler.records import JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.resource_profile import ResourceProfile
 
 MIB = 1 << 20
@@ -68,9 +70,24 @@ class Peaks:
 Groups = Mapping[str, GroupHistory]
 
 
-def group_lines(group: GroupHistory, vertices: list[int], largest_peak: int, framework: int | None) -> Iterator[str]:
-    """What a slot of the group needs and which vertices are in it; what its slots came to. ``largest_peak``: MiB, 0 where
-    not watched. ``framework``: bytes that a worker may hold beside its slot; None: not known."""
+def most_at_once(records: Iterable[JournalRecord], vertices: Iterable[int]) -> int:
+    """Executions of these vertices, of those that finished, that ran at the same time. Launches are often told of only when
+    all is over, so counting as records come shows fewer."""
+    wanted = set(vertices)
+    columns = [r for r in records if isinstance(r, StateChange) and r.vertex in wanted and r.deployed]
+    if not columns:
+        return 0
+    began = np.concatenate([r.deployed for r in columns])
+    ended = np.concatenate([r.times or np.full(len(r.deployed), r.at) for r in columns])
+    order = np.lexsort((np.repeat((1, 0), len(began)), np.concatenate((began, ended))))  # an end first, at one time
+    return int(np.cumsum(np.repeat((1, -1), len(began))[order]).max())
+
+
+def group_lines(
+    group: GroupHistory, vertices: list[int], at_once: int, largest_peak: int, framework: int | None
+) -> Iterator[str]:
+    """What a slot of the group needs and which vertices are in it; what its slots came to. ``at_once``: executions that are
+    known to have run together. ``largest_peak``: MiB, 0 where not watched. ``framework``: bytes that a worker may hold beside its slot; None: not known."""
     members = ", ".join(f"[{number}]" for number in vertices)
     yield f"{group.name}: {group.needs}{f'; {members}' if members else ''}."
     if not group.is_used:
@@ -80,7 +97,7 @@ def group_lines(group: GroupHistory, vertices: list[int], largest_peak: int, fra
     seconds = f"{_amount(group.core_seconds)} core-seconds, {_amount(group.gib_seconds)} GiB-seconds"
     share = _share(group.profile, largest_peak, framework)
     used = f"; at most {share} of a slot's memory was used" if share else ""
-    yield f"{plural(group.most_held, 'slot')} held at once at most{waited}; {seconds} held in all{used}."
+    yield f"{plural(max(group.most_held, at_once), 'slot')} held at once at most{waited}; {seconds} held in all{used}."
 
 
 def peaks_text(peaks: Peaks, profile: ResourceProfile, framework: int | None) -> str:
