@@ -31,10 +31,10 @@ class Cluster:
     python: Path
     drivers: list[subprocess.Popen] = field(default_factory=list)
 
-    def driver(self, case: str, folder: Path, **environment: str) -> Driver:
+    def driver(self, case: str, folder: Path, script: str = "drivers.py", **environment: str) -> Driver:
         """Starts ``drivers.py CASE FOLDER`` as a driver of its own; what it prints last is its answer, as JSON."""
         log = folder / f"{case}.log"
-        return Driver(self._start("drivers.py", log, case, str(folder), **environment), log)
+        return Driver(self._start(script, log, case, str(folder), **environment), log)
 
     def session(self) -> Session:
         """A driver that runs one case of ``cases.py`` after another on the same Spark session."""
@@ -127,9 +127,11 @@ def session(cluster):
 
 @pytest.fixture(scope="module")
 def cluster(request, tmp_path_factory):
-    """A master, a worker of one slot on each of the module's HOSTS (three if it names none), and drivers, which end with it."""
+    """A master, a worker of one slot (or of the module's SIZES) on each of the module's HOSTS (three if it names none), and
+    drivers, which end with it."""
     folder = tmp_path_factory.mktemp("cluster")
-    with StandaloneCluster(folder, getattr(request.module, "HOSTS", HOSTS)) as standalone:
+    hosts, sizes = getattr(request.module, "HOSTS", HOSTS), getattr(request.module, "SIZES", None)
+    with StandaloneCluster(folder, hosts, sizes=sizes) as standalone:
         yield Cluster(standalone, _python_without_firesteel(folder))
 
 

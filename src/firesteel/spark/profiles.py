@@ -135,7 +135,7 @@ def _external(conf: Any, name: str, amount: float) -> tuple[str, int, str, str]:
             f"The session has no discovery script for the external resource '{name}'.",
             hint=f"Set {key}.discoveryScript to a script that every node has and that prints its addresses as JSON.",
         )
-    addresses = int(conf.get(f"{key}.amount", 0)) or max(1, math.ceil(amount))
+    addresses = int(conf.get(f"{key}.amount", "0")) or max(1, math.ceil(amount))
     return name, addresses, script, conf.get(f"{key}.vendor", "")
 
 

@@ -1,0 +1,143 @@
+"""Drivers whose jobs have groups with resources, each in a process of its own: ``resource_drivers.py CASE FOLDER``.
+
+Tasks write down where they ran, from when until when, and with which addresses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from firesteel import ExecutionEnvironment, SlotSharingGroup, Split
+from firesteel.errors import FiresteelError
+from firesteel.journal.journal import read
+from firesteel.scheduler.records import Decision
+from firesteel.spark.cleaning import late
+from firesteel.spark.preflight import executors
+from firesteel.spark.session import create_session
+from firesteel.spark.status import SparkStatus
+from intervals_kit import SCHEMA, busy, intervals
+
+ROWS = 1_000
+
+
+class Numbers:
+    """``splits`` splits of 1,000 numbers each, numbered on. Ships by value."""
+
+    name, schema = "numbers", SCHEMA
+    supports_concurrent_execution_attempts = True
+
+    def __init__(self, splits):
+        self.splits = splits
+
+    def list_splits(self, data_volume):
+        return [Split(k, 8 * ROWS, f"split {k}") for k in range(self.splits)]
+
+    def read(self, split, ctx):
+        yield pa.record_batch([pa.array(range(split * ROWS, (split + 1) * ROWS))], schema=SCHEMA)
+
+
+def session(**more):
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # they are to start quickly
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+    }
+    made = create_session(os.environ["FIRESTEEL_TEST_MASTER"], "resources", conf | more)
+    from pyspark import cloudpickle
+
+    import intervals_kit
+
+    for module in (intervals_kit, sys.modules[Numbers.__module__]):
+        cloudpickle.register_pickle_by_value(module)
+    return made
+
+
+def run(spark, folder, name, group, subtasks, at_once, **more):
+    """A job whose second step has this group: whether its answer is right, what its tasks wrote down, its decisions."""
+    own = folder / name
+    own.mkdir()
+    given = {
+        "firesteel.storage.directory": str(own / "storage"),
+        "firesteel.journal.directory": str(own / "journal"),
+        "firesteel.progress": "false",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+        **{key.replace("__", "."): value for key, value in more.items()},
+    }
+    env = ExecutionEnvironment(spark=spark, options=given)
+    numbers = env.from_source(Numbers(subtasks)).set_parallelism(subtasks).rebalance()
+    squares = numbers.map_in_arrow(busy(own, name, at_once), SCHEMA).slot_sharing_group(group)
+    began, error, right = time.monotonic(), "", False
+    try:
+        found = squares.set_parallelism(subtasks).to_arrow()
+        right = sorted(found["v"].to_pylist()) == [v * v for v in range(subtasks * ROWS)]
+    except FiresteelError as raised:
+        error = str(raised)
+    late.run_all()
+    (journal,) = (own / "journal").glob("*.jsonl")
+    decided = [r for r in read(journal) if isinstance(r, Decision)]
+    return {
+        "right": right,
+        "error": error,
+        "seconds": time.monotonic() - began,
+        "intervals": intervals(own),
+        "slots": [str(d.result) for d in decided if d.what == "slots"],
+    }
+
+
+def case_static(folder):
+    """Executors that are there: 4, 2 and 1 cores."""
+    spark = session()
+    while len(executors(spark.sparkContext)) < 3:
+        time.sleep(0.05)
+    heavy = SlotSharingGroup("heavy", cpu_cores=2, task_heap_memory="100 MiB")
+    hungry = SlotSharingGroup("hungry", cpu_cores=1, task_heap_memory="600 MiB")
+    huge = SlotSharingGroup("huge", cpu_cores=5, task_heap_memory="100 MiB")
+    memory = {"firesteel__executor__memory": "1 GiB"}
+    return {
+        "heavy": run(spark, folder, "heavy", heavy, 6, 3, **memory),
+        "hungry": run(spark, folder, "hungry", hungry, 6, 3, **memory),
+        "huge": run(spark, folder, "huge", huge, 1, 1, **memory),
+        "killed": run(spark, folder, "killed", heavy, 3, 3, **memory),
+    }
+
+
+def case_dynamic(folder):
+    """Executors that Spark makes for a group, and lets go."""
+    spark = session(
+        **{
+            "spark.executor.cores": "1",
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        }
+    )
+    status = SparkStatus(spark.sparkContext)
+    seen: dict[str, int] = {}
+    ended = threading.Event()
+
+    def watch():
+        while not ended.wait(0.2):
+            seen.update({executor: info.profile_id for executor, info in status.executors().items()})
+
+    threading.Thread(target=watch, daemon=True).start()
+    gpu = SlotSharingGroup("gpu", cpu_cores=1, task_heap_memory="100 MiB", external_resources={"gpu": 1.0})
+    told = run(spark, folder, "gpu", gpu, 4, 2)
+    until = time.monotonic() + 60.0
+    while left := [info for info in status.executors().values() if info.profile_id]:
+        if time.monotonic() > until:
+            break
+        time.sleep(0.1)
+    ended.set()
+    return {"gpu": told, "made": sum(bool(profile) for profile in seen.values()), "left": len(left)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[f"case_{sys.argv[1]}"](Path(sys.argv[2]))))

@@ -1,0 +1,70 @@
+"""Groups with resources on three workers of different sizes, one of which offers two GPUs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tools.standalone import Size
+
+from intervals_kit import most_at_once, most_by
+
+pytestmark = pytest.mark.cluster
+
+LARGE, GPUS, SMALL = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+SIZES = {LARGE: Size(4, "4g"), GPUS: Size(2, "3g", {"gpu": ("0", "1")}), SMALL: Size(1, "1g")}
+
+
+def host(one):
+    return one["host"]
+
+
+def test_slots_on_executors_that_are_there(cluster, tmp_path):
+    driver = cluster.driver("static", tmp_path, "resource_drivers.py")
+    kill_one_of(cluster, driver, tmp_path / "killed", LARGE)
+    told = driver.answer()
+
+    heavy = told["heavy"]
+    assert heavy["right"], heavy["error"]
+    assert most_at_once(heavy["intervals"]) == 3
+    assert most_by(heavy["intervals"], host) == {LARGE: 2, GPUS: 1}, "2 cores each, of 4, 2 and 1"
+    assert {one["cpus"] for one in heavy["intervals"]} == {2}
+    assert {one["threads"] for one in heavy["intervals"]} == {"2"}
+    assert heavy["slots"] == ["Spark, for cores and external resources; the slot pool, for memory"]
+
+    hungry = told["hungry"]
+    assert hungry["right"], hungry["error"]
+    assert most_by(hungry["intervals"], host) == {LARGE: 1, GPUS: 1, SMALL: 1}, "600 MiB each, of 1 GiB"
+
+    huge = told["huge"]
+    assert "No worker can ever hold" in huge["error"]
+    assert "5 cores" in huge["error"]
+    assert "4 cores" in huge["error"]
+    assert huge["seconds"] < 20.0
+
+    assert told["killed"]["right"], told["killed"]["error"]
+
+
+def kill_one_of(cluster, driver, folder: Path, victim):
+    """The executor there, when a task has come to it."""
+    until = time.monotonic() + 180.0
+    while not any(folder.glob("came-*")):
+        assert driver.process.poll() is None, driver.log.read_text()[-3000:]
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    cluster.standalone.kill_executor(victim)
+
+
+def test_executors_made_for_a_group(cluster, tmp_path):
+    told = cluster.driver("dynamic", tmp_path, "resource_drivers.py").answer()
+    gpu = told["gpu"]
+    assert gpu["right"], gpu["error"]
+    assert {one["host"] for one in gpu["intervals"]} == {GPUS}
+    by_address = most_by(gpu["intervals"], lambda one: ",".join(one["addresses"]["gpu"]))
+    assert len(by_address) == 2, "one of the addresses was never used"
+    assert set(by_address.values()) == {1}, "two subtasks held one address at once"
+    assert most_at_once(gpu["intervals"]) == 2
+    assert told["made"] >= 2
+    assert told["left"] == 0, "executors of the group stay though nobody needs them"
+    assert gpu["slots"] == ["Spark, which makes executors that fit"]
