@@ -7,9 +7,11 @@ from typing import Protocol
 
 from firesteel.options import Options
 from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied
-from firesteel.scheduler.executions import ExecutionTable, Rows
+from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.executions import Rows
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
+from firesteel.scheduler.network_memory import NetworkMemory
 from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slot_requests import SlotRequests
@@ -25,6 +27,10 @@ class FineGrainedResources(Protocol):
 
     def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
         """Spark launched these, which stand at ``places`` in the event."""
+        ...
+
+    def vertices_initialized(self) -> None:
+        """There are new ones."""
         ...
 
     def begin_round(self) -> None:
@@ -64,6 +70,7 @@ class NoFineGrainedResources:
     def executor_changed(self, event: ExecutorChanged) -> None: ...
     def workers_occupied(self, event: WorkersOccupied) -> None: ...
     def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None: ...
+    def vertices_initialized(self) -> None: ...
     def begin_round(self) -> None: ...
     def check_requests(self) -> None: ...
     def timer_fired(self, timer: str) -> None: ...
@@ -89,13 +96,14 @@ class DefaultFineGrainedResources:
         recorder: Recorder,
         options: Options,
         *,
-        table: ExecutionTable,
+        graph: DefaultExecutionGraph,
         metrics: Metrics,
     ) -> None:
         self.pool = pool
         self._recorder = recorder
         self._requests = SlotRequests(pool, job, recorder, options)
-        self._usage = SlotUsageRecorder(pool, table, recorder)
+        self._usage = SlotUsageRecorder(pool, graph.executions, recorder)
+        self._network = NetworkMemory(graph, pool, recorder, options)
         metrics.job.gauge("numSlotsAsked", lambda: sum(map(self._usage.asked, range(len(pool.groups)))))
         metrics.job.gauge("numSlotsHeld", lambda: sum(map(self._usage.held, range(len(pool.groups)))))
         self._told_of_keeping: set[int] = set()
@@ -110,6 +118,9 @@ class DefaultFineGrainedResources:
 
     def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
         self.pool.launched(rows, _select(event.executors, places), _select(event.nodes, places))
+
+    def vertices_initialized(self) -> None:
+        self._network.vertices_initialized()
 
     def begin_round(self) -> None:
         self.pool.begin_round()

@@ -190,7 +190,7 @@ class Scheduler(ABC):
     def use_resources_of(self, pool: SlotPool) -> None:
         """Slot sharing groups have resources: ``pool`` is the allocator that this scheduler was made with."""
         self.resources = DefaultFineGrainedResources(
-            pool, self.job, self.recorder, self.options, table=self.executions, metrics=self.metrics
+            pool, self.job, self.recorder, self.options, graph=self.graph, metrics=self.metrics
         )
         self.job.before_end.append(self.resources.job_ends)
 
@@ -305,6 +305,7 @@ class Scheduler(ABC):
             return
         if new:
             self.graph.notify_execution_graph_updated(new)
+            self.resources.vertices_initialized()
             self._tell_of_regions(new)
 
     def _tell_of_regions(self, new: list[int]) -> None:

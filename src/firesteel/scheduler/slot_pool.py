@@ -198,6 +198,10 @@ class SlotPool:
         self.profiles[group] = profile
         self._binds = None
 
+    def was_cut(self, group: int) -> bool:
+        """Whether slots of this group were ever given out."""
+        return any(own == group for own, _ in self.kinds)
+
     def _kind_of(self, vertex: int) -> int:
         group = self.group_of[vertex]
         kind = (group, self.profiles[group])

@@ -40,7 +40,7 @@ class SharedSlots:
 
 def shared_slots(option: RegionDeploymentOption, job_graph: JobGraph) -> SharedSlots:
     """The slots that these regions need. O(executions log executions)."""
-    components = _components([part.vertex for part in option.parts], job_graph)
+    components = sharing([part.vertex for part in option.parts], job_graph)
     sizes = [len(part.executions) for part in option.parts]
     part = np.repeat(np.arange(len(sizes)), sizes)
     component = np.array(components, np.int64)[part]
@@ -56,8 +56,8 @@ def shared_slots(option: RegionDeploymentOption, job_graph: JobGraph) -> SharedS
     return SharedSlots(members[named], region[named], vertex[named], members[order], np.cumsum(first) - 1)
 
 
-def _components(vertices: list[int], job_graph: JobGraph) -> list[int]:
-    """For each of the vertices the first one that it shares slots with."""
+def sharing(vertices: list[int], job_graph: JobGraph) -> list[int]:
+    """For each of the vertices a number, the same for those that share slots: they are joined by pipelined edges, in one group."""
     labels = list(range(len(vertices)))
     places = {vertex: place for place, vertex in enumerate(vertices)}
     for vertex in vertices:

@@ -190,6 +190,16 @@ class Workers:
         need = self.needs(profile)
         return self._room(need, within & self.serving(profile), self.total, Addresses.most)
 
+    def spare(self, profile: ResourceProfile) -> int | None:
+        """Bytes by which each slot could be larger without a worker holding fewer; None: no worker could hold any."""
+        slots = self.could_hold(profile, self.alive)
+        able = np.flatnonzero(slots)
+        if not len(able):
+            return None
+        need, network = self.needs(profile), MEMORY + len(KINDS)
+        left = [(self.total[k, able] - slots[able] * need[k]) // slots[able] for k in (MEMORY, network)]
+        return int(np.minimum(*left).min())
+
     def ever_held(self, profile: ResourceProfile) -> bool:
         """Whether any worker that there ever was could hold such a slot."""
         if not profile.is_specified:
