@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from driver_loop import END, Loop, Py4JJavaError, Status, deploy, failed, finished, ints
+from firesteel.results.store import ResultStore
 from firesteel.scheduler import events as ev
 from firesteel.scheduler.commands import (
     Cancel,
@@ -17,7 +18,7 @@ from firesteel.scheduler.commands import (
     VerifyPartitions,
 )
 from firesteel.sizes import unpack
-from firesteel.spark import pools
+from firesteel.spark import last_words, pools
 from firesteel.spark.batch import Batch, BatchEnded
 from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import NodeNames
@@ -269,6 +270,30 @@ def test_a_fault_in_the_scheduler_stops_what_runs():
     with pytest.raises(RuntimeError, match="a fault of ours"):
         loop.run()
     loop.runner.cancel.assert_called_once()
+
+
+def test_what_a_worker_left_before_it_ended_itself_is_told_of_it(tmp_path):
+    store = ResultStore(str(tmp_path))
+    last_words.leave(store, (1, 2, 0), "Step 'train' was stopped at its limit of memory on h.", "Give it more.")
+
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [deploy(0, 2)]
+        return [END] if len(loop.scheduler.of(ev.ExecutionsFailed)) == 2 else None
+
+    loop = Loop(answer, store=store)
+    start = loop.runner.start.side_effect
+    text = "Task 1 in stage 9.0 failed 1 times, most recent failure: Lost task 1.0 in stage 9.0 (TID 1) (h executor 1): Python worker exited unexpectedly (crashed)"
+    loop.runner.start.side_effect = lambda batch, code: (
+        start(batch, code),
+        loop.put(BatchEnded(batch, [], Py4JJavaError(text))),
+    )
+    loop.run()
+    failures = {e.subtasks.tolist()[0]: e for e in loop.scheduler.of(ev.ExecutionsFailed)}
+    assert (failures[2].culpable, failures[0].culpable) == (True, False)
+    cause = failures[2].cause
+    assert (cause.kind, cause.hint) == (ev.FailureKind.USER, "Give it more.")
+    assert cause.message == "Step 'train' was stopped at its limit of memory on h."
 
 
 def test_a_cancelled_batch_that_does_not_return_is_given_up(monkeypatch):

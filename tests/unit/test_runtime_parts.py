@@ -25,10 +25,10 @@ from firesteel.errors import PartitionException, UsageError
 from firesteel.operators.user_code import UserFunctionError
 from firesteel.options import GIB, MIB, Options
 from firesteel.results.owner import process_start
-from firesteel.results.store import StorageError
+from firesteel.results.store import ResultStore, StorageError
 from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, Splits
 from firesteel.scheduler.planned import planned
-from firesteel.spark import java, pools, preflight, shipping
+from firesteel.spark import java, last_words, pools, preflight, shipping
 from firesteel.spark.batch import Batch, BatchRunner, descriptors_of
 from firesteel.spark.cleaning import Cleaner, _Late
 from firesteel.spark.dataframes import shares_of
@@ -228,6 +228,20 @@ def test_what_spark_runs_again_by_itself_ends_at_once(tmp_path, monkeypatch, num
     function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
     (message,) = map(decode_other, function.execute([ExecutionDescriptor(0, 0)], None))
     assert (message.kind, message.where.token) == (kind, 9)
+
+
+def test_what_spark_runs_again_tells_what_its_worker_left_before_it_ended_itself(tmp_path, monkeypatch):
+    spark_task = SimpleNamespace(taskAttemptId=lambda: 9, attemptNumber=lambda: 1)
+    monkeypatch.setattr("firesteel.spark.task._spark_task", lambda task_class: spark_task)
+    store = ResultStore(str(tmp_path))
+    last_words.leave(store, (0, 3, 2), "Step 'train' was stopped at its limit of memory.", "Give it more.")
+    job = JobInformation("again", store, "none", 1 << 20, scratch=str(tmp_path))
+    part = VertexPart(Blob.of(VertexInformation(0, "v", 1, {}, dumps("no program"))), ())
+    function = BatchFunction(0, Blob.of(job), (part,), (), MagicMock())
+    told = [function.execute([ExecutionDescriptor(3, attempt)], None) for attempt in (2, 3)]
+    (left,), (nothing,) = (map(decode_other, messages) for messages in told)
+    assert (left.kind, left.message) == ("USER", "Step 'train' was stopped at its limit of memory.")
+    assert (left.hint, nothing.kind) == ("Give it more.", "LOST")
 
 
 def test_pools_are_lent_out_and_used_again():
