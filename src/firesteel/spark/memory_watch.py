@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,7 @@ class MemoryWatch:
         self._resident.begin()
         if self._watched is not None:
             looks = _Looks(self, self._watched, self._resident)
-            threading.Thread(target=looks.run, name="firesteel-memory", daemon=True).start()
+            start_new_thread(looks.run, ())  # threading.Thread would wait until it runs, as long as a small task takes
         return self
 
     def __exit__(
@@ -206,7 +207,7 @@ class _Looks:
 
     def __init__(self, watch: MemoryWatch, watched: Watched, resident: Resident) -> None:
         self._watch, self._watched, self._resident = watch, watched, resident
-        self._children_due = 0.0
+        self._children_due = time.monotonic() + CHILDREN_SECONDS
 
     def run(self) -> None:
         """Until the watch is over."""
