@@ -70,6 +70,7 @@ class SlotPool:
         self.on_launched: Callable[[Rows], None] = lambda _slots: None
         self.on_freed: Callable[[Rows, Rows], None] = lambda _slots, _last: None
         """Slots, and an execution that was in each to the end."""
+        self.on_one_freed: Callable[[int, int], None] = lambda _slot, _last: None
         self._table = ExecutionTable()
         self._avoided: Callable[[], tuple[str, ...]] = tuple
         self._worker: NDArray[np.int32] = np.empty(0, np.int32)
@@ -84,6 +85,8 @@ class SlotPool:
         """By slot."""
         self.kinds: list[tuple[int, ResourceProfile]] = []
         """Group and profile of all slots there ever were; a group's profile changes at most a few times."""
+        self._current = [NO_SLOT] * len(self.groups)
+        """Of each group the kind of what is cut now."""
         self.num_slots = np.zeros(len(self.groups), np.int64)
         self.num_pending = np.zeros(len(self.groups), np.int64)
         """Of each group: slots given out, and those of them that Spark has not started."""
@@ -196,6 +199,7 @@ class SlotPool:
     def set_profile(self, group: int, profile: ResourceProfile) -> None:
         """What the slots of a group that are cut from now on need."""
         self.profiles[group] = profile
+        self._current[group] = NO_SLOT
         self._binds = None
 
     def was_cut(self, group: int) -> bool:
@@ -204,10 +208,12 @@ class SlotPool:
 
     def _kind_of(self, vertex: int) -> int:
         group = self.group_of[vertex]
-        kind = (group, self.profiles[group])
-        if kind not in self.kinds:
-            self.kinds.append(kind)
-        return self.kinds.index(kind)
+        if self._current[group] == NO_SLOT:
+            kind = (group, self.profiles[group])
+            if kind not in self.kinds:
+                self.kinds.append(kind)
+            self._current[group] = self.kinds.index(kind)
+        return self._current[group]
 
     def _needs(self, kind: int) -> Ints:
         return self.workers.needs(self.kinds[kind][1])
@@ -248,6 +254,9 @@ class SlotPool:
 
     def cancel(self, executions: Rows) -> None:
         """They are over, or will not run: a slot is free when nobody is left in it. Twice is as good as once."""
+        if len(executions) == 1:
+            self._cancel_one(executions)
+            return
         known = executions[executions < len(self._slot)]
         slots = self._slot[known]
         held = slots != NO_SLOT
@@ -262,6 +271,28 @@ class SlotPool:
             order = np.argsort(slots, kind="stable")
             self.on_freed(over, known[order[np.searchsorted(slots[order], over, "right") - 1]])
             self._free(over)
+
+    def _cancel_one(self, executions: Rows) -> None:
+        """The commonest case by far, in scalars (``finishing``)."""
+        row = executions.item()
+        slot = self._slot.item(row) if row < len(self._slot) else NO_SLOT
+        if slot == NO_SLOT:
+            return
+        self._slot[row] = NO_SLOT
+        self._users[slot] -= 1
+        if self._users.item(slot):
+            return
+        self.on_one_freed(slot, row)
+        kind, number = self._kind.item(slot), self._worker.item(slot)
+        group = self.kinds[kind][0]
+        self.num_slots[group] -= 1
+        if not self._launched.item(slot):
+            self.num_pending[group] -= 1
+        if number >= 0:
+            self.workers.give_one(self._needs(kind), number)
+        if self._taken:
+            self._give_addresses(slot)
+        self._worker[slot], self._launched[slot] = NO_SLOT, False
 
     def _free(self, slots: Rows) -> None:
         workers, kinds = self._worker[slots], self._kind[slots]
@@ -281,11 +312,14 @@ class SlotPool:
             numbers = np.flatnonzero(counts)
             self.workers.give(self._needs(kind), numbers, counts[numbers])
         for slot in slots.tolist() if self._taken else ():
-            number, taken = self._taken.pop(slot, (NO_SLOT, []))
-            self._told.pop(slot, None)
-            addresses = self.workers.addresses.get(number)
-            if addresses is not None:
-                addresses.give(taken)
+            self._give_addresses(slot)
+
+    def _give_addresses(self, slot: int) -> None:
+        number, taken = self._taken.pop(slot, (NO_SLOT, []))
+        self._told.pop(slot, None)
+        addresses = self.workers.addresses.get(number)
+        if addresses is not None:
+            addresses.give(taken)
 
     # --- what Spark says ---------------------------------------------------------------------------------------
 
@@ -416,6 +450,9 @@ class SlotPool:
     def slots_at_once(self, vertex: int) -> int:
         """How many slots of its group the workers that can be used would hold if they were empty."""
         return int(self.workers.could_hold(self.profiles[self.group_of[vertex]], self.usable).sum())
+
+    def group_of_slot(self, slot: int) -> int:
+        return self.kinds[self._kind.item(slot)][0]
 
     def groups_of(self, slots: Rows) -> Ints:
         """The number of each slot's group."""

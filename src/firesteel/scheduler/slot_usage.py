@@ -47,6 +47,7 @@ class SlotUsageRecorder:
         """By slot: cores and GiB."""
         pool.on_launched = self._launched
         pool.on_freed = self._freed
+        pool.on_one_freed = self._one_freed
 
     def event_handled(self) -> None:
         """O(groups)."""
@@ -117,6 +118,23 @@ class SlotUsageRecorder:
         spans = np.nan_to_num(np.maximum(ended - begun, 0.0))
         np.add.at(self._done, self._pool.groups_of(slots), self._costs[slots] * spans[:, None])
         self._launched_at[slots] = np.nan
+
+    def _one_freed(self, slot: int, last: int) -> None:
+        """:meth:`_freed` in scalars."""
+        slots = np.array([slot])
+        if slot >= len(self._launched_at) or np.isnan(self._launched_at.item(slot)):
+            self._freed(slots, np.array([last]))
+            return
+        cost, launched = self._costs[slot], self._launched_at.item(slot)
+        begun, ended = self._table.stamps[ExecutionState.DEPLOYING].item(slot), self._recorder.at
+        state = self._table.state.item(last)
+        if state in _ENDS:
+            ended = self._table.stamps[state].item(last)
+        group = self._pool.group_of_slot(slot)
+        self._rate[group] -= cost
+        self._since[group] -= cost * launched
+        self._done[group] += cost * max(ended - (launched if np.isnan(begun) else begun), 0.0)
+        self._launched_at[slot] = np.nan
 
     def _hold(self, slots: Rows, sign: int) -> None:
         groups = self._pool.groups_of(slots)

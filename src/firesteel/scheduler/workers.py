@@ -255,6 +255,10 @@ class Workers:
     def give(self, need: Ints, numbers: Sequence[int] | Ints, counts: Ints) -> None:
         self.take(need, numbers, -counts)
 
+    def give_one(self, need: Ints, number: int) -> None:
+        self.free[:, number] += need[:, number] if need.ndim > 1 else need
+        self.booked[number] -= 1
+
     def _vacant(self) -> int:
         """The number of a worker that is gone and forgotten, else a new one."""
         vacant = np.flatnonzero(~self.alive & (self.booked == 0))
