@@ -65,6 +65,48 @@ def test_failures_are_decided_and_counted():
     assert told["status"] == "FINISHED" and told["decisions"]["failover"] > 0
 
 
+HEAVY = (
+    "--group", "light", "--group", "heavy",
+    "-O", "slot-sharing-group.heavy.cpu-cores=2", "-O", "slot-sharing-group.heavy.task-heap-memory=3g",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("profiles", ["task", "executor", "none"])
+def test_groups_with_resources_are_simulated_and_what_they_held_is_told(profiles):
+    told = as_json(*HEAVY, "--memory", "8 GiB", "--profiles", profiles)
+    assert told["status"] == "FINISHED" and told["inputs"]["worker"] == "8 cores, 8 GiB"
+    light, heavy = told["slots"]["light"], told["slots"]["heavy"]
+    assert light["needs"] == "of any size" and heavy["needs"] == "2 cores, 3 GiB heap"
+    # Two of the heavy ones fit into the memory of each of ten nodes; idle executors of the light ones take some of it.
+    assert light["most"] == 40 and heavy["most"] == (10 if profiles == "executor" else 20)
+    assert heavy["gib_seconds"] == pytest.approx(1.5 * heavy["core_seconds"], rel=0.01)
+    people = call(*HEAVY, "--memory", "8 GiB", "--external", "gpu=2", "--profiles", profiles)
+    assert "10 nodes with 8 cores, 8 GiB, 2 gpu each" in people
+    assert f"at most {heavy['most']} held at once" in people
+
+
+def test_a_group_that_fits_no_node_fails_the_simulated_job():
+    shown = CliRunner().invoke(app, [*SMALL, *HEAVY, "--memory", "2 GiB"], catch_exceptions=False)
+    assert shown.exit_code == 1 and "2 cores, 3 GiB heap" in shown.output and "8 cores, 2 GiB" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (HEAVY, "nobody says what the nodes have"),
+        (("--memory", "8 GiB"), "no slot sharing group of the job has resources"),
+        ((*HEAVY, "--memory", "much"), "is no size"),
+        ((*HEAVY, "--memory", "8 GiB", "--pipelined"), "exclude each other"),
+        ((*HEAVY, "--external", "gpu=2"), "--memory does not"),
+        ((*HEAVY, "--memory", "8 GiB", "--external", "gpu"), "is no amount"),
+        ((*HEAVY, "--memory", "8 GiB", "--profiles", "all"), "is not known"),
+    ],
+)
+def test_resources_that_make_no_cluster_are_refused(arguments, told):
+    with pytest.raises(UsageError, match=told):
+        call(*arguments)
+
+
 SPECULATION = (
     "-O", "jobmanager.adaptive-batch-scheduler.speculative.enabled=true",
     "-O", "slow-task-detector.execution-time.baseline-lower-bound=0 s",

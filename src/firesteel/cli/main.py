@@ -217,6 +217,34 @@ def simulate(
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     journal: Annotated[str | None, typer.Option("--journal", metavar="FILE", help="Write the journal here.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="NAME",
+            help="Slot sharing group of the steps, in turn; -O slot-sharing-group.NAME.cpu-cores=2 and others give it resources. Repeatable.",
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Memory of each node for slots of groups that have resources; its cores are its --slots.",
+        ),
+    ] = None,
+    external: Annotated[
+        list[str] | None,
+        typer.Option("--external", metavar="NAME=N", help="An external resource of each node: gpu=2. Repeatable."),
+    ] = None,
+    profiles: Annotated[
+        str,
+        typer.Option(
+            "--profiles",
+            metavar="KIND",
+            help="What Spark is told of such slots: task (on the executors there are), executor (it makes them), none (the slot pool alone sees to it).",
+        ),
+    ] = "task",
     option: OptionPairs = None,
 ) -> None:
     """Print what a job of some shape costs to schedule: the real scheduler on a made-up cluster, without Spark."""
@@ -242,6 +270,10 @@ def simulate(
             as_json=as_json,
             journal=journal,
             options=given,
+            groups=group or (),
+            memory=memory,
+            external=external or (),
+            profiles=profiles,
         )
     except KeyboardInterrupt:
         print("Cancelled.", file=sys.stderr, flush=True)

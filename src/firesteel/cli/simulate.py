@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from io import StringIO
@@ -14,8 +14,8 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.journal import Journal, begins_like_a_journal
-from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options
-from firesteel.simulation.cluster import ClusterSpec
+from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options, parse_size
+from firesteel.simulation.cluster import PROFILES, ClusterSpec, with_workers
 from firesteel.simulation.report import Costs, Simulated, costs_of
 from firesteel.simulation.workload import ChainShape, EdgeKind
 
@@ -41,6 +41,10 @@ def simulate_text(
     as_json: bool,
     journal: str | None = None,
     options: Mapping[str, Any] | None = None,
+    groups: Sequence[str] = (),
+    memory: str | None = None,
+    external: Sequence[str] = (),
+    profiles: str = "task",
 ) -> tuple[str, bool]:
     """The report, for people or as JSON, and whether the job finished. Raises UsageError for values that make no job."""
     _check_counts({"vertices": vertices, "parallelism": parallelism, "nodes": nodes, "slots": slots})
@@ -78,16 +82,43 @@ def simulate_text(
     dynamic = not pipelined if adaptive is None else adaptive
     simulated = Simulated(
         ChainShape(vertices, parallelism, EdgeKind(edge), dynamic, pipelined),
-        ClusterSpec(nodes, slots, slow_nodes, slow_factor),
+        _cluster(ClusterSpec(nodes, slots, slow_nodes, slow_factor), memory, external, profiles),
         fail_rate,
         seed,
         options or {},
         frozen_nodes=frozen_nodes,
+        groups=tuple(groups),
     )
     simulated.check()
     costs = _costs(simulated, journal)
     text = _as_json(simulated, costs) if as_json else _for_people(simulated, costs)
     return text, costs.finished
+
+
+def _cluster(spec: ClusterSpec, memory: str | None, external: Sequence[str], profiles: str) -> ClusterSpec:
+    """With workers of resources, where ``memory`` is given."""
+    if profiles not in PROFILES:
+        raise UsageError(f"--profiles {profiles} is not known.", hint=f"Give one of {', '.join(PROFILES)}.")
+    if memory is None:
+        if external:
+            raise UsageError("--external says what workers have, and --memory does not.", hint="Give both.")
+        return spec
+    try:
+        size = parse_size(memory)
+    except ValueError as error:
+        raise UsageError(
+            f"--memory '{memory}' is no size: {error}.", hint="Write, for example, --memory '64 GiB'."
+        ) from None
+    return with_workers(spec, size, dict(map(_amount, external)), profiles)
+
+
+def _amount(pair: str) -> tuple[str, float]:
+    name, equals, amount = pair.partition("=")
+    if not equals or not name.strip() or not amount.strip().isdigit():
+        raise UsageError(
+            f"--external '{pair}' is no amount of a resource.", hint="Write, for example, --external gpu=2."
+        )
+    return name.strip(), float(amount)
 
 
 def _costs(simulated: Simulated, journal: str | None) -> Costs:
@@ -129,6 +160,9 @@ def _as_json(simulated: Simulated, costs: Costs) -> str:
         "frozen_nodes": simulated.frozen_nodes,
         "fail_rate": simulated.fail_rate,
         "seed": simulated.seed,
+        "groups": list(simulated.groups),
+        "worker": str(cluster.workers[0]) if cluster.workers else None,
+        "profiles": next(name for name, kind in PROFILES.items() if kind is cluster.mode.enforcement),
         "options": dict(simulated.options),
     }
     told = {"inputs": inputs, "notes": _notes(simulated), **asdict(costs)}
@@ -144,7 +178,7 @@ def _for_people(simulated: Simulated, costs: Costs) -> str:
         *_notes(simulated),
         f"{costs.status} after {format_seconds(costs.makespan_s)} of virtual time, "
         f"{plural(costs.tasks, 'task')}, {plural(costs.events, 'event')}.",
-        *([f"It failed: {costs.cause}."] if costs.cause else []),
+        *([f"It failed: {costs.cause.rstrip('.')}."] if costs.cause else []),
         "",
         _table(costs).rstrip("\n"),
         "",
@@ -153,6 +187,7 @@ def _for_people(simulated: Simulated, costs: Costs) -> str:
         f"{format_bytes(costs.deployment_bytes)} for one execution",
         f"storage requests              {format_count(costs.storage_requests)}{f' ({requests})' if requests else ''}",
         *_speculated(costs),
+        *_slots(costs),
         f"decisions                     {', '.join(f'{n} {name}' for name, n in costs.decisions.items())}",
     ]
     return "\n".join(lines)
@@ -169,6 +204,19 @@ def _speculated(costs: Costs) -> list[str]:
     ]
 
 
+def _slots(costs: Costs) -> list[str]:
+    """A line for each slot sharing group, where any has resources."""
+    return [
+        f"{_clipped(f'slots of {name}'):<28}  {slots.needs}: at most {format_count(slots.most)} held at once, "
+        f"{slots.core_seconds:,.0f} core-seconds, {slots.gib_seconds:,.0f} GiB-seconds"
+        for name, slots in costs.slots.items()
+    ]
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 28 else f"{text[:25]}..."
+
+
 def _headline(simulated: Simulated, costs: Costs) -> str:
     """What was asked for, and what was decided."""
     shape, cluster = simulated.shape, simulated.cluster
@@ -177,8 +225,12 @@ def _headline(simulated: Simulated, costs: Costs) -> str:
     edges = f", {'pipelined' if shape.pipelined else 'blocking'} {shape.edge.value} edges" if shape.vertices > 1 else ""
     return (
         f"{steps}{edges}, {'adaptive' if shape.adaptive else 'static'}{f'; decided {_decided(costs)}' if most else ''}; "
-        f"{plural(cluster.nodes, 'node')} with {plural(cluster.slots, 'slot')} each, seed {simulated.seed}."
+        f"{plural(cluster.nodes, 'node')} with {_each_has(cluster)} each, seed {simulated.seed}."
     )
+
+
+def _each_has(cluster: ClusterSpec) -> str:
+    return f"{cluster.workers[0]}" if cluster.workers else plural(cluster.slots, "slot")
 
 
 def _decided(costs: Costs) -> str:

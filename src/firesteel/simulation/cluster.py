@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.scheduler.events import Floats, Ints, Names
-from firesteel.scheduler.resource_profile import SlotMode, WorkerResources
+from firesteel.scheduler.resource_profile import SlotEnforcement, SlotMode, WorkerResources
 
 FREE = -1
 
@@ -51,6 +52,24 @@ class ClusterSpec:
     def resources_of(self, node: int) -> WorkerResources:
         """Raises IndexError where nodes have slots alone."""
         return self.workers[node % len(self.workers)]
+
+
+PROFILES = {
+    "task": SlotEnforcement.TASK_PROFILES,
+    "executor": SlotEnforcement.EXECUTOR_PROFILES,
+    "none": SlotEnforcement.POOL,
+}
+"""What Spark is told of slots of their own resources."""
+
+
+def with_workers(spec: ClusterSpec, memory: int, external: Mapping[str, float], profiles: str) -> ClusterSpec:
+    """Nodes with a core for each slot, so many bytes, and external resources; ``profiles``: a key of :data:`PROFILES`."""
+    enforcement = PROFILES[profiles]
+    pool = enforcement is SlotEnforcement.POOL
+    addresses = {name: tuple(map(str, range(int(amount)))) for name, amount in external.items()} if pool else {}
+    worker = WorkerResources(float(spec.slots), memory, external, addresses=addresses)
+    mode = SlotMode(enforcement, grows=enforcement is SlotEnforcement.EXECUTOR_PROFILES)
+    return replace(spec, workers=(worker,), mode=mode)
 
 
 class Cluster:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from firesteel.errors import UsageError
+from firesteel.graph.job_graph import JobGraph
+from firesteel.graph.slot_sharing import groups_of
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.journal.journal import Instrument
 from firesteel.options import ATTEMPTS_BEFORE_RESET_BACKOFF, RESTART_ATTEMPTS, RESTART_STRATEGY, Options
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.planned import planned
-from firesteel.scheduler.records import JobPlanned
+from firesteel.scheduler.records import JobPlanned, JournalRecord, SlotUsage
+from firesteel.scheduler.resource_profile import ResourceProfile
 from firesteel.scheduler.restart import UNLIMITED
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
@@ -62,6 +66,39 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSlots:
+    """``needs``: of one slot. ``most``: held at the same time. Core-seconds and GiB-seconds are virtual ones."""
+
+    needs: str
+    most: int = 0
+    core_seconds: float = 0.0
+    gib_seconds: float = 0.0
+
+
+class _SlotsSeen:
+    """Takes note of what slots were held, and passes all records on."""
+
+    def __init__(self, story: Instrument, graph: JobGraph) -> None:
+        self._story = story
+        groups = {vertex.slot_sharing_group: graph.group_of(vertex.id) for vertex in graph.vertices}
+        fine = graph.slot_sharing_groups
+        self.slots = {name: GroupSlots(_needs(group)) for name, group in groups.items() if fine}
+
+    def record(self, record: JournalRecord) -> None:
+        self._story.record(record)
+        if isinstance(record, SlotUsage):
+            seen = self.slots[record.group]
+            self.slots[record.group] = GroupSlots(seen.needs, 0, record.core_seconds, record.gib_seconds)
+
+    def close(self) -> None:
+        """The story is its owner's."""
+
+
+def _needs(group: SlotSharingGroup) -> str:
+    return str(ResourceProfile.of(group)) if group.has_resources else "of any size"
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
     """``memory_mib``: the most that the scheduler held. ``descriptor_bytes``: of all gate descriptors and execution
     descriptors that were deployed; ``deployment_bytes``: the largest deployment of one execution. ``makespan_s``: virtual
@@ -82,6 +119,8 @@ class Costs:
     decisions: dict[str, int]
     requests: dict[str, int]
     speculation: Speculated
+    slots: dict[str, GroupSlots]
+    """By slot sharing group, where any has resources."""
 
     @property
     def finished(self) -> bool:
@@ -105,6 +144,17 @@ class Simulated:
     one_by_one: bool = False
     frozen_nodes: int = 0
     """So many stand still for good, soon after the start; Spark calls them gone after a while."""
+    groups: tuple[str, ...] = ()
+    """The steps' slot sharing groups, in turn; empty: all are in "default". Options give them resources."""
+
+    def job_graph(self) -> JobGraph:
+        graph = self.shape.job_graph()
+        for vertex in graph.vertices if self.groups else ():
+            vertex.slot_sharing_group = self.groups[vertex.id % len(self.groups)]
+        used = {vertex.slot_sharing_group for vertex in graph.vertices}
+        given = groups_of(self.all_options())
+        graph.slot_sharing_groups = {name: group for name, group in given.items() if name in used}
+        return graph
 
     def all_options(self) -> Options:
         """Raises UsageError for an option that is none."""
@@ -119,6 +169,7 @@ class Simulated:
 
     def check(self) -> None:
         """Raises UsageError for an option that is none, and for a job that finds too few slots or hardly ever ends."""
+        _check_resources(self)
         _check_slots(self)
         _check_luck(self)
 
@@ -140,7 +191,7 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
     """
     simulated.check()
     watch = Stopwatch()
-    story = JournalDigest() if journal is None else journal
+    story = _SlotsSeen(JournalDigest() if journal is None else journal, simulated.job_graph())
     story.record(_plan(simulated))
     job = _started(simulated, simulated.fail_rate, watch, story)
     most, looks, sizes = _memory(job.scheduler), 1, job.plane.deploys
@@ -174,13 +225,14 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
         decisions=outcome.decisions,
         requests=requests.by_kind(),
         speculation=outcome.speculation,
+        slots={name: replace(seen, most=job.plane.workers.most.get(name, 0)) for name, seen in story.slots.items()},
     )
 
 
 def _started(simulated: Simulated, fail_rate: float, watch: Stopwatch, journal: Instrument | None) -> SimulatedJob:
-    graph, options = simulated.shape.job_graph(), simulated.all_options()
+    graph, options = simulated.job_graph(), simulated.all_options()
     with watch.measure("build"):
-        scheduler = create_scheduler(graph, options, simulated.cluster.total_slots)
+        scheduler = create_scheduler(graph, options, simulated.cluster.total_slots, slot_mode=simulated.cluster.mode)
     attach(watch, scheduler)
     job = SimulatedJob(scheduler, simulated.world(fail_rate), journal, watch)
     job.start()
@@ -215,7 +267,7 @@ def _sum(phase: Phase, watch: Stopwatch, others: set[str]) -> Phase:
 
 def _plan(simulated: Simulated) -> JobPlanned:
     """Without what is only the simulation's own: restarts without limit."""
-    graph, shape = simulated.shape.job_graph(), Options(simulated.shape.options())
+    graph, shape = simulated.job_graph(), Options(simulated.shape.options())
     graph.name = f"{graph.name} (simulated, seed {simulated.seed})"
     return planned(graph, "simulated", shape.with_values(simulated.options))
 
@@ -232,6 +284,27 @@ def _restarts_for_ever(options: Options) -> bool:
     name = options[RESTART_STRATEGY]
     endless = name == "exponential-delay" and options[ATTEMPTS_BEFORE_RESET_BACKOFF] is None
     return endless or (name == "fixed-delay" and options[RESTART_ATTEMPTS] >= UNLIMITED)
+
+
+def _check_resources(simulated: Simulated) -> None:
+    """Groups with resources need workers that have some; and exchanges that are blocking (FLIP-169)."""
+    groups = simulated.job_graph().slot_sharing_groups
+    if groups and not simulated.cluster.workers:
+        raise UsageError(
+            f"Slot sharing group '{next(iter(groups))}' has resources, and nobody says what the nodes have.",
+            hint="Say how much memory each has for slots, for example --memory '64 GiB'; its cores are its --slots.",
+        )
+    if simulated.cluster.workers and not groups:
+        raise UsageError(
+            "The nodes have memory for slots, and no slot sharing group of the job has resources.",
+            hint="Give them to a group: -O slot-sharing-group.default.cpu-cores=2 "
+            "-O slot-sharing-group.default.task-heap-memory='2 GiB'.",
+        )
+    if groups and simulated.shape.pipelined:
+        raise UsageError(
+            f"--pipelined and resources of slot sharing group '{next(iter(groups))}' exclude each other (FLIP-169).",
+            hint="Leave --pipelined out.",
+        )
 
 
 def _check_slots(simulated: Simulated) -> None:

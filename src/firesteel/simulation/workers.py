@@ -21,6 +21,7 @@ _ROUNDING = 1e-6
 class Held:
     """What one execution holds. ``spark_cores``: what Spark counts for it, which knows whole cores only."""
 
+    group: str
     cores: float
     spark_cores: float
     memory: float
@@ -54,11 +55,11 @@ class Worker:
         addresses = grants.addresses[place] if grants.addresses else {}
         if not profile.is_specified:
             cores, memory = whole.cpu_cores / self.slots, whole.memory / self.slots
-            return Held(cores, cores if exact else 1.0, memory, {}, {}, addresses, strayed)
+            return Held(grants.group, cores, cores if exact else 1.0, memory, {}, {}, addresses, strayed)
         kinds = {kind: float(getattr(profile, kind)) for kind in KINDS}
         cores = profile.cpu_cores
         rounded = cores if exact else float(max(1, math.ceil(cores)))
-        return Held(cores, rounded, profile.memory, kinds, dict(profile.external), addresses, strayed)
+        return Held(grants.group, cores, rounded, profile.memory, kinds, dict(profile.external), addresses, strayed)
 
     def external_left(self, name: str) -> float:
         taken = sum(held.external.get(name, 0.0) for held in self.held.values())
@@ -122,6 +123,9 @@ class Workers:
         self.by_name: dict[str, Worker] = {}
         self._of: dict[int, Worker] = {}
         """The worker on which an execution (a row of the cluster's) runs."""
+        self._running: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+        """Executions of each slot sharing group: that run now, and the most that ever did at once."""
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self.by_name.values())
@@ -154,6 +158,8 @@ class Workers:
     def hold(self, row: int, worker: Worker, grants: SlotGrants, place: int, *, strayed: bool = False) -> None:
         """An execution begins to run there. Raises ViolationError when the worker then holds more than it has."""
         worker.held[row] = worker.need(grants, place, self.is_exact, strayed)
+        running = self._running[grants.group] = self._running.get(grants.group, 0) + 1
+        self.most[grants.group] = max(running, self.most.get(grants.group, 0))
         worker.idle_since = None
         self._of[row] = worker
         worker.check_holds(self.is_exact)
@@ -161,6 +167,8 @@ class Workers:
     def release(self, rows: Ints) -> bool:
         """They are over. True: one of them was called gone before."""
         found = [self._of.pop(row).held.pop(row) for row in rows.tolist() if row in self._of]
+        for held in found:
+            self._running[held.group] -= 1
         return any(held.gone for held in found)
 
     def called_gone(self, rows: Ints) -> bool:
