@@ -279,6 +279,6 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
 
         simulated_job.scheduler.handle = counted
         seen[simulated_job.run().status.name] += 1
-    wanted = "WorkersOccupied POOL TASK_PROFILES EXECUTOR_PROFILES specified unknown FINISHED FAILED"
+    wanted = "WorkersOccupied POOL TASK_PROFILES EXECUTOR_PROFILES specified unknown retired FINISHED FAILED"
     wanted = [*wanted.split(), "insists True", "insists False", "addresses True", "pending True", "pending False"]
     assert not [kind for kind in wanted if not seen[kind]]

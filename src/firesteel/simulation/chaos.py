@@ -97,7 +97,7 @@ def chaotic_job(seed: int, faults: bool = True, resources: bool = False) -> Chao
 def _with_resources(rng: random.Random, job: ChaoticJob, faults: bool) -> ChaoticJob:
     happens = job.world.faults
     if faults:
-        happens = replace(happens, retire=0 * rng.choice([0.0, 0.5]), foreign_every=rng.choice([0.0, 0.5, 3.0]))
+        happens = replace(happens, retire=rng.choice([0.0, 0.5]), foreign_every=rng.choice([0.0, 0.5, 3.0]))
     given = give_resources(rng, job.graph, happens)
     world = replace(job.world, faults=happens, cluster=given.cluster)
     return replace(job, world=world, impossible=given.impossible)
