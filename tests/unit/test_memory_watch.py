@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+import sys
 import time
 import traceback
 
@@ -206,6 +207,7 @@ def test_what_was_raised_late_is_taken_back(monkeypatch):
     monkeypatch.setattr(memory_watch, "AGAIN_SECONDS", 0.0)
 
     def body():
+        sys.setswitchinterval(1e-5)
         outcomes = set()
         kept = held(70)
         until, turn = time.monotonic() + 0.5, 0
@@ -214,7 +216,8 @@ def test_what_was_raised_late_is_taken_back(monkeypatch):
             watch = watched_by(-30)  # it is over the limit at once
             try:
                 with watch:
-                    for _ in range(turn * 7 % 500):
+                    ends = time.perf_counter() + turn % 40 * 50e-6
+                    while time.perf_counter() < ends:
                         pass
                 watch.check()
                 outcomes.add("made")
