@@ -26,6 +26,7 @@ def busy(folder, name, at_once, seconds=0.5):
         import pyarrow.compute as pc
         from pyspark import TaskContext
 
+        from firesteel import task_resources
         from firesteel.spark.place import here
 
         place, own = Path(where), uuid.uuid4().hex
@@ -41,7 +42,7 @@ def busy(folder, name, at_once, seconds=0.5):
         told = {
             "host": os.environ.get("SPARK_LOCAL_IP", ""),
             "executor": here().executor,
-            "addresses": {n: r.addresses for n, r in context.resources().items()},
+            "addresses": {name: list(held) for name, held in task_resources().addresses.items()},
             "cpus": context.cpus(),
             "threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
         }

@@ -92,6 +92,23 @@ def run(spark, folder, name, group, subtasks, at_once, **more):
     }
 
 
+def case_local(folder):
+    """Four cores and two GPUs on a local master."""
+    script = folder / "gpu.sh"
+    script.write_text("""echo '{"name": "gpu", "addresses": ["0", "1"]}'""")
+    script.chmod(0o755)
+    key = "spark.driver.resource.gpu"
+    spark = create_session("local[4]", "resources", {f"{key}.amount": "2", f"{key}.discoveryScript": str(script)})
+    heavy = SlotSharingGroup("heavy", cpu_cores=2, task_heap_memory="100 MiB")
+    gpu = SlotSharingGroup("gpu", cpu_cores=1, task_heap_memory="100 MiB", external_resources={"gpu": 1.0})
+    hungry = SlotSharingGroup("hungry", cpu_cores=1, task_heap_memory="600 MiB")
+    return {
+        "heavy": run(spark, folder, "heavy", heavy, 4, 2),
+        "gpu": run(spark, folder, "gpu", gpu, 4, 2),
+        "hungry": run(spark, folder, "hungry", hungry, 4, 2, firesteel__executor__memory="1400 MiB"),
+    }
+
+
 def case_static(folder):
     """Executors that are there: 4, 2 and 1 cores."""
     spark = session()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from firesteel.options import GIB, MIB, Options
 from firesteel.scheduler.commands import SlotGrants
 from firesteel.scheduler.events import ExecutorChanged, Names, WorkersOccupied
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, WorkerResources
-from firesteel.spark import workers
+from firesteel.spark import slotting, workers
 from firesteel.spark.batch import Batch
 from firesteel.spark.kill import Killer
 from firesteel.spark.nodes import ExecutorInfo, NodeNames
@@ -139,6 +140,14 @@ class TestWorkers:
         local = described(Context("local[4]", {"gpu": ["7"]}), {"driver": ExecutorInfo("a", 4, 4)})["driver"]
         assert (local.cpu_cores, local.external, local.addresses) == (4.0, {"gpu": 1.0}, {"gpu": ("7",)})
 
+    def test_executors_that_spark_made_for_a_need_serve_that_need_only(self):
+        made = Workers(Context(executor__memory="1g"), Options({}))
+        made.made_for = {3: (PROFILE, 5 * GIB)}
+        found = made.described({str(k): ExecutorInfo("a", 1, 2, profile_id=k) for k in (0, 3, 4)})
+        assert [found[e].profile for e in "034"] == [ResourceProfile.UNKNOWN, PROFILE, ResourceProfile.UNKNOWN]
+        assert found["3"].resources.memory == 5 * GIB
+        assert found["4"].resources == WorkerResources(0.0, 0), "another job's"
+
 
 def graph(*groups):
     vertices = [JobVertex(k, f"v{k}", f"u{k}", slot_sharing_group=group.name) for k, group in enumerate(groups)]
@@ -202,6 +211,20 @@ class TestSlotting:
         assert made.slots_of(deploys(grants(("2", "2", "9"), insists=True))).places == [], "one is not known"
         assert made.slots_of(deploys(grants(("2", "2", "1")))).places == ()
 
+    def test_it_waits_for_larger_executors_while_the_session_is_young(self, monkeypatch):
+        monkeypatch.setattr(slotting, "spark_profile", lambda *_: None)
+        context = Context()
+        made = slotting_of(context, graph(TRAIN), Options({}), {})
+        context.startTime = 1000 * time.time()
+        made.described({"0": ExecutorInfo("a", 1, 1)})
+        assert made.awaits_executors()
+        context.startTime -= 1000 * (slotting.REGISTERING_SECONDS + 1)
+        assert not made.awaits_executors()
+        context.startTime = 1000 * time.time()
+        large = ExecutorInfo("b", 4, 4, external=(("gpu", ("0",)),))
+        made.described({"0": ExecutorInfo("a", 1, 1), "1": large})
+        assert not made.awaits_executors()
+
 
 class Busy(Status):
     """Tasks of all jobs, by executor."""
@@ -241,3 +264,17 @@ def test_what_occupies_workers_is_told_when_it_was_seen_twice_and_has_changed():
         ("0", WorkerResources),
         ("1", WorkerResources),
     ]
+
+
+def test_a_little_more_network_memory_is_still_the_same_need():
+    from firesteel.scheduler.workers import Dimensions
+    from firesteel.scheduler.workers import Workers as Columns
+
+    columns = Columns(Dimensions(["gpu"]))
+    resources = WorkerResources(2.0, 3 * GIB, {"gpu": 1.0})
+    columns.change(
+        ExecutorChanged(at=0.0, executor="0", host="a", slots=1, added=True, resources=resources, profile=PROFILE)
+    )
+    assert columns.serving(PROFILE.with_network_memory(GIB)).tolist() == [True]
+    assert columns.serving(ResourceProfile(2.0, GIB)).tolist() == [False]
+    assert columns.serving(ResourceProfile.UNKNOWN).tolist() == [False]

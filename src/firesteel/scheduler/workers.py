@@ -153,10 +153,11 @@ class Workers:
         return self._usable[2]
 
     def serving(self, profile: ResourceProfile) -> Mask:
-        """Those that were not made for another need."""
+        """Those that were not made for another need. Network memory does not count: there is room for a little more of it."""
         known = self._serving.get(profile)
         if known is None or known[0] != self.version:
-            serves = np.array([own is None or own == profile for own in self.profiles], np.bool_)
+            bare = profile.with_network_memory(0)
+            serves = np.array([own is None or own.with_network_memory(0) == bare for own in self.profiles], np.bool_)
             known = self._serving[profile] = (self.version, serves)
         return known[1]
 

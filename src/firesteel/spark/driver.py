@@ -67,7 +67,7 @@ from firesteel.spark.nodes import NodeNames
 from firesteel.spark.outputs import Outputs
 from firesteel.spark.reports import reports_of
 from firesteel.spark.sizes_files import SizesFiles
-from firesteel.spark.slotting import NoSlotting, Slotting
+from firesteel.spark.slotting import REGISTERING_PAUSE, NoSlotting, Slotting
 from firesteel.spark.status import SparkStatus
 from firesteel.spark.watch import LOOK_SECONDS, TasksLost, Watcher
 
@@ -213,6 +213,9 @@ class JobDriver:
         try:
             if self._in.slotting.mode is not None:  # requests are held against all workers there are, not the first
                 watcher.look_at_executors()
+                while self._in.slotting.awaits_executors():
+                    time.sleep(REGISTERING_PAUSE)
+                    watcher.look_at_executors()
                 while not self._queue.empty():
                     self._take(self._queue.get())
             watcher.start()

@@ -6,6 +6,7 @@ a Spark resource profile: with dynamic allocation one that Spark makes executors
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,12 +16,16 @@ from firesteel.graph.job_graph import JobGraph
 from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
 from firesteel.scheduler.commands import Deploy, SlotGrants
 from firesteel.scheduler.records import Decision
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.spark.nodes import ExecutorInfo
 from firesteel.spark.profiles import Need, executor_need, spark_profile, task_need
 from firesteel.spark.session import is_local
 from firesteel.spark.slot import SlotInformation, thread_environment
 from firesteel.spark.workers import Workers, counts_overhead
+
+REGISTERING_SECONDS = 10.0
+"""How long after the session's start executors are taken to be still registering."""
+REGISTERING_PAUSE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,6 @@ class BatchSlots:
     environment: Mapping[str, str] = field(default_factory=dict)
     places: Sequence[tuple[int, str]] = ()
 
-    @property
-    def cpus(self) -> float:
-        return 1.0 if self.information is None else self.information.cpu_cores
-
 
 class Slotting(Protocol):
     """``mode``: for the scheduler; None: no group has resources."""
@@ -49,6 +50,10 @@ class Slotting(Protocol):
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         """The executors, with what they give to slots. Called in the watcher's thread."""
+        ...
+
+    def awaits_executors(self) -> bool:
+        """Before the job starts: whether it had better wait for executors that are about to register."""
         ...
 
     def slots_of(self, deploys: Sequence[Deploy]) -> BatchSlots | None:
@@ -66,6 +71,9 @@ class NoSlotting:
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         return dict(listed)
+
+    def awaits_executors(self) -> bool:
+        return False
 
     def slots_of(self, deploys: Sequence[Deploy]) -> BatchSlots | None:
         return None
@@ -109,14 +117,28 @@ class SparkSlotting:
         self._framework: int = options[FRAMEWORK_MEMORY]
         self._workers = Workers(context, options)
         self._hosts: dict[str, str] = {}
+        self._asked: list[ResourceProfile] = []
+        self._there: list[WorkerResources] = []
 
     def check(self, group: str, profile: ResourceProfile) -> None:
         """Tries whether Spark gives such slots. Raises UsageError if not."""
         self._spark_profile(group, profile)
+        if profile.is_specified:
+            self._asked.append(profile)
+
+    def awaits_executors(self) -> bool:
+        """Whether the session has only just begun, and the executors that have registered are too small for some group: larger
+        ones may be about to."""
+        if self.mode is None or self.mode.enforcement is not SlotEnforcement.TASK_PROFILES:
+            return False
+        if time.time() - self._context.startTime / 1000.0 > REGISTERING_SECONDS:
+            return False
+        return not all(any(_holds(worker, profile) for worker in self._there) for profile in self._asked)
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         found = self._workers.described(listed)
         self._hosts = {executor: info.host for executor, info in found.items()}
+        self._there = [info.resources for info in found.values() if info.resources is not None]
         return found
 
     def slots_of(self, deploys: Sequence[Deploy]) -> BatchSlots | None:
@@ -175,7 +197,7 @@ class SparkSlotting:
         need = self._need(group, profile)
         made = spark_profile(self._context, need, group)
         if need.executor is not None:
-            self._workers.profiles[made.id] = profile, need.executor.slots_memory
+            self._workers.made_for = {**(self._workers.made_for or {}), made.id: (profile, need.executor.slots_memory)}
         return made
 
     def _need(self, group: str, profile: ResourceProfile) -> Need:
@@ -188,6 +210,11 @@ class SparkSlotting:
             dataframes=group in self._with_dataframes,
             overhead_counts=counts_overhead(self._context),
         )
+
+
+def _holds(worker: WorkerResources, profile: ResourceProfile) -> bool:
+    external = all(worker.external.get(name, 0.0) >= amount for name, amount in profile.external)
+    return external and worker.cpu_cores >= profile.cpu_cores and worker.memory >= profile.memory
 
 
 _KEPT = {

@@ -60,8 +60,8 @@ class Workers:
         self._told = _told.setdefault(context.applicationId, _Told())
         self._heap = heap_of(conf, "driver" if self._local else "executor")
         self._addresses = _driver_resources(context) if self._local else {}
-        self.profiles: dict[int, tuple[ResourceProfile, int]] = {}
-        """Need and bytes for slots, of the executors that were made for it."""
+        self.made_for: dict[int, tuple[ResourceProfile, int]] | None = None
+        """By Spark resource profile, where Spark makes executors for them: need and bytes for slots; None: it does not."""
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         """The same executors, with what they can give to slots."""
@@ -73,10 +73,15 @@ class Workers:
             executor: replace(
                 info,
                 resources=self._resources(executor, info, info.cores / max(1, cores[info.host]), executors[info.host]),
-                profile=self.profiles[info.profile_id][0] if info.profile_id in self.profiles else None,
+                profile=self._profile(info.profile_id),
             )
             for executor, info in listed.items()
         }
+
+    def _profile(self, number: int) -> ResourceProfile | None:
+        if self.made_for is None:
+            return None
+        return self.made_for[number][0] if number in self.made_for else ResourceProfile.UNKNOWN
 
     def source(self) -> str:
         """Where the memory of workers is known from, in words."""
@@ -91,6 +96,8 @@ class Workers:
         return "what the executors' machines have besides the JVMs' heaps, shared by cores"
 
     def _resources(self, executor: str, info: ExecutorInfo, share: float, neighbours: int) -> WorkerResources:
+        if self.made_for is not None and info.profile_id and info.profile_id not in self.made_for:
+            return WorkerResources(0.0, 0)  # another job's: Spark gives it nothing of ours
         external = {name: float(len(addresses)) for name, addresses in info.external}
         if self._local:
             external = {name: float(len(addresses)) for name, addresses in self._addresses.items()}
@@ -99,8 +106,8 @@ class Workers:
         )
 
     def _memory(self, executor: str, info: ExecutorInfo, share: float, neighbours: int) -> int:
-        if info.profile_id in self.profiles:
-            return self.profiles[info.profile_id][1]
+        if self.made_for is not None and info.profile_id in self.made_for:
+            return self.made_for[info.profile_id][1]
         if self._option is not None:
             return self._option
         if executor in self._told.executors:

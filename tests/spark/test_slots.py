@@ -1,0 +1,38 @@
+"""Groups with resources on a local master, where the slot pool alone decides what runs at once. A driver of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from intervals_kit import most_at_once, most_by
+
+pytestmark = pytest.mark.spark
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_slots_of_a_local_master(tmp_path):
+    given = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+    ran = subprocess.run(
+        [sys.executable, str(TESTS / "cluster" / "resource_drivers.py"), "local", str(tmp_path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *given])},
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.strip().splitlines()[-1])
+    for name in ("heavy", "gpu", "hungry"):
+        assert told[name]["right"], told[name]["error"]
+        assert told[name]["slots"] == ["the slot pool alone"]
+        assert most_at_once(told[name]["intervals"]) == 2, f"{name}: of 2 cores, or 1 GPU, or 600 of 1,400 MiB each"
+    assert {one["threads"] for one in told["heavy"]["intervals"]} == {"2"}
+    by_address = most_by(told["gpu"]["intervals"], lambda one: ",".join(one["addresses"]["gpu"]))
+    assert by_address == {"0": 1, "1": 1}, "two subtasks held one address at once"
