@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, ints, plane
+from tests.scheduler_kit import Chaos, GraphBuilder, Plane, drive, ints, plane, random_graph, random_sizes
 
 from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
@@ -490,4 +490,44 @@ def test_a_region_whose_task_met_a_retired_worker_runs_again_as_a_whole():
     assert job.keys(0) == [(0, 0, 1)] and job.keys(1) == [(1, 0, 1)]
     assert int(job.scheduler.allocator.num_slots.sum()) == 1
     job.run()
+    assert job.status == "FINISHED"
+
+
+# --- chaos -------------------------------------------------------------------------------------------------------
+
+CHAOS = Chaos(
+    user=0.02,
+    innocent=0.02,
+    worker=0.03,
+    lost=0.02,
+    lose=0.02,
+    double=0.1,
+    other_token=0.02,
+    foreign_cancel=0.01,
+    executors=0.08,
+    slow=0.05,
+    hand_back=0.1,
+)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_whatever_goes_wrong_the_books_are_right_and_the_job_ends(seed):
+    """``validate`` recounts all books after each event."""
+    rng = random.Random(seed)
+    kind = ("AdaptiveBatch", "Speculative", "Default")[seed % 3]
+    groups = [SlotSharingGroup(f"g{k}", rng.choice([0.5, 1.0, 3.0]), rng.randint(1, 3) * GIB) for k in range(3)]
+    graph = random_graph(rng, pipelined=0.4 if kind == "Default" else 0.0)
+    graph.slot_sharing_groups = {group.name: group for group in groups}
+    for vertex in graph.vertices:
+        vertex.slot_sharing_group = rng.choice([*graph.slot_sharing_groups, "default"])
+    graph.vertices[0].slot_sharing_group = "g0"
+    mode = SlotMode(rng.choice([*SlotEnforcement]), grows=True)
+    options = {"AdaptiveBatch": {}, "Speculative": SPECULATIVE, "Default": DEFAULT}[kind]
+    job = plane(
+        graph, slot_mode=mode, sizes=random_sizes(rng), restart_strategy__fixed_delay__attempts="1000", **options
+    )
+    # A region needs all its slots at once; single executions get along with one of the largest size.
+    base = WorkerResources(40.0, 60 * GIB) if kind == "Default" else WorkerResources(3.0, 3 * GIB)
+    job.worker("base", base, slots=30 if kind == "Default" else 2)
+    drive(job, rng, CHAOS)
     assert job.status == "FINISHED"

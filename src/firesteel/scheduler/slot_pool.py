@@ -28,6 +28,7 @@ from firesteel.scheduler.states import IS_PENDING
 from firesteel.scheduler.workers import KINDS, UNBOUNDED, UNIT, Dimensions, Workers
 
 NO_SLOT, PENDING = -1, -2
+_COST_UNITS = np.array([UNIT, 1 << 30], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +470,13 @@ class SlotPool:
                 costs[own] = need[:2, where].T if len(self.workers.names) else 0.0
             else:
                 costs[own] = need[:2]
-        return costs / (UNIT, 1 << 30)
+        return costs / _COST_UNITS
+
+    def cost_of(self, slot: int) -> NDArray[np.float64]:
+        kind = self._kind.item(slot)
+        if not self.kinds[kind][1].is_specified:
+            return self.costs(np.array([slot]))[0]
+        return self._needs(kind)[:2] / _COST_UNITS
 
     def workers_of(self, rows: Rows) -> list[str]:
         """Names, empty where a row holds no slot or Spark has not said where; for tests and sentences."""

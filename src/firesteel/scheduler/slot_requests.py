@@ -39,6 +39,8 @@ class SlotRequests:
         self._timeout = options[SLOT_REQUEST_TIMEOUT]
         self._waits: dict[OpenRequest, _Wait] = {}
         self._settled_at = 0.0
+        self._timer_at = 0.0
+        """For when the settling timer is set."""
         self._timers = 0
         self._known: dict[OpenRequest, tuple[object, bool]] = {}
 
@@ -97,10 +99,12 @@ class SlotRequests:
         if mode.grows or mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES or not workers.is_told:
             return False
         never = any(not workers.ever_held(profile) for profile, _ in request.slots)
-        if never and self._recorder.at < self._settled_at:
+        if not never or self._recorder.at >= self._settled_at:
+            return never
+        if self._timer_at != self._settled_at:
+            self._timer_at = self._settled_at
             self._recorder.emit(SetTimer(f"{_PREFIX}settled", self._settled_at))
-            return False
-        return never
+        return False
 
     def _wait(self, request: OpenRequest) -> None:
         self._timers += 1

@@ -121,20 +121,21 @@ class SlotUsageRecorder:
 
     def _one_freed(self, slot: int, last: int) -> None:
         """:meth:`_freed` in scalars."""
-        slots = np.array([slot])
-        if slot >= len(self._launched_at) or np.isnan(self._launched_at.item(slot)):
-            self._freed(slots, np.array([last]))
-            return
-        cost, launched = self._costs[slot], self._launched_at.item(slot)
+        group, known = self._pool.group_of_slot(slot), slot < len(self._launched_at)
+        launched = self._launched_at.item(slot) if known else np.nan
+        if np.isnan(launched):
+            cost = self._pool.cost_of(slot)
+        else:
+            cost = self._costs[slot]
+            self._rate[group] -= cost
+            self._since[group] -= cost * launched
+            self._launched_at[slot] = np.nan
         begun, ended = self._table.stamps[ExecutionState.DEPLOYING].item(slot), self._recorder.at
         state = self._table.state.item(last)
         if state in _ENDS:
             ended = self._table.stamps[state].item(last)
-        group = self._pool.group_of_slot(slot)
-        self._rate[group] -= cost
-        self._since[group] -= cost * launched
-        self._done[group] += cost * max(ended - (launched if np.isnan(begun) else begun), 0.0)
-        self._launched_at[slot] = np.nan
+        if not np.isnan(begun):
+            self._done[group] += cost * max(ended - begun, 0.0)
 
     def _hold(self, slots: Rows, sign: int) -> None:
         groups = self._pool.groups_of(slots)
