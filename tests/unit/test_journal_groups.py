@@ -18,7 +18,7 @@ from firesteel.journal.journal import Journal, read
 from firesteel.journal.progress import render
 from firesteel.options import Options
 from firesteel.scheduler.planned import planned as plan_of
-from firesteel.scheduler.records import Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
+from firesteel.scheduler.records import RETIRED, Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.resource_profile import ResourceProfile
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -108,6 +108,21 @@ def test_history_tells_of_slots_and_peaks():
     lines = report(grouped(), all_of_them=True).splitlines()
     assert lines[0].startswith("[1] aggregate by word -> parquet out: slots of train (2 cores, 2 GiB heap, ")
     assert lines[1] == "       3 s  subtask 0, attempt 1 finished after 1.5 s, 1.76 GiB at its peak"
+
+
+def test_what_a_retired_worker_hands_back_is_no_matter_of_blocked_nodes():
+    records = grouped()[:8]
+    records += [
+        StateChange(at=103.0, vertex=1, state="CANCELED", subtasks=[1], attempts=[0], cause=RETIRED),
+        StateChange(at=103.0, vertex=1, state="CREATED", subtasks=[1], attempts=[1], beside=True),
+        Decision(at=103.0, what="retired worker", vertex=1, reason="Subtask 1 met another"),
+        StateChange(at=104.0, vertex=1, state="FINISHED", subtasks=[1], attempts=[1], peaks=[700], deployed=[103.5]),
+    ]
+    text = explain(records, 1)
+    assert "    retired      Subtask 1 met another." in text
+    assert "subtask 1: attempt 1 was handed back by a worker that had begun with other external resources." in text
+    assert "attempt 2 finished after 500 ms, 700 MiB at its peak and won." in text
+    assert "blocked" not in text and "mirrors" not in text
 
 
 def test_progress_tells_what_waits_for_a_slot():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from firesteel.humanize import format_bytes, format_seconds
-from firesteel.scheduler.records import HANDED_BACK, JournalRecord, OutputGone, StateChange
+from firesteel.scheduler.records import HANDED_BACK, RETIRED, JournalRecord, OutputGone, StateChange
 
 _ENDED = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "was cancelled", "CANCELING": "is being cancelled"}
 
@@ -132,8 +132,8 @@ def _fate(attempt: Attempt, raced: bool, now: float, is_over: bool) -> str:
 
 
 def _end(attempt: Attempt, raced: bool, is_over: bool) -> str:
-    if attempt.cause == HANDED_BACK:
-        return f"was {HANDED_BACK}"
+    if attempt.cause in (HANDED_BACK, RETIRED):
+        return f"was {attempt.cause}"
     after = f" after {format_seconds(attempt.seconds)}" if attempt.seconds is not None else ""
     if attempt.won:
         peak = f", {format_bytes(attempt.peak << 20)} at its peak" if attempt.peak else ""

@@ -29,6 +29,7 @@ _SHORT = {
     "split assignment": "splits",
     "subpartitions": "pieces",
     "pipelined regions": "regions",
+    "retired worker": "retired",
     "slot reservation": "slots kept",
 }
 _MAX_FAILURES = 5

@@ -12,6 +12,7 @@ from firesteel.journal.groups import GroupHistory, Peaks
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.scheduler.records import (
     HANDED_BACK,
+    RETIRED,
     Decision,
     JobPlanned,
     JobStatusRecord,
@@ -243,8 +244,8 @@ class JobHistory:
             vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
         elif record.state == "FINISHED" and vertex.mirrors:
             vertex.effective += len(vertex.mirrors.intersection(zip(record.subtasks, record.attempts, strict=True)))
-        elif record.state == "CANCELED" and record.cause == HANDED_BACK:
-            vertex.returned += len(record.subtasks)
+        elif record.state == "CANCELED" and record.cause in (HANDED_BACK, RETIRED):
+            vertex.returned += len(record.subtasks) if record.cause == HANDED_BACK else 0
             vertex.mirrors.difference_update(zip(record.subtasks, record.attempts, strict=True))
 
     def _measured(self, record: MetricsSnapshot) -> None:
