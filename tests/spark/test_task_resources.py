@@ -102,7 +102,8 @@ def test_functions_of_all_kinds_learn_what_they_were_given(spark, tmp_path):
     env = ExecutionEnvironment(spark=spark, options={**options, "firesteel.memory.framework": "200 MiB"})
     fine = SlotSharingGroup("fine", cpu_cores=1.5, task_heap_memory="300 MiB")
     numbers = env.from_arrow(pa.table({"v": [1]})).map_in_arrow(given, "v bigint").slot_sharing_group(fine)
-    assert sorted(row["v"] for row in numbers.collect()) == [1, 500 * MIB]
+    row, memory = sorted(row["v"] for row in numbers.collect())
+    assert row == 1 and 500 * MIB <= memory < 600 * MIB  # and network memory
     keyed = env.from_arrow(pa.table({"k": [1, 2], "v": [0, 0]})).key_by("k")
     by_key = keyed.apply_in_pandas(in_pandas, "k bigint, v bigint").slot_sharing_group(fine)
     assert sorted(row["v"] for row in by_key.collect()) == [1500, 1500]
