@@ -6,6 +6,7 @@ import mmap
 import os
 import pickle
 import sys
+import threading
 import time
 import traceback
 
@@ -149,6 +150,19 @@ def test_an_exception_of_its_own_does_not_hide_the_reason():
     kind, message, _, stopped, _ = forked(lambda: run(watched_by(60), work))
     assert (kind, stopped) == ("ValueError", True)
     assert "was stopped at its limit of memory" in message
+
+
+@pytest.mark.parametrize("waits", [lambda thread: thread.join(), lambda thread: time.sleep(30)])
+def test_a_task_that_waits_for_its_own_threads_is_stopped_too(waits):
+    def work():
+        thread = threading.Thread(target=lambda: (growing(100), time.sleep(30)), daemon=True)
+        thread.start()
+        waits(thread)
+
+    began = time.monotonic()
+    kind, message, *_ = forked(lambda: run(watched_by(60), work))
+    assert kind == "MemoryStop" and "was stopped at its limit" in message
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("grows", [True, False])

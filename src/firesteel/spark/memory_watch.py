@@ -5,6 +5,8 @@ thread, which ends the execution like any other error. What does not end soon (C
 swallows every exception) or goes on growing is ended with its process: the sentence is left in the job's store first
 (``last_words``).
 
+A thread that waits (for a lock, for other threads, in a sleep) is woken by a signal, or it would not see the exception.
+
 The exception may come late. So nothing is raised any more once the task is ending (``ending``: it writes nothing new and clears
 away) or the watch is over, and what was raised and did not arrive yet is taken back.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -45,6 +48,8 @@ LEAVING_SECONDS = 5.0
 MOST_OVER, MOST_OVER_BYTES = 0.25, 512 << 20
 """Of the limit, and at least so many bytes: what grows on beyond that much more is ended at once."""
 EXIT_CODE = 77
+_WAKE = signal.SIGURG
+"""Ignored where nobody handles it."""
 _HINT = (
     "Give its slot sharing group more memory, or each task less data (data-volume-per-task). Resident memory counts, that of "
     "the interpreter, of libraries and of child processes too."
@@ -122,6 +127,7 @@ class MemoryWatch:
         self._resident.begin()
         if self._watched is not None:
             looks = _Looks(self, self._watched, self._resident)
+            _let_be_woken()
             start_new_thread(looks.run, ())  # threading.Thread would wait until it runs, as long as a small task takes
         return self
 
@@ -246,8 +252,15 @@ class _Looks:
                 return True
 
 
+def _let_be_woken() -> None:
+    """A handler in Python is what lets an exception into a thread that waits in C code."""
+    if signal.getsignal(_WAKE) == signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+        signal.signal(_WAKE, lambda number, frame: None)
+
+
 def _raise_in(thread: int) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(MemoryStop))
+    signal.pthread_kill(thread, _WAKE)
 
 
 def _take_back(thread: int) -> None:
