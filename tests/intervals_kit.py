@@ -10,8 +10,8 @@ import pyarrow as pa
 SCHEMA = pa.schema([("v", pa.int64())])
 
 
-def busy(folder, name, at_once, seconds=0.5):
-    """Squares ``v``. Each task waits until ``at_once`` of them have come (the next so many, and so on), or for the file ``go``,
+def busy(folder, at_once, seconds=0.5, patience=20.0):
+    """Squares ``v``. Each task waits until ``at_once`` of them have come (the next so many, and so on), for ``patience`` at most,
     and a little longer: so as many run at once as may, and one more than that would be seen.
     """
     where = str(folder)
@@ -32,7 +32,7 @@ def busy(folder, name, at_once, seconds=0.5):
         place, own = Path(where), uuid.uuid4().hex
         began = time.time()
         (place / f"came-{own}").touch()
-        until = began + 20.0
+        until = began + patience
         number = len(list(place.glob("came-*")))
         wanted = -(-number // at_once) * at_once
         while len(list(place.glob("came-*"))) < wanted and time.time() < until:

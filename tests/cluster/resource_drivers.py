@@ -60,7 +60,7 @@ def session(**more):
     return made
 
 
-def run(spark, folder, name, group, subtasks, at_once, **more):
+def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, **more):
     """A job whose second step has this group: whether its answer is right, what its tasks wrote down, its decisions."""
     own = folder / name
     own.mkdir()
@@ -73,7 +73,7 @@ def run(spark, folder, name, group, subtasks, at_once, **more):
     }
     env = ExecutionEnvironment(spark=spark, options=given)
     numbers = env.from_source(Numbers(subtasks)).set_parallelism(subtasks).rebalance()
-    squares = numbers.map_in_arrow(busy(own, name, at_once), SCHEMA).slot_sharing_group(group)
+    squares = numbers.map_in_arrow(busy(own, at_once, patience=patience), SCHEMA).slot_sharing_group(group)
     began, error, right = time.monotonic(), "", False
     try:
         found = squares.set_parallelism(subtasks).to_arrow()
@@ -81,8 +81,8 @@ def run(spark, folder, name, group, subtasks, at_once, **more):
     except FiresteelError as raised:
         error = str(raised)
     late.run_all()
-    (journal,) = (own / "journal").glob("*.jsonl")
-    decided = [r for r in read(journal) if isinstance(r, Decision)]
+    journals = list((own / "journal").glob("*.jsonl"))  # none of a job that was refused
+    decided = [r for journal in journals for r in read(journal) if isinstance(r, Decision)]
     return {
         "right": right,
         "error": error,
@@ -106,7 +106,30 @@ def case_local(folder):
         "heavy": run(spark, folder, "heavy", heavy, 4, 2),
         "gpu": run(spark, folder, "gpu", gpu, 4, 2),
         "hungry": run(spark, folder, "hungry", hungry, 4, 2, firesteel__executor__memory="1400 MiB"),
+        "dataframe": of_a_dataframe(spark, folder, heavy),
     }
+
+
+def of_a_dataframe(spark, folder, group):
+    """What each task of a DataFrame step was given: threads of a library and of OpenMP, cores, rows."""
+    schema = pa.schema(
+        [("threads", pa.string()), ("openmp", pa.string()), ("cores", pa.float64()), ("rows", pa.int64())]
+    )
+
+    def look(batches):
+        import os
+
+        from firesteel import task_resources
+
+        rows, names = sum(batch.num_rows for batch in batches), ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+        told = [*(os.environ[name] for name in names), task_resources().cpu_cores, rows]
+        yield pa.record_batch([pa.array([one]) for one in told], schema=schema)
+
+    given = {"storage": "storage", "journal": "journal"}
+    options = {f"firesteel.{key}.directory": str(folder / "df" / name) for key, name in given.items()}
+    env = ExecutionEnvironment(spark=spark, options={**options, "firesteel.progress": "false"})
+    read_by_spark = env.from_dataframe(spark.range(0, 1_000, 1, 4)).slot_sharing_group(group)
+    return read_by_spark.map_in_arrow(look, schema).to_arrow().to_pylist()
 
 
 def case_static(folder):
@@ -117,12 +140,14 @@ def case_static(folder):
     heavy = SlotSharingGroup("heavy", cpu_cores=2, task_heap_memory="100 MiB")
     hungry = SlotSharingGroup("hungry", cpu_cores=1, task_heap_memory="600 MiB")
     huge = SlotSharingGroup("huge", cpu_cores=5, task_heap_memory="100 MiB")
+    lacking = SlotSharingGroup("lacking", cpu_cores=1, task_heap_memory="1 MiB", external_resources={"gpu": 1.0})
     memory = {"firesteel__executor__memory": "1 GiB"}
     return {
         "heavy": run(spark, folder, "heavy", heavy, 6, 3, **memory),
         "hungry": run(spark, folder, "hungry", hungry, 6, 3, **memory),
         "huge": run(spark, folder, "huge", huge, 1, 1, **memory),
-        "killed": run(spark, folder, "killed", heavy, 3, 3, **memory),
+        "lacking": run(spark, folder, "lacking", lacking, 1, 1, **memory),
+        "killed": run(spark, folder, "killed", heavy, 3, 3, patience=3.0, **memory),
     }
 
 

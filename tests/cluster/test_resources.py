@@ -43,6 +43,10 @@ def test_slots_on_executors_that_are_there(cluster, tmp_path):
     assert "4 cores" in huge["error"]
     assert huge["seconds"] < 20.0
 
+    lacking = told["lacking"]["error"]
+    assert "No worker can ever hold" in lacking
+    assert "1 gpu): the largest worker has 4 cores, 1 GiB." in lacking
+
     assert told["killed"]["right"], told["killed"]["error"]
 
 

@@ -10,11 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from firesteel.errors import UsageError
+from firesteel.scheduler.resource_profile import ResourceProfile
+from firesteel.spark.profiles import spark_profile, task_need
 from intervals_kit import most_at_once, most_by
 
 pytestmark = pytest.mark.spark
 
 TESTS = Path(__file__).parents[1]
+
+
+def test_what_spark_cannot_do_is_refused_with_its_reason(spark):
+    with pytest.raises(UsageError) as error:
+        spark_profile(spark.sparkContext, task_need(ResourceProfile(2.0, 1)), "heavy")
+    said = str(error.value)
+    assert "Spark cannot give slots to the group 'heavy' on 'local[2]': TaskResourceProfiles are only supported" in said
+    assert said.count("..") == 0
 
 
 def test_slots_of_a_local_master(tmp_path):
@@ -34,5 +45,7 @@ def test_slots_of_a_local_master(tmp_path):
         assert told[name]["slots"] == ["the slot pool alone"]
         assert most_at_once(told[name]["intervals"]) == 2, f"{name}: of 2 cores, or 1 GPU, or 600 of 1,400 MiB each"
     assert {one["threads"] for one in told["heavy"]["intervals"]} == {"2"}
+    given = {"threads": "2", "openmp": "2", "cores": 2.0, "rows": 250}
+    assert told["dataframe"] == [given] * 4
     by_address = most_by(told["gpu"]["intervals"], lambda one: ",".join(one["addresses"]["gpu"]))
     assert by_address == {"0": 1, "1": 1}, "two subtasks held one address at once"
