@@ -92,7 +92,10 @@ class Workers:
         self.sizes: Ints = self.total.copy()
         """Of each size that a worker ever had, by resource: what is gone may come back."""
         self._needs: dict[ResourceProfile, Ints] = {}
-        self._serving: dict[ResourceProfile, tuple[int, Mask]] = {}
+        self._purposes: dict[ResourceProfile, int] = {}
+        """Needs that workers were made for, without network memory, numbered from 1 ..."""
+        self._made_for: Ints = np.zeros(0, np.int64)
+        """... by worker; 0: it serves any."""
 
     # --- who is there ------------------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ class Workers:
             self.addresses.pop(number, None)
         self._equip(number, resources, max(1, event.slots))
         self.nodes[number], self.resources[number], self.profiles[number] = told
+        self._made_for[number] = 0 if event.profile is None else self._purpose(event.profile)
         self.alive[number] = True
         self.version += 1
 
@@ -154,12 +158,7 @@ class Workers:
 
     def serving(self, profile: ResourceProfile) -> Mask:
         """Those that were not made for another need. Network memory does not count: there is room for a little more of it."""
-        known = self._serving.get(profile)
-        if known is None or known[0] != self.version:
-            bare = profile.with_network_memory(0)
-            serves = np.array([own is None or own.with_network_memory(0) == bare for own in self.profiles], np.bool_)
-            known = self._serving[profile] = (self.version, serves)
-        return known[1]
+        return (self._made_for == 0) | (self._made_for == self._purposes.get(profile.with_network_memory(0), 0))
 
     # --- what fits ---------------------------------------------------------------------------------------------
 
@@ -271,8 +270,12 @@ class Workers:
         self.profiles.append(None)
         self.alive = _longer(self.alive)
         self.booked, self._occupied = _longer(self.booked), _longer(self._occupied)
+        self._made_for = _longer(self._made_for)
         self.total, self.free, self.share = (_longer(c) for c in (self.total, self.free, self.share))
         return len(self.names) - 1
+
+    def _purpose(self, profile: ResourceProfile) -> int:
+        return self._purposes.setdefault(profile.with_network_memory(0), len(self._purposes) + 1)
 
     def _equip(self, number: int, resources: WorkerResources, slots: int) -> None:
         total = self.dimensions.total(resources)
