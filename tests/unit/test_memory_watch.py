@@ -224,7 +224,7 @@ def test_what_was_raised_late_is_taken_back(monkeypatch):
         sys.setswitchinterval(1e-5)
         outcomes = set()
         kept = held(70)
-        until, turn = time.monotonic() + 0.5, 0
+        until, turn = time.monotonic() + 0.25, 0
         while time.monotonic() < until:
             turn += 1
             watch = watched_by(-30)  # it is over the limit at once
