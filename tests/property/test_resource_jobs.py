@@ -219,7 +219,7 @@ def test_a_pool_that_forgets_what_it_gave_is_seen():
     def forgetful(job):
         pool_of(job).workers.take = lambda *_: None
 
-    assert "executions hold" in broken(forgetful, of=[POOL])
+    assert "slots hold" in broken(forgetful, of=[POOL])
 
 
 def test_a_pool_that_does_not_know_that_memory_binds_is_seen():

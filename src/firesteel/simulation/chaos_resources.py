@@ -13,6 +13,10 @@ from firesteel.simulation.cluster import ClusterSpec, ExecutorSpec
 from firesteel.simulation.faults import Faults
 
 MIB = 1 << 20
+MOST_TASKS = 64
+"""More than a region ever has."""
+IMPOSSIBLE = "1000 cores"
+"""What a group asks for that no worker can ever hold, in words."""
 SPARE = 2
 """Workers have so many times the memory that a group asks for: some of it goes to network memory."""
 
@@ -25,7 +29,7 @@ class Resources:
     impossible: str = ""
 
 
-def give_resources(rng: random.Random, graph: JobGraph, faults: Faults) -> Resources:
+def give_resources(rng: random.Random, graph: JobGraph, faults: Faults, *, pipelined: bool = False) -> Resources:
     """Puts the graph's vertices into up to three groups, at least one of them with resources. Each fits some worker; each
     worker, where workers may go for good."""
     mode = _mode(rng)
@@ -35,12 +39,15 @@ def give_resources(rng: random.Random, graph: JobGraph, faults: Faults) -> Resou
         workers[-1] = workers[0]
     for_good = bool(faults.freeze_every) and not math.isfinite(faults.freeze_for)
     bounds = _least_of(workers) if for_good else rng.choice(workers)
+    if pipelined:  # each worker alone has room for a whole region
+        workers = [_large(worker) for worker in workers]
+        bounds = WorkerResources(4.0, 2048 * MIB, {"gpu": 1.0})
     groups = [_group(rng, name, bounds) for name in ("light", "heavy", "other")[: rng.randint(1, 3)]]
     if not any(group.has_resources for group in groups):
         groups[0] = _sized(rng, groups[0].name, bounds)
     impossible = groups[-1].name if rng.random() < 0.08 and not mode.grows else ""
     if impossible:
-        groups[-1] = replace(_sized(rng, impossible, bounds), cpu_cores=1000.0)
+        groups[-1] = replace(_sized(rng, impossible, bounds), cpu_cores=1000.0)  # as IMPOSSIBLE says
     graph.slot_sharing_groups = {group.name: group for group in groups}
     for vertex in graph.vertices:
         vertex.slot_sharing_group = rng.choice(groups).name
@@ -48,6 +55,7 @@ def give_resources(rng: random.Random, graph: JobGraph, faults: Faults) -> Resou
         rng.choice(graph.vertices).slot_sharing_group = impossible
     cluster = ClusterSpec(
         nodes=len(workers),
+        slots=MOST_TASKS if pipelined else 2,
         slow_nodes=rng.randint(0, 1),
         workers=tuple(workers),
         mode=mode,
@@ -73,6 +81,11 @@ def _worker(rng: random.Random, enforcement: SlotEnforcement) -> WorkerResources
         addresses["gpu"] = tuple(str(number) for number in range(gpus))
     external = {"gpu": float(gpus)} if gpus else {}
     return WorkerResources(float(rng.choice([1, 2, 4, 6])), memory, external, addresses=addresses)
+
+
+def _large(worker: WorkerResources) -> WorkerResources:
+    addresses = {"gpu": tuple(map(str, range(MOST_TASKS)))} if worker.addresses else {}
+    return WorkerResources(4.0 * MOST_TASKS, 2048 * MIB * MOST_TASKS, {"gpu": float(MOST_TASKS)}, addresses=addresses)
 
 
 def _least_of(workers: list[WorkerResources]) -> WorkerResources:

@@ -195,11 +195,18 @@ class Plane:
         order = np.argsort(numbers, kind="stable")  # within a gang in topological order
         largest = int(np.bincount(numbers - self._num_gangs).max())
         most = self.world.cluster.total_slots
-        check(largest <= most, f"a region of {largest} executions needs as many slots at once, and there are {most}")
+        told = f"a region of {largest} executions needs as many slots at once, and there are {most}"
+        check(self.has_resources or largest <= most, told)
         self._num_gangs = int(numbers.max()) + 1
         self._gang_of = _grown(self._gang_of, self.runs.size)
         self._gang_of[together] = numbers
-        self.queue.put_gangs(together[order], numbers[order])
+        if self.has_resources:
+            grants = [self._checked_grants(part) for part in command.parts]
+            for members in regions.members_of(rows, gangs, grants):
+                self.worker_queue.put_region(members, self.clock.now)
+            self.clock.after(LOCALITY_WAIT, lambda: None)
+        else:
+            self.queue.put_gangs(together[order], numbers[order])
 
     def _add(self, command: c.Deploy) -> Ints:
         vertex = self.graph.vertices[command.vertex]

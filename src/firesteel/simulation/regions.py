@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firesteel.scheduler.commands import Deploy, DeployRegions, GateDescriptor, InputRanges
+from firesteel.scheduler.commands import Deploy, DeployRegions, GateDescriptor, InputRanges, SlotGrants
 from firesteel.scheduler.events import Ints
 from firesteel.simulation.violation import check
+from firesteel.simulation.worker_queue import Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,18 @@ def gangs_of(command: DeployRegions) -> list[Ints]:
             break
     numbers = np.unique(labels, return_inverse=True)[1]
     return np.split(numbers, starts[1:-1])
+
+
+def members_of(rows: list[Ints], gangs: list[Ints], grants: list[SlotGrants]) -> list[list[Member]]:
+    """Of each gang its members, in topological order. The k-th subtasks of its vertices that are of one slot sharing group
+    share a slot. The arguments run parallel to the parts of the command."""
+    found: dict[int, list[Member]] = {}
+    for own, numbers, granted in zip(rows, gangs, grants, strict=True):
+        ranks: dict[int, int] = {}
+        for place, (row, gang) in enumerate(zip(own.tolist(), numbers.tolist(), strict=True)):
+            rank = ranks[gang] = ranks.get(gang, -1) + 1
+            found.setdefault(gang, []).append(Member(row, granted, place, (granted.group, rank)))
+    return [found[gang] for gang in sorted(found)]
 
 
 def seen_by(part: Deploy, command: DeployRegions) -> Deploy:

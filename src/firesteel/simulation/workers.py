@@ -19,7 +19,7 @@ _ROUNDING = 1e-6
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """What one execution holds. ``spark_cores``: what Spark counts for it, which knows whole cores only."""
+    """A slot: what one execution holds, or those of a region that share it. ``spark_cores``: what Spark counts for it, which knows whole cores only."""
 
     group: str
     cores: float
@@ -61,25 +61,30 @@ class Worker:
         rounded = cores if exact else float(max(1, math.ceil(cores)))
         return Held(grants.group, cores, rounded, profile.memory, kinds, dict(profile.external), addresses, strayed)
 
+    @property
+    def slots_held(self) -> list[Held]:
+        """Each once, however many executions share it."""
+        return list({id(held): held for held in self.held.values()}.values())
+
     def external_left(self, name: str) -> float:
-        taken = sum(held.external.get(name, 0.0) for held in self.held.values())
+        taken = sum(held.external.get(name, 0.0) for held in self.slots_held)
         return self.resources.external.get(name, 0.0) - taken
 
     @property
     def spark_cores_left(self) -> float:
-        return self.resources.cpu_cores - self.foreign - sum(held.spark_cores for held in self.held.values())
+        return self.resources.cpu_cores - self.foreign - sum(held.spark_cores for held in self.slots_held)
 
     @property
     def memory_left(self) -> float:
-        return self.resources.memory - sum(held.memory for held in self.held.values())
+        return self.resources.memory - sum(held.memory for held in self.slots_held)
 
     def check_holds(self, exact: bool) -> None:
         """It must not hold more than it has. What was called gone and runs on is nobody's fault; ``exact``: the pool
         alone keeps the promise, of all resources."""
-        known = [held for held in self.held.values() if not held.gone]
+        known = [held for held in self.slots_held if not held.gone]
         if not known:
             return
-        told = f"{self.name} has {self.resources}, and its {len(known)} executions hold"
+        told = f"{self.name} has {self.resources}, and its {len(known)} slots hold"
         cores = sum(held.cores for held in known)
         if exact:
             check(cores + self.foreign <= self.resources.cpu_cores + _ROUNDING, f"{told} {cores:g} cores")
@@ -125,7 +130,7 @@ class Workers:
         """The worker on which an execution (a row of the cluster's) runs."""
         self._running: dict[str, int] = {}
         self.most: dict[str, int] = {}
-        """Executions of each slot sharing group: that run now, and the most that ever did at once."""
+        """Slots of each slot sharing group: those held now, and the most that ever were at once."""
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(self.by_name.values())
@@ -143,6 +148,9 @@ class Workers:
 
     def name_of(self, row: int) -> str:
         return self._of[row].name
+
+    def node_of(self, row: int) -> int:
+        return self._of[row].node
 
     def fits(self, worker: Worker, profile: ResourceProfile) -> int:
         """How many more of these Spark starts there (in POOL: how many fit)."""
@@ -164,12 +172,21 @@ class Workers:
         self._of[row] = worker
         worker.check_holds(self.is_exact)
 
+    def share(self, row: int, other: int) -> None:
+        """An execution begins to run in the slot of another one."""
+        worker = self._of[row] = self._of[other]
+        worker.held[row] = worker.held[other]
+
     def release(self, rows: Ints) -> bool:
         """They are over. True: one of them was called gone before."""
-        found = [self._of.pop(row).held.pop(row) for row in rows.tolist() if row in self._of]
-        for held in found:
-            self._running[held.group] -= 1
-        return any(held.gone for held in found)
+        gone = False
+        for row in rows.tolist():
+            worker = self._of.pop(row, None)
+            if worker is not None:
+                held = worker.held.pop(row)
+                gone |= held.gone
+                self._running[held.group] -= all(held is not other for other in worker.held.values())
+        return gone
 
     def called_gone(self, rows: Ints) -> bool:
         """The scheduler hears that these are gone. True: some of them are not."""
@@ -180,7 +197,7 @@ class Workers:
 
     def occupied(self) -> dict[str, float]:
         """Cores of each worker that are taken by what is not the scheduler's to run now."""
-        found = {w.name: w.foreign + sum(h.spark_cores for h in w.held.values() if h.gone) for w in self}
+        found = {w.name: w.foreign + sum(h.spark_cores for h in w.slots_held if h.gone) for w in self}
         return {name: cores for name, cores in found.items() if cores}
 
 
