@@ -13,7 +13,7 @@ from firesteel.simulation.cluster import Cluster, ClusterSpec, ExecutorSpec
 from firesteel.simulation.executors import ExecutorAllocation
 from firesteel.simulation.slot_queue import LOCALITY_WAIT, Wish
 from firesteel.simulation.violation import ViolationError
-from firesteel.simulation.worker_queue import WorkerQueue
+from firesteel.simulation.worker_queue import Member, WorkerQueue
 from firesteel.simulation.workers import Worker, Workers
 
 GIB = 1 << 30
@@ -172,6 +172,47 @@ def test_nodes_that_are_to_be_avoided_come_last():
     queue.drop(ints(2), 4)
     found.release(ints(0, 1))
     assert take(queue, found) == {3: "w0"}
+
+
+def region(*members, slots=(), **more):
+    """Executions (row, worker) of a region; ``slots``: the slot of each."""
+    return [
+        Member(row, grants(HEAVY, worker, **more), 0, ("g", slot))
+        for (row, worker), slot in zip(members, slots, strict=True)
+    ]
+
+
+def test_executions_of_a_region_share_slots_until_the_last_is_over():
+    found = workers(POOL, WorkerResources(4.0, 2 * GIB))
+    queue = queue_of(found)
+    queue.put_region(region((0, "w0"), (1, "w0"), (2, "w0"), slots=(0, 0, 1)), 0.0)
+    assert len(queue) == 3 and take(queue, found) == {0: "w0", 1: "w0", 2: "w0"}
+    worker = found.by_name["w0"]
+    assert worker.memory_left == 0 and found.most == {"g": 2}
+    found.release(ints(0))
+    assert worker.memory_left == 0, "another execution is in the slot"
+    found.release(ints(1))
+    assert worker.memory_left == GIB
+    queue.put_region(region((3, "w0"), (4, "w1"), slots=(0, 0)), 0.0)
+    with pytest.raises(ViolationError, match="different workers"):
+        take(queue, found)
+
+
+def test_a_region_starts_as_a_whole_or_not_at_all():
+    found = workers(TASKS, WorkerResources(4.0, 2 * GIB), WorkerResources(2.0, GIB))
+    queue = queue_of(found)
+    queue.put_region(region((0, ""), (1, ""), slots=(0, 1)), 0.0)
+    queue.put_region(region((2, ""), (3, ""), slots=(0, 1)), 0.0)
+    assert take(queue, found) == {0: "w0", 1: "w0"} and queue.demand() == {HEAVY: 2}
+    assert not found.by_name["w1"].held
+    found.release(ints(0))
+    assert take(queue, found) == {2: "w0", 3: "w1"}
+    queue.put_region(region((4, "w1"), slots=(0,), insists=True), 0.0)
+    found.release(ints(1))
+    assert take(queue, found) == {} and take(queue, found, now=LOCALITY_WAIT) == {4: "w0"}
+    queue.put_region(region((5, ""), (6, ""), slots=(0, 1)), 0.0)
+    queue.drop(ints(5), 7)
+    assert len(queue) == 1
 
 
 # --- executors that are made for a need ------------------------------------------------------------------------------

@@ -67,7 +67,8 @@ class SlotPool:
         """Executions (or regions) that got no slot when they were last asked for."""
         self.step_names = [vertex.name for vertex in job_graph.vertices]
         self.moved = False
-        """Spark started something elsewhere than the pool had thought."""
+        """Spark has chosen where something runs: elsewhere than the pool had thought, or what was left to it before memory
+        could bind."""
         self.on_launched: Callable[[Rows], None] = lambda _slots: None
         self.on_freed: Callable[[Rows, Rows], None] = lambda _slots, _last: None
         """Slots, and an execution that was in each to the end."""
@@ -350,7 +351,7 @@ class SlotPool:
         for kind in distinct(self._kind[slots].astype(np.int64)).tolist():
             own = self._kind[slots] == kind
             old = self._worker[slots[own]]
-            self.moved |= bool((old >= 0).any())
+            self.moved = True
             self._give_back(slots[own], kind, old)
             self._worker[slots[own]] = numbers[own]
             counts = np.bincount(numbers[own])
