@@ -88,6 +88,12 @@ def test_explain_tells_of_groups_slots_and_peaks():
     ]
 
 
+def test_a_group_that_never_got_a_slot():
+    text = explain([grouped()[0], SlotUsage(at=101.0, group="train", asked=4, held=0), *grouped()[-1:]])
+    assert "                 No slot was held, 4 waited at most." in text
+    assert "core-seconds" not in text
+
+
 def test_slots_held_at_once_are_counted_though_launches_are_told_of_late():
     def finished(at: float, vertex: int, *spans: tuple[float, float]) -> StateChange:
         began, ended = zip(*spans, strict=True)

@@ -92,12 +92,16 @@ def group_lines(
     yield f"{group.name}: {group.needs}{f'; {members}' if members else ''}."
     if not group.is_used:
         return
+    most = max(group.most_held, at_once)
     waited = f", {format_count(group.most_asked)} waited at most" if group.most_asked else ""
     waited += f" ({format_seconds(group.waited)} in all)" if group.waited else ""
+    if not most:
+        yield f"No slot was held{waited}."
+        return
     seconds = f"{_amount(group.core_seconds)} core-seconds, {_amount(group.gib_seconds)} GiB-seconds"
     share = _share(group.profile, largest_peak, framework)
     used = f"; at most {share} of a slot's memory was used" if share else ""
-    yield f"{plural(max(group.most_held, at_once), 'slot')} held at once at most{waited}; {seconds} held in all{used}."
+    yield f"{plural(most, 'slot')} held at once at most{waited}; {seconds} held in all{used}."
 
 
 def peaks_text(peaks: Peaks, profile: ResourceProfile, framework: int | None) -> str:
