@@ -146,6 +146,18 @@ def test_a_profile_that_gets_no_executor_fails_the_job():
     assert job.status == "FAILING" and "no executor for 4 cores" in job.scheduler.job.cause.message
 
 
+def test_who_makes_executions_wait_is_on_record():
+    mode = SlotMode(SlotEnforcement.TASK_PROFILES)
+    job = sources(6, groups=(LIGHT,), mode=mode).start()
+    assert not job.tasks and not job.decisions("slot admission"), "nobody knows yet what memory there is"
+    job.worker("a", WorkerResources(2.0, 8 * GIB))
+    assert len(job.tasks) == 6, "Spark keeps cores apart, and memory lasts"
+    (decision,) = job.decisions("slot admission")
+    assert decision.result == "Spark" and "1 GiB a core are asked for, 4 GiB are there" in decision.reason
+    job.worker("b", WorkerResources(4.0, 2 * GIB))
+    assert job.decisions("slot admission")[-1].result == "the slot pool"
+
+
 # --- fairness ----------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from firesteel.humanize import format_bytes
 from firesteel.options import Options
 from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
@@ -13,6 +14,7 @@ from firesteel.scheduler.job import Job
 from firesteel.scheduler.metrics import Metrics
 from firesteel.scheduler.network_memory import NetworkMemory
 from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.resource_profile import SlotEnforcement
 from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slot_requests import SlotRequests
 from firesteel.scheduler.slot_usage import SlotUsageRecorder
@@ -107,6 +109,8 @@ class DefaultFineGrainedResources:
         metrics.job.gauge("numSlotsAsked", lambda: sum(map(self._usage.asked, range(len(pool.groups)))))
         metrics.job.gauge("numSlotsHeld", lambda: sum(map(self._usage.held, range(len(pool.groups)))))
         self._told_of_keeping: set[int] = set()
+        self._admits: bool | None = None
+        """Who makes executions wait, as it is on record."""
         pool.reservations.on_kept = self._decide_keeping
 
     def executor_changed(self, event: ExecutorChanged) -> None:
@@ -129,6 +133,9 @@ class DefaultFineGrainedResources:
         return self.pool.end_round()
 
     def check_requests(self) -> None:
+        pool = self.pool
+        if pool.mode.enforcement is SlotEnforcement.TASK_PROFILES and pool.kinds and pool.workers.is_told:
+            self._tell_who_admits()
         self._requests.check()
 
     def timer_fired(self, timer: str) -> None:
@@ -148,6 +155,31 @@ class DefaultFineGrainedResources:
 
     def validate(self) -> None:
         self.pool.validate()
+
+    def _tell_who_admits(self) -> None:
+        """Where Spark counts cores, it depends on the workers' sizes whether memory has to be counted too."""
+        pool = self.pool
+        if pool.admits == self._admits:
+            return
+        self._admits = pool.admits
+        asked = {g: p.memory / p.cpu_cores for g, p in zip(pool.groups, pool.profiles, strict=True) if p.cpu_cores}
+        there = pool.workers.least_memory_per_core
+        ratios = f"{format_bytes(max(asked.values()))} a core are asked for, {format_bytes(there)} are there"
+        if not self._admits:
+            reason = f"cores run out before memory ({ratios}): all is given to Spark, which keeps cores apart"
+        elif pool.memory_binds:
+            reason = (
+                f"memory may run out before cores ({ratios}): what has no slot waits, the rest runs where its slot is"
+            )
+        else:
+            reason = "the session serves what came first, and nothing may queue there before a mirror"
+        self._recorder.decision(
+            "slot admission",
+            inputs={"asked_bytes_per_core": asked, "least_bytes_per_core": there},
+            rule=pool.mode.enforcement.value,
+            result="the slot pool" if self._admits else "Spark",
+            reason=reason,
+        )
 
     def _decide_keeping(self, vertex: int, workers: list[int], passed: int) -> None:
         """Once for each vertex: from then on it happens again whenever it has to."""

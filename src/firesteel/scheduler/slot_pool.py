@@ -174,7 +174,7 @@ class SlotPool:
         """Whether the pool makes executions wait; else Spark does, and any placement it makes keeps the promise."""
         enforcement = self.mode.enforcement
         if enforcement is SlotEnforcement.TASK_PROFILES:
-            return self._in_turn or self.memory_binds
+            return self._in_turn or self.memory_binds or not self.workers.is_told
         return enforcement is SlotEnforcement.POOL
 
     @property

@@ -200,6 +200,12 @@ class Workers:
         left = [(self.total[k, able] - slots[able] * need[k]) // slots[able] for k in (MEMORY, network)]
         return int(np.minimum(*left).min())
 
+    @property
+    def least_memory_per_core(self) -> float:
+        """Bytes, of all sizes that a worker ever had; 0: there was none."""
+        cores = np.maximum(self.sizes[CORES], 1) / UNIT
+        return float((self.sizes[MEMORY] / cores).min(initial=np.inf)) if self.sizes.shape[1] else 0.0
+
     def ever_held(self, profile: ResourceProfile) -> bool:
         """Whether any worker that there ever was could hold such a slot."""
         if not profile.is_specified:
