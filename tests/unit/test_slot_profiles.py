@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from driver_loop import Status
+from driver_loop import Loop, Status
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.options import GIB, MIB, Options
-from firesteel.scheduler.commands import SlotGrants
-from firesteel.scheduler.events import ExecutorChanged, Names, WorkersOccupied
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, WorkerResources
+from firesteel.scheduler.commands import JobStatus, JobStatusChanged, SlotGrants
+from firesteel.scheduler.events import CancelRequested, ExecutorChanged, JobStarted, Names, WorkersOccupied
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.spark import slotting, workers
 from firesteel.spark.batch import Batch
 from firesteel.spark.kill import Killer
@@ -278,3 +278,24 @@ def test_a_little_more_network_memory_is_still_the_same_need():
     assert columns.serving(PROFILE.with_network_memory(GIB)).tolist() == [True]
     assert columns.serving(ResourceProfile(2.0, GIB)).tolist() == [False]
     assert columns.serving(ResourceProfile.UNKNOWN).tolist() == [False]
+
+
+def test_a_job_hears_of_all_workers_before_it_starts_and_then_that_it_was_cancelled():
+    def answer(event):
+        return [JobStatusChanged(JobStatus.CANCELED)] if isinstance(event, CancelRequested) else []
+
+    loop, waits = Loop(answer), iter([True, True, False])
+    status = loop.driver._status = Busy()
+    status.hosts, status.active = {"0": "a"}, {}
+
+    def awaits():
+        status.hosts[str(len(status.hosts))] = "b"  # one more has registered
+        return next(waits)
+
+    made = NoSlotting()
+    made.mode, made.awaits_executors = SlotMode(), awaits
+    loop.driver._in.slotting = made
+    loop.driver.cancel("early")
+    loop.run()
+    told = [type(event) for event in loop.scheduler.told]
+    assert told == [ExecutorChanged] * 3 + [JobStarted, CancelRequested]

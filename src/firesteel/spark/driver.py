@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -211,13 +212,8 @@ class JobDriver:
             slotting=self._in.slotting,
         )
         try:
-            if self._in.slotting.mode is not None:  # requests are held against all workers there are, not the first
-                watcher.look_at_executors()
-                while self._in.slotting.awaits_executors():
-                    time.sleep(REGISTERING_PAUSE)
-                    watcher.look_at_executors()
-                while not self._queue.empty():
-                    self._take(self._queue.get())
+            if self._in.slotting.mode is not None:
+                self._hear_of_workers(watcher)
             watcher.start()
             self._feed(ev.JobStarted(at=self._now()))
             while self._end is None:
@@ -226,6 +222,20 @@ class JobDriver:
         finally:
             watcher.stop()
             self._stop_everything()
+
+    def _hear_of_workers(self, watcher: Watcher) -> None:
+        """Before the job starts: its requests are to be held against all workers there are, not against the first."""
+        with suppress(Exception):  # Spark may be stopping; the first batch will tell
+            watcher.look_at_executors()
+            while self._in.slotting.awaits_executors():
+                time.sleep(REGISTERING_PAUSE)
+                watcher.look_at_executors()
+        items = [self._queue.get() for _ in range(self._queue.qsize())]
+        for item in items:
+            if isinstance(item, ev.ExecutorChanged):
+                self._take(item)
+            else:  # cancelled before it began
+                self._queue.put(item)
 
     # --- what comes in ---------------------------------------------------------------------------------------
 
