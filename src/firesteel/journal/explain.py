@@ -28,6 +28,7 @@ _SHORT = {
     "source parallelism": "source",
     "split assignment": "splits",
     "subpartitions": "pieces",
+    "network memory": "network",
     "pipelined regions": "regions",
     "retired worker": "retired",
     "slot reservation": "slots kept",
