@@ -23,7 +23,7 @@ from firesteel.spark.information import Blob, JobInformation, VertexInformation,
 from firesteel.spark.messages import ReturnedMessage, Where, decode_other, encode, is_finished
 from firesteel.spark.nodes import ExecutorInfo, NodeNames
 from firesteel.spark.place import Place
-from firesteel.spark.placing import MAX_WISHES, Executors, preferring
+from firesteel.spark.placing import MAX_WISHES, locations, preferring
 from firesteel.spark.plugs import PlugFunction, Plugs
 from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps
@@ -35,6 +35,13 @@ FAR = "far_storage:open_far"
 
 def executor(number, host, node="", added=True):
     return ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=1, added=added, node=node)
+
+
+def nodes_on(hosts):
+    """An executor of one slot on each of these hosts, numbered from 0."""
+    nodes = NodeNames()
+    nodes.update({str(number): ExecutorInfo(host, 1) for number, host in enumerate(hosts)})
+    return nodes
 
 
 def returned(subtask, token, batch=0, node="slow", *, retired=False):
@@ -75,20 +82,18 @@ def test_what_is_urgent_runs_in_the_urgent_pool_or_else_in_a_fresh_one():
 
 
 def test_all_other_nodes_are_preferred_by_host_or_by_executor_where_a_host_is_shared():
-    known = Executors()
-    assert known.locations(["a"]) == []
-    for number, host in enumerate("abbc"):
-        known.change(executor(number, host))
-    assert known.locations(["a"]) == ["b", "c"]
-    assert known.locations(["b"]) == ["a", "c"]
-    assert known.locations(["a", "b", "c"]) == known.locations(["x"]) == []
-    known.change(executor(3, "c", added=False))
-    assert known.locations(["a"]) == ["b"]
-    shared = Executors()
-    for number in range(3):
-        shared.change(executor(number, "h", f"h (executor {number})"))
-    shared.change(executor(7, "i", "i"))
-    assert shared.locations(["h (executor 1)"]) == ["executor_h_0", "executor_h_2", "i"]
+    known = nodes_on("")
+    assert locations(known, ["a"]) == []
+    known = nodes_on("abbc")
+    assert locations(known, ["a"]) == ["b", "c"]
+    assert locations(known, ["b"]) == ["a", "c"]
+    assert locations(known, ["a", "b", "c"]) == locations(known, ["x"]) == []
+    known.update({str(number): ExecutorInfo(host, 1) for number, host in enumerate("abb")})
+    assert locations(known, ["a"]) == ["b"]
+    shared = nodes_on("hhh")
+    assert locations(shared, ["h (executor 1)"]) == ["executor_h_0", "executor_h_2"]
+    shared.update({**{str(number): ExecutorInfo("h", 1) for number in range(3)}, "7": ExecutorInfo("i", 1)})
+    assert locations(shared, ["h (executor 1)"]) == ["executor_h_0", "executor_h_2", "i"]
 
 
 def test_too_many_wishes_are_not_told():
@@ -180,9 +185,8 @@ def test_a_task_on_a_blocked_node_hands_itself_back_before_its_program_begins(
 
 
 def test_each_slot_of_a_blocked_node_gets_one_plug_and_a_new_one_when_it_has_ended(monkeypatch):
-    known, started = Executors(), []
-    for number, (host, slots) in enumerate((("a", 2), ("b", 4), ("b", 1))):
-        known.change(ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=slots, added=True))
+    known, started = NodeNames(), []
+    known.update({"0": ExecutorInfo("a", 2), "1": ExecutorInfo("b", 4), "2": ExecutorInfo("b", 1)})
     plugs = Plugs(MagicMock(), Blob.of(1), "job", known)
     monkeypatch.setattr(plugs, "_start", lambda plug, locations: started.append((plug, locations)))
     assert [plugs.hold("a") for _ in range(3)] == [True, True, False]
@@ -194,9 +198,7 @@ def test_each_slot_of_a_blocked_node_gets_one_plug_and_a_new_one_when_it_has_end
 
 
 def test_jobs_that_block_different_nodes_do_not_plug_every_slot_together(monkeypatch):
-    known, context = Executors(), MagicMock(applicationId="two jobs at once")
-    for number, host in enumerate("ab"):
-        known.change(ev.ExecutorChanged(at=0.0, executor=str(number), host=host, slots=1, added=True))
+    known, context = nodes_on("ab"), MagicMock(applicationId="two jobs at once")
     jobs, started = [Plugs(context, Blob.of(1), name, known) for name in ("one", "other")], []
     for job in jobs:
         monkeypatch.setattr(job, "_start", lambda plug, locations: started.append(plug))
@@ -294,7 +296,8 @@ def test_urgent_executions_get_the_urgent_pool_and_wish_for_other_nodes():
 
     loop = Loop(answer)
     loop.runner.start.side_effect = lambda batch, code: codes.append((batch, code))
-    loop.put(*[executor(number, host) for number, host in enumerate("abcd")])
+    loop.driver._in.nodes.update({str(number): ExecutorInfo(host, 1) for number, host in enumerate("abcd")})
+    loop.put(executor(3, "d"))
     loop.run()
     (plain, first), (urgent, second), (other, third) = codes
     assert urgent.pool == pools.URGENT and pools.URGENT not in (plain.pool, other.pool)

@@ -13,7 +13,7 @@ from firesteel.spark import blocklist, pools
 from firesteel.spark.cleaning import Cleaner
 from firesteel.spark.information import Blob
 from firesteel.spark.nodes import NodeNames
-from firesteel.spark.placing import Executors
+from firesteel.spark.placing import locations
 from firesteel.spark.plugs import Plugs
 
 
@@ -23,13 +23,11 @@ class Avoidance:
     def __init__(self, context: Any, store: Any, job: Blob, job_id: str, *, nodes: NodeNames) -> None:
         self._context, self._store, self._nodes = context, store, nodes
         self._blocked: Collection[str] = ()
-        self._executors = Executors()
-        self._plugs = Plugs(context, job, job_id, self._executors)
+        self._plugs = Plugs(context, job, job_id, nodes)
         self._control = Cleaner(store, job_id, "control")
         self._in_order: bool | None = None
 
     def executor_changed(self, event: ExecutorChanged) -> None:
-        self._executors.change(event)
         if event.added and (event.node or event.host) in self._blocked:
             self._publish()
 
@@ -43,7 +41,7 @@ class Avoidance:
 
     def locations(self, placement: Placement) -> Sequence[str]:
         """Where the tasks should run, as Spark writes it; empty: anywhere."""
-        return self._executors.locations(placement.avoid) if placement.avoid else ()
+        return locations(self._nodes, placement.avoid) if placement.avoid else ()
 
     def handed_back(self, nodes: Iterable[str], at: float) -> list[Decision]:
         """These nodes, one for each execution that they handed back, had a free slot. What was decided of that."""

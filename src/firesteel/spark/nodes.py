@@ -90,6 +90,11 @@ class NodeNames:
             info = self._executors.get(executor)
             return self._name(executor, place.host if info is None else info.host)
 
+    def executors(self) -> dict[str, ExecutorInfo]:
+        """All that are there now."""
+        with self._lock:
+            return dict(self._executors)
+
     def executors_of(self, nodes: Collection[str]) -> dict[str, ExecutorInfo]:
         """Those that are there now."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""Where tasks should run: the executors there are, and an RDD whose partitions prefer some of them.
+"""Where tasks should run: places off some nodes, and RDDs whose partitions prefer some executors.
 
 Spark takes preferred locations as a wish: it insists for ``spark.locality.wait`` and then takes any free slot. So a task
 looks at where it is too (``blocklist``).
@@ -7,52 +7,25 @@ looks at where it is too (``blocklist``).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from firesteel.scheduler.events import ExecutorChanged
+from firesteel.spark.nodes import NodeNames
 
 MAX_WISHES = 20_000
 """Tasks times locations of one batch. Spark keeps a list per location and task; a larger batch goes where it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Executor:
-    host: str
-    node: str
-    slots: int
+def locations(nodes: NodeNames, avoid: Collection[str]) -> list[str]:
+    """Of all other nodes, as Spark writes them: their hosts, or executors on a host that has an avoided node too.
 
-
-class Executors:
-    """What the watcher told of them."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, Executor] = {}
-
-    def change(self, event: ExecutorChanged) -> None:
-        if event.added:
-            self._known[event.executor] = Executor(event.host, event.node or event.host, event.slots)
-        else:
-            self._known.pop(event.executor, None)
-
-    def of(self, node: str) -> dict[str, Executor]:
-        return {executor: one for executor, one in self._known.items() if one.node == node}
-
-    @property
-    def slots(self) -> int:
-        """Of all executors."""
-        return sum(one.slots for one in self._known.values())
-
-    def locations(self, avoid: Collection[str]) -> list[str]:
-        """Of all other nodes, as Spark writes them: their hosts, or executors on a host that has an avoided node too.
-
-        Empty where there is nothing to choose.
-        """
-        avoided = {one.host for one in self._known.values() if one.node in avoid}
-        others = {executor: one.host for executor, one in self._known.items() if one.node not in avoid}
-        if not avoided:
-            return []
-        return sorted({f"executor_{host}_{e}" if host in avoided else host for e, host in others.items()})
+    Empty where there is nothing to choose.
+    """
+    avoided = nodes.executors_of(avoid)
+    if not avoided:
+        return []
+    hosts = {info.host for info in avoided.values()}
+    others = {executor: info.host for executor, info in nodes.executors().items() if executor not in avoided}
+    return sorted({f"executor_{host}_{executor}" if host in hosts else host for executor, host in others.items()})
 
 
 def preferring(context: Any, rdd: Any, count: int, locations: Collection[str]) -> Any:

@@ -18,7 +18,8 @@ from typing import Any
 
 from firesteel.spark import pools
 from firesteel.spark.information import Blob
-from firesteel.spark.placing import Executors, preferring
+from firesteel.spark.nodes import NodeNames
+from firesteel.spark.placing import preferring
 from firesteel.spark.task import is_blocked_here
 from firesteel.spark.threads import cancel_jobs, local_properties
 
@@ -54,8 +55,8 @@ _standing: dict[str, list[_Plug]] = {}
 class Plugs:
     """Of one job. Used by its thread only."""
 
-    def __init__(self, context: Any, job: Blob, job_id: str, executors: Executors) -> None:
-        self._context, self._job, self._job_id, self._executors = context, job, job_id, executors
+    def __init__(self, context: Any, job: Blob, job_id: str, nodes: NodeNames) -> None:
+        self._context, self._job, self._job_id, self._nodes = context, job, job_id, nodes
         self._number = 0
         self._standing: dict[str, list[_Plug]] = {}
         """By node, those that were not seen to end."""
@@ -63,12 +64,12 @@ class Plugs:
     def hold(self, node: str) -> bool:
         """A slot of this node is free: it gets a plug, unless there is one for each of its slots, or one
         for each other slot of the session already. Returns at once."""
-        executors = self._executors.of(node)
+        executors = self._nodes.executors_of([node])
         standing = self._standing[node] = [p for p in self._standing.get(node, ()) if not p.ended.is_set()]
         if len(standing) >= sum(one.slots for one in executors.values()):
             return False
         plug = _Plug(f"firesteel-{self._job_id}-plug-{self._number + 1}", node)
-        if not _stand(self._context.applicationId, plug, self._executors.slots):
+        if not _stand(self._context.applicationId, plug, sum(one.slots for one in self._nodes.executors().values())):
             return False
         self._number += 1
         standing.append(plug)
