@@ -113,3 +113,25 @@ def test_a_slot_needs_what_its_largest_task_needs(second, mib):
     job.run(0)
     assert network(job, 1) == [9]
     assert network(job, 2) == [mib]
+
+
+def test_it_never_makes_a_slot_too_large_for_a_worker_that_has_just_what_was_asked_for():
+    just = WorkerResources(1.0, A.task_heap_memory)
+
+    def waiting(*first: WorkerResources, gone: bool = False):
+        builder = GraphBuilder("just", A)
+        begin = builder.source([1] * 3, parallelism=3, slot_sharing_group="a")
+        builder.step((begin, ShipStrategy.HASH), parallelism=1, slot_sharing_group="a")
+        job = plane(builder.graph, slot_mode=SlotMode(grows=True), jobmanager__scheduler="Default")
+        for number, resources in enumerate(first):
+            job.worker(str(number), resources)
+            if gone:
+                job.worker(str(number), added=False)
+        job.start()
+        return job
+
+    for job in (waiting(), waiting(just, gone=True), waiting(WorkerResources(0.5, GIB))):
+        job.worker("just", just)
+        job.run()
+        assert job.status == "FINISHED"
+        assert job.decisions("network memory")[0].result == 0

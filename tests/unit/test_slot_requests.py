@@ -45,14 +45,64 @@ def test_what_no_worker_could_ever_hold_fails_the_job_at_once_with_the_numbers()
     job.worker("small", WorkerResources(1.0, GIB))
     job.worker("large", WorkerResources(2.0, 32 * GIB))
     job.start()
-    assert job.status == "FAILING" and job.keys(1) == []
-    message = job.scheduler.job.cause.message
+    assert job.status == "FAILED" and not job.deploys
+    message = job.ended.cause.message
     assert "'heavy'" in message and "'step 1'" in message
     assert "4 cores, 2 GiB heap" in message and "2 cores, 32 GiB" in message
     assert requests(job)[-1].result == "fails"
+
+
+@pytest.mark.parametrize("enforcement", [SlotEnforcement.POOL, SlotEnforcement.TASK_PROFILES])
+def test_what_a_later_step_can_never_get_is_refused_before_anything_is_deployed(enforcement):
+    def two_steps() -> Plane:
+        builder = GraphBuilder("later", LIGHT, HEAVY)
+        first = builder.source([1] * 4, parallelism=4, slot_sharing_group="light")
+        builder.step((first, ShipStrategy.HASH), parallelism=1, slot_sharing_group="heavy")
+        return plane(builder.graph, slot_mode=SlotMode(enforcement))
+
+    job = two_steps()
+    job.worker("small", TWO)
+    job.start()
+    assert job.status == "FAILED" and not job.deploys
+    assert "No worker can ever hold what group 'heavy' (step 'step 1') asks for" in job.ended.cause.message
+    job = two_steps().start()
+    job.worker("small", TWO)
+    assert job.keys(0), "a larger one may be about to come"
+    job.fire("slot-request-settled")
     for key in list(job.tasks):
         job.confirm_cancel(key)
-    assert job.status == "FAILED"
+    assert job.status == "FAILED" and job.keys(1) == []
+    job = two_steps()
+    job.worker("small", TWO)
+    job.worker("small", added=False)
+    job.start()
+    assert job.status == "RUNNING", "nobody is there to judge by"
+    job.worker("large", FOUR)
+    job.run()
+    assert job.status == "FINISHED"
+
+
+def test_what_cannot_be_is_told_in_whole_sentences():
+    gpus = SlotSharingGroup("gpus", 1.0, GIB, external_resources={"gpu": 2.0})
+    job = sources(1, groups=(gpus,))
+    job.worker("w", FOUR)
+    job.start()
+    assert job.ended.cause.message == (
+        "No worker can ever hold what group 'gpus' (step 'step 0') asks for (1 core, 1 GiB heap, 2 gpu): "
+        "the largest worker has 4 cores, 8 GiB and no gpu."
+    )
+    job = sources(1, groups=(HEAVY,), mode=SlotMode(grows=True))
+    job.worker("w", TWO)
+    job.start()
+    assert job.scheduler.waiting_for()[-1] == (
+        "Group 'heavy' (step 'step 0') waits: there is no worker that could hold 4 cores, 2 GiB heap (the largest worker "
+        "has 2 cores, 8 GiB). The job gives up in 5 min (slot.request.timeout)."
+    )
+    job.fire(min(job.timers))
+    assert job.ended.cause.message == (
+        "In 5 min there was no worker that could hold what group 'heavy' (step 'step 0') asks for (4 cores, 2 GiB heap): "
+        "the largest worker has 2 cores, 8 GiB."
+    )
 
 
 def test_workers_that_come_one_by_one_are_waited_for_a_moment():
@@ -143,7 +193,7 @@ def test_a_profile_that_gets_no_executor_fails_the_job():
     for timer in sorted(job.timers, key=job.timers.__getitem__):
         if job.ended is None and timer in job.timers:
             job.fire(timer)
-    assert job.status == "FAILING" and "no executor for 4 cores" in job.scheduler.job.cause.message
+    assert job.status == "FAILING" and "no executor for what group 'heavy'" in job.scheduler.job.cause.message
 
 
 def test_who_makes_executions_wait_is_on_record():

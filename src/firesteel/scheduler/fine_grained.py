@@ -43,8 +43,12 @@ class FineGrainedResources(Protocol):
         """True: what was kept for somebody is free now, so ask once more."""
         ...
 
+    def refuse_impossible(self) -> None:
+        """Fails the job for a group of which no worker can ever hold a slot."""
+        ...
+
     def check_requests(self) -> None:
-        """Fails the job for what can never get a slot, or waited too long for a worker."""
+        """Begins to wait for workers that are missing, and ends it where they have come."""
         ...
 
     def timer_fired(self, timer: str) -> None:
@@ -74,6 +78,7 @@ class NoFineGrainedResources:
     def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None: ...
     def vertices_initialized(self) -> None: ...
     def begin_round(self) -> None: ...
+    def refuse_impossible(self) -> None: ...
     def check_requests(self) -> None: ...
     def timer_fired(self, timer: str) -> None: ...
     def event_handled(self) -> None: ...
@@ -116,6 +121,7 @@ class DefaultFineGrainedResources:
     def executor_changed(self, event: ExecutorChanged) -> None:
         self.pool.workers.change(event)
         self._requests.workers_changed()
+        self._network.consider()
 
     def workers_occupied(self, event: WorkersOccupied) -> None:
         self.pool.workers.occupy(dict(zip(event.executors, event.cores.tolist(), strict=True)))
@@ -124,13 +130,16 @@ class DefaultFineGrainedResources:
         self.pool.launched(rows, _select(event.executors, places), _select(event.nodes, places))
 
     def vertices_initialized(self) -> None:
-        self._network.vertices_initialized()
+        self._network.consider()
 
     def begin_round(self) -> None:
         self.pool.begin_round()
 
     def end_round(self) -> bool:
         return self.pool.end_round()
+
+    def refuse_impossible(self) -> None:
+        self._requests.refuse_impossible()
 
     def check_requests(self) -> None:
         pool = self.pool

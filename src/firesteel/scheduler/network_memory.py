@@ -44,15 +44,23 @@ class NetworkMemory:
         self._pool = pool
         self._recorder = recorder
         self._is_far = is_far(options)
-        self._open = [group for group, profile in enumerate(pool.profiles) if profile.is_specified]
-        """Groups of which it is not worked out yet."""
+        self._open: dict[int, list[int]] = {}
+        """Vertices of the groups of which it is not worked out yet."""
+        for vertex, group in enumerate(pool.group_of):
+            if pool.profiles[group].is_specified:
+                self._open.setdefault(group, []).append(vertex)
 
-    def vertices_initialized(self) -> None:
-        for group in list(self._open):
-            vertices = [vertex for vertex, own in enumerate(self._pool.group_of) if own == group]
-            if all(self._graph.vertices[vertex].is_initialized for vertex in vertices):
-                self._open.remove(group)
+    def consider(self) -> None:
+        """Vertices were initialised, or workers came."""
+        for group, vertices in list(self._open.items()):
+            if all(self._graph.vertices[vertex].is_initialized for vertex in vertices) and self._are_known(group):
+                del self._open[group]
                 self._decide(group, vertices)
+
+    def _are_known(self, group: int) -> bool:
+        """Whether a worker is known that could hold a slot. One that comes may have just what was asked for, and no more."""
+        made = self._pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES
+        return made or self._pool.workers.spare(self._pool.profiles[group]) is not None
 
     def _decide(self, group: int, vertices: list[int]) -> None:
         profile = self._pool.profiles[group]

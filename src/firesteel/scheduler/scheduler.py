@@ -278,14 +278,20 @@ class Scheduler(ABC):
     def _subpartition_counts(self) -> SubpartitionCounts: ...
 
     def _advance(self) -> None:
-        if self.job.is_active and not self._committing:
+        if self._goes_on:
+            self.resources.refuse_impossible()
+        if self._goes_on:
             self._grow_graph()
-        if self.job.is_active and not self._committing:
+        if self._goes_on:
             self.merging.consider()
             self._schedule()
             if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
         self.job.end_if_nothing_runs()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.job.is_active and not self._committing
 
     def _schedule(self) -> None:
         """Ask for slots for all that can run: first for what joined a round."""

@@ -385,12 +385,15 @@ class SlotPool:
 
     def open_requests(self) -> list[OpenRequest]:
         """What waits for the pool, and what was given out and waits with Spark for its start: of each group once."""
-        found = list(self.unmet)
-        for group in np.flatnonzero(self.num_pending).tolist():
-            request = OpenRequest(group, ((self.profiles[group], 1),), self.group_of.index(group))
-            if request not in self.unmet:
-                found.append(request)
-        return found
+        pending = map(self._request_of, np.flatnonzero(self.num_pending).tolist())
+        return [*self.unmet, *(request for request in pending if request not in self.unmet)]
+
+    def group_requests(self) -> list[OpenRequest]:
+        """Of each group what it asks for, now or later."""
+        return list(map(self._request_of, range(len(self.groups))))
+
+    def _request_of(self, group: int) -> OpenRequest:
+        return OpenRequest(group, ((self.profiles[group], 1),), self.group_of.index(group))
 
     @property
     def worker_state(self) -> tuple[int, tuple[str, ...]]:
@@ -402,7 +405,7 @@ class SlotPool:
         if not request.is_region:
             return bool(self.room_when_empty(request).any())
         needs = [(self.workers.needs(profile), count) for profile, count in request.slots]
-        return self.workers.pack(needs, self.usable) is not None
+        return self.workers.pack(needs, self.usable, beside_others=False) is not None
 
     def room_when_empty(self, request: OpenRequest) -> Ints:
         """Slots of its first need that each worker would hold."""
@@ -421,6 +424,9 @@ class SlotPool:
         slots = distinct(self._slot[rows])
         users = np.bincount(self._slot[rows], minlength=len(self._slot))[slots]
         assert (users == self._users[slots]).all(), "executions that share a slot are miscounted"
+        groups = [self.groups_of(own) for own in (slots, slots[~self._launched[slots]])] if len(slots) else [slots] * 2
+        counts = [np.bincount(own, minlength=len(self.groups)) for own in groups]
+        assert (counts == np.stack((self.num_slots, self.num_pending))).all(), "the slots of a group are miscounted"
         booked = np.zeros_like(workers.total)
         for slot in slots.tolist():
             number, need = int(self._worker[slot]), self._needs(int(self._kind[slot]))

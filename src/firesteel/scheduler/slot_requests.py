@@ -1,5 +1,7 @@
 """Requests that no worker could fulfil: they fail the job at once, or wait for one that can, but not for ever.
 
+What no worker can ever hold is refused before anything is deployed, of later steps too.
+
 As in Flink's batch jobs, time runs only while no worker that is there, and not blocked, could hold a slot even if it
 were empty: a large one that is busy is worth any wait.
 """
@@ -20,6 +22,7 @@ from firesteel.scheduler.slot_pool import OpenRequest, SlotPool
 SETTLE_SECONDS = 1.0
 """Workers that come while the job runs are told of one by one: who is there is known so long after the last."""
 _PREFIX = "slot-request-"
+_MOST_NAMED = 5
 
 
 @dataclass(slots=True)
@@ -43,24 +46,34 @@ class SlotRequests:
         """For when the settling timer is set."""
         self._timers = 0
         self._known: dict[OpenRequest, tuple[object, bool]] = {}
+        self._looked: tuple[int, bool] | None = None
+        """The workers among which the groups were last looked for, and whether these were all."""
 
     def workers_changed(self) -> None:
         if self._job.is_active:
             self._settled_at = self._recorder.at + SETTLE_SECONDS
 
+    def refuse_impossible(self) -> None:
+        """Fails the job for a group that no worker can ever hold, whether or not it is asked for yet. O(1) unless workers
+        came or went."""
+        look = self._pool.workers.version, self._recorder.at >= self._settled_at
+        if look == self._looked:
+            return
+        self._looked = look
+        for request in self._pool.group_requests():
+            if self._can_never_be(request):
+                self._fail(request, "never fulfillable", self._never(request), "Ask for less, or start larger workers.")
+                return
+
     def check(self) -> None:
-        """All that is asked for now: what cannot be, what waits for a worker, and what does so no more."""
+        """All that is asked for now: what waits for a worker, and what does so no more."""
         asked = self._pool.open_requests()
         for request in self._waits.keys() - asked:
             del self._waits[request]
         for request in asked:
             if self._can_be(request):
                 self._goes_on(request)
-                continue
-            if self._can_never_be(request):
-                self._fail(request, "never fulfillable", self._never(request), "Ask for less, or start larger workers.")
-                return
-            if request not in self._waits:
+            elif request not in self._waits:
                 self._wait(request)
 
     def timer_fired(self, timer: str) -> None:
@@ -78,7 +91,7 @@ class SlotRequests:
             if wait is not None:
                 left = max(0.0, wait.since + self._timeout - self._recorder.at)
                 gives_up = f"The job gives up in {format_seconds(left)} ({SLOT_REQUEST_TIMEOUT.key})."
-                lines.append(f"{self._who(request)} waits for a worker: {self._nobody(request)}. {gives_up}")
+                lines.append(f"{_sentence(self._waits_for(request))}. {gives_up}")
             elif self._pool.admits:
                 lines.append(self._busy(request))
         return lines
@@ -96,7 +109,7 @@ class SlotRequests:
     def _can_never_be(self, request: OpenRequest) -> bool:
         """No worker that there ever was could hold a slot, and none that is larger will come."""
         workers, mode = self._pool.workers, self._pool.mode
-        if mode.grows or mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES or not workers.is_told:
+        if mode.grows or mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES or not workers.alive.any():
             return False
         never = any(not workers.ever_held(profile) for profile, _ in request.slots)
         if not never or self._recorder.at >= self._settled_at:
@@ -111,17 +124,13 @@ class SlotRequests:
         wait = self._waits[request] = _Wait(request, self._recorder.at, f"{_PREFIX}{self._timers}")
         self._recorder.emit(SetTimer(wait.timer, wait.since + self._timeout))
         left = f"it gives up in {format_seconds(self._timeout)} unless one comes"
-        self._decide(
-            request, SLOT_REQUEST_TIMEOUT.key, "waits", f"{self._who(request)} waits: {self._nobody(request)}; {left}"
-        )
+        self._decide(request, SLOT_REQUEST_TIMEOUT.key, "waits", f"{self._waits_for(request)}; {left}")
 
     def _goes_on(self, request: OpenRequest) -> None:
         wait = self._waits.pop(request, None)
         if wait is not None:
             waited = format_seconds(self._recorder.at - wait.since)
-            reason = (
-                f"{self._who(request)} waits no more for a worker, after {waited}: one is there that can hold a slot"
-            )
+            reason = f"{self._who(request)} waits no more, after {waited}: there is a worker that can hold a slot"
             self._decide(request, SLOT_REQUEST_TIMEOUT.key, "goes on", reason)
 
     def _fail(self, request: OpenRequest, rule: str, message: str, hint: str) -> None:
@@ -132,39 +141,52 @@ class SlotRequests:
     # --- in words ----------------------------------------------------------------------------------------------
 
     def _never(self, request: OpenRequest) -> str:
-        return f"No worker can ever hold what {self._who(request)} asks for ({self._asked(request)}): {self._largest(request)}."
+        return f"No worker can ever hold what {self._who(request)} asks for ({self._asked(request)}): {self._there(request)}."
 
     def _too_long(self, request: OpenRequest) -> str:
         waited = format_seconds(self._timeout)
-        return f"{self._who(request)} asked in vain for {waited} for slots of {self._asked(request)}: {self._nobody(request)}."
+        asked = f"what {self._who(request)} asks for ({self._asked(request)})"
+        return f"In {waited} there was {self._nobody(request)} {asked}: {self._there(request)}."
+
+    def _waits_for(self, request: OpenRequest) -> str:
+        return f"{self._who(request)} waits: there is {self._nobody(request)} {self._asked(request)} ({self._there(request)})"
+
+    def _busy(self, request: OpenRequest) -> str:
+        count = int((self._pool.room_when_empty(request) > 0).sum())
+        able = (
+            "1 worker could hold one, but it has" if count == 1 else f"{count} workers could hold some, but they have"
+        )
+        slots = plural(self._pool.unmet.get(request, 0), "region" if request.is_region else "slot")
+        return _sentence(f"{self._who(request)} waits for {slots} of {self._asked(request)}: {able} no room now.")
 
     def _who(self, request: OpenRequest) -> str:
-        steps = ", ".join(f"'{step}'" for step in self._pool.steps_of(request.group))
-        return (
-            f"Group '{self._pool.groups[request.group]}' ({'step' if steps.count(chr(39)) == 2 else 'steps'} {steps})"
-        )
+        steps = self._pool.steps_of(request.group)
+        named = ", ".join(f"'{step}'" for step in steps[:_MOST_NAMED])
+        more = f" and {len(steps) - _MOST_NAMED} more" if len(steps) > _MOST_NAMED else ""
+        return f"group '{self._pool.groups[request.group]}' (step{'s' if len(steps) > 1 else ''} {named}{more})"
 
     def _asked(self, request: OpenRequest) -> str:
         told = [f"{f'{count} times ' if count > 1 else ''}{_named(profile)}" for profile, count in request.slots]
         return " and ".join(told) + (" at once" if len(told) > 1 or request.slots[0][1] > 1 else "")
 
     def _nobody(self, request: OpenRequest) -> str:
+        """To be followed by what."""
+        if self._pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
+            return "no executor for"
+        return "no room, even if nothing ran, for" if request.is_region else "no worker that could hold"
+
+    def _there(self, request: OpenRequest) -> str:
         pool = self._pool
         if pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            return f"no executor for {self._asked(request)} is there, of {plural(int(pool.workers.alive.sum()), 'executor')}"
+            return f"{plural(int(pool.workers.alive.sum()), 'executor')} of other profiles"
+        largest = pool.workers.nearest([profile for profile, _ in request.slots])
+        if largest is None:
+            return "no worker is there"
         blocked = int((pool.workers.alive & ~pool.usable).sum())
         beside = f"; {plural(blocked, 'worker')} on blocked nodes" if blocked else ""
-        return f"none that is there could hold {self._asked(request)} ({self._largest(request)}{beside})"
-
-    def _largest(self, request: OpenRequest) -> str:
-        largest = self._pool.workers.nearest([profile for profile, _ in request.slots])
-        return "no worker is there" if largest is None else f"the largest worker has {largest}"
-
-    def _busy(self, request: OpenRequest) -> str:
-        count = int((self._pool.room_when_empty(request) > 0).sum())
-        able = f"{plural(count, 'worker')} could hold {'one' if count == 1 else 'some'}"
-        slots = plural(self._pool.unmet.get(request, 0), "region" if request.is_region else "slot")
-        return f"{self._who(request)} waits for {slots} of {self._asked(request)}: {able}, and what they have is taken."
+        external = dict.fromkeys(name for profile, _ in request.slots for name, _ in profile.external)
+        lacks = "".join(f" and no {name}" for name in external if not largest.external.get(name))
+        return f"the largest worker has {largest}{lacks}{beside}"
 
     def _decide(self, request: OpenRequest, rule: str, result: str, reason: str) -> None:
         pool = self._pool
@@ -188,3 +210,7 @@ class SlotRequests:
 
 def _named(profile: ResourceProfile) -> str:
     return str(profile) if profile.is_specified else "any size"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -191,13 +191,15 @@ class Workers:
         return self._room(need, within & self.serving(profile), self.total, Addresses.most)
 
     def spare(self, profile: ResourceProfile) -> int | None:
-        """Bytes by which each slot could be larger without a worker holding fewer; None: no worker could hold any."""
-        slots = self.could_hold(profile, self.alive)
+        """Bytes by which each slot (of a specified profile) could be larger without a worker holding fewer, of whatever size
+        there ever was: what is gone may come back. None: none could hold any."""
+        need, network = self.needs(profile), MEMORY + len(KINDS)
+        asked = np.flatnonzero(need)
+        slots = (self.sizes[asked] // need[asked, None]).min(axis=0, initial=UNBOUNDED)
         able = np.flatnonzero(slots)
         if not len(able):
             return None
-        need, network = self.needs(profile), MEMORY + len(KINDS)
-        left = [(self.total[k, able] - slots[able] * need[k]) // slots[able] for k in (MEMORY, network)]
+        left = [(self.sizes[k, able] - slots[able] * need[k]) // slots[able] for k in (MEMORY, network)]
         return int(np.minimum(*left).min())
 
     @property
@@ -213,12 +215,17 @@ class Workers:
         need = self.needs(profile)
         return bool((self.sizes >= need[:, None]).all(axis=0).any())
 
-    def pack(self, needs: Needs, within: Mask, taken: Sequence[tuple[int, Ints]] = ()) -> dict[int, Ints] | None:
+    def pack(
+        self, needs: Needs, within: Mask, taken: Sequence[tuple[int, Ints]] = (), *, beside_others: bool = True
+    ) -> dict[int, Ints] | None:
         """Where all these slots could be together if nothing were booked but ``taken`` (of a worker, so much): what they
         take, by worker. Each goes where least is lacking now. None: they do not fit.
+
+        ``beside_others``: what is not ours keeps the cores that it has now.
         """
         empty, free, found = self.total.copy(), self.free.copy(), dict[int, Ints]()
-        empty[CORES] -= self._occupied
+        if beside_others:
+            empty[CORES] -= self._occupied
         for number, need in taken:
             empty[:, number] -= need
             free[:, number] -= need
