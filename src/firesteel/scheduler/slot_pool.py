@@ -424,9 +424,9 @@ class SlotPool:
         slots = distinct(self._slot[rows])
         users = np.bincount(self._slot[rows], minlength=len(self._slot))[slots]
         assert (users == self._users[slots]).all(), "executions that share a slot are miscounted"
-        groups = [self.groups_of(own) for own in (slots, slots[~self._launched[slots]])] if len(slots) else [slots] * 2
-        counts = [np.bincount(own, minlength=len(self.groups)) for own in groups]
-        assert (counts == np.stack((self.num_slots, self.num_pending))).all(), "the slots of a group are miscounted"
+        for own, counted in ((slots, self.num_slots), (slots[~self._launched[slots]], self.num_pending)):
+            counts = np.bincount(self.groups_of(own), minlength=len(self.groups)) if len(own) else 0 * counted
+            assert np.array_equal(counts, counted), "the slots of a group are miscounted"
         booked = np.zeros_like(workers.total)
         for slot in slots.tolist():
             number, need = int(self._worker[slot]), self._needs(int(self._kind[slot]))
