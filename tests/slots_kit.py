@@ -29,10 +29,10 @@ NUMBERS = pa.schema({"v": pa.int64()})
 MIB = 1 << 20
 
 
-def slot(*, memory=0, threads=1, managed=0, gpu=(), subtask=0):
+def slot(*, limit=0, threads=1, managed=0, gpu=(), subtask=0):
     external = {"gpu": float(len(gpu))} if gpu else {}
     addresses = {subtask: {"gpu": gpu}} if gpu else {}
-    return SlotInformation("trainers", float(threads), memory, managed, threads, external, addresses)
+    return SlotInformation("trainers", float(threads), limit // 2, limit, managed, threads, external, addresses)
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Tells:
             "group": given.group,
             "cpu_cores": given.cpu_cores,
             "memory": given.memory,
+            "memory_limit": given.memory_limit,
             "addresses": dict(given.addresses),
         }
         Path(self.folder, f"{attempt}.json").write_text(json.dumps(said))

@@ -106,7 +106,27 @@ def case_local(folder):
         "heavy": run(spark, folder, "heavy", heavy, 4, 2),
         "gpu": run(spark, folder, "gpu", gpu, 4, 2),
         "hungry": run(spark, folder, "hungry", hungry, 4, 2, firesteel__executor__memory="1400 MiB"),
+        "together": together(spark, folder, gpu),
         "dataframe": of_a_dataframe(spark, folder, heavy),
+    }
+
+
+def together(spark, folder, group):
+    """What the tasks of two jobs wrote down that were submitted at once."""
+    told = []
+    jobs = [
+        threading.Thread(target=lambda name=name: told.append(run(spark, folder, name, group, 4, 2)))
+        for name in ("first", "second")
+    ]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    errors = "".join(one["error"] for one in told)
+    return {
+        "right": all(one["right"] for one in told),
+        "error": errors,
+        "intervals": [i for one in told for i in one["intervals"]],
     }
 
 

@@ -104,11 +104,11 @@ def test_what_passes_its_limit_once_runs_again_and_its_siblings_go_on(env, tmp_p
 def test_a_worker_that_was_stopped_goes_though_it_has_read_its_input(spark, tmp_path, kind):
     own = Slots(spark, tmp_path, {})
     run = getattr(own, kind)
-    message = run(0, slot(memory=300 * MIB), lambda: hold(400, 5.0))
+    message = run(0, slot(limit=300 * MIB), lambda: hold(400, 5.0))
     assert isinstance(message, FailedMessage) and message.kind == "USER"
     assert "'train' was stopped at its limit of memory" in message.message
     assert is_gone(own.said(0)["process"])
-    message = run(1, slot(memory=300 * MIB), lambda: hold(50, 0.0))
+    message = run(1, slot(limit=300 * MIB), lambda: hold(50, 0.0))
     assert isinstance(message, FinishedMessage)
     assert own.said(1)["process"] != own.said(0)["process"]
     assert 100 * MIB < message.peak_memory < 300 * MIB
@@ -116,6 +116,6 @@ def test_a_worker_that_was_stopped_goes_though_it_has_read_its_input(spark, tmp_
 
 def test_unwatched_steps_hold_what_they_want_and_their_peaks_are_measured(spark, env, tmp_path):
     own = Slots(spark, tmp_path, {})
-    message = own.rdd(0, slot(memory=0), lambda: hold(400, 0.2))
+    message = own.rdd(0, slot(limit=0), lambda: hold(400, 0.2))
     assert isinstance(message, FinishedMessage) and message.peak_memory > 400 * MIB
     assert own.rdd(1, None).peak_memory == -1

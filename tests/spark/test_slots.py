@@ -47,5 +47,7 @@ def test_slots_of_a_local_master(tmp_path):
     assert {one["threads"] for one in told["heavy"]["intervals"]} == {"2"}
     given = {"threads": "2", "openmp": "2", "cores": 2.0, "rows": 250}
     assert told["dataframe"] == [given] * 4
-    by_address = most_by(told["gpu"]["intervals"], lambda one: ",".join(one["addresses"]["gpu"]))
-    assert by_address == {"0": 1, "1": 1}, "two subtasks held one address at once"
+    for name in ("gpu", "together"):
+        assert told[name]["right"], told[name]["error"]
+        by_address = most_by(told[name]["intervals"], lambda one: ",".join(one["addresses"]["gpu"]))
+        assert by_address == {"0": 1, "1": 1}, f"{name}: two subtasks held one address at once"

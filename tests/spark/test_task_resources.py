@@ -75,7 +75,7 @@ def keeping():
 
 def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
     """The limit is 450 MiB: beside some 110 of the worker itself there is room for what stays, or for what comes and goes."""
-    own, limit = slots(), slot(memory=450 * MIB)
+    own, limit = slots(), slot(limit=450 * MIB)
     assert own.rdd(0, limit, passing).peak_memory > 250 * MIB
     assert own.rdd(1, limit, keeping).peak_memory > 200 * MIB
     assert own.said(1)["process"] == own.said(0)["process"]
@@ -88,7 +88,7 @@ def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
 def given(batches):
     yield from batches
     told = firesteel.task_resources()
-    yield pa.record_batch({"v": [told.memory]})
+    yield pa.record_batch({"v": [told.memory, told.memory_limit]})
 
 
 def in_pandas(frame):
@@ -102,8 +102,9 @@ def test_functions_of_all_kinds_learn_what_they_were_given(spark, tmp_path):
     env = ExecutionEnvironment(spark=spark, options={**options, "firesteel.memory.framework": "200 MiB"})
     fine = SlotSharingGroup("fine", cpu_cores=1.5, task_heap_memory="300 MiB")
     numbers = env.from_arrow(pa.table({"v": [1]})).map_in_arrow(given, "v bigint").slot_sharing_group(fine)
-    row, memory = sorted(row["v"] for row in numbers.collect())
-    assert row == 1 and 500 * MIB <= memory < 600 * MIB  # and network memory
+    row, memory, limit = sorted(row["v"] for row in numbers.collect())
+    assert row == 1 and memory == 300 * MIB, "what the group asked for"
+    assert 500 * MIB <= limit < 600 * MIB  # and network memory
     keyed = env.from_arrow(pa.table({"k": [1, 2], "v": [0, 0]})).key_by("k")
     by_key = keyed.apply_in_pandas(in_pandas, "k bigint, v bigint").slot_sharing_group(fine)
     assert sorted(row["v"] for row in by_key.collect()) == [1500, 1500]
@@ -122,5 +123,5 @@ def test_task_resources_cannot_be_changed_and_can_be_pickled():
         told.memory = 1
     assert pickle.loads(pickle.dumps(told)) == told
     assert repr(told) == (
-        "TaskResources(group='g', cpu_cores=2.0, memory=0, managed_memory=0, external={'gpu': 1.0}, addresses={'gpu': ('0',)})"
+        "TaskResources(group='g', cpu_cores=2.0, memory=0, managed_memory=0, memory_limit=0, external={'gpu': 1.0}, addresses={'gpu': ('0',)})"
     )

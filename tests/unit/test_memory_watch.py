@@ -5,10 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+import select
 import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -244,6 +247,46 @@ def test_what_was_raised_late_is_taken_back(monkeypatch):
 
     outcomes, _ = forked(body)
     assert "MemoryStop" in outcomes
+
+
+@pytest.mark.parametrize("ends_by_itself", [True, False])
+def test_child_processes_of_a_task_that_was_stopped_end_with_it(monkeypatch, ends_by_itself):
+    monkeypatch.setattr(memory_watch, "GRACE_SECONDS", 0.1)
+    lives, held_open = os.pipe()
+
+    def work():
+        if os.fork() == 0:
+            for other in set(range(3, 256)) - {held_open}:  # so that nobody waits for it by those
+                with suppress(OSError):
+                    os.close(other)
+            kept = mmap.mmap(-1, 80 * MIB)
+            kept.write(b"x" * len(kept))
+            time.sleep(30)
+            os._exit(len(kept) % 2)
+        if ends_by_itself:
+            time.sleep(30)
+        stubborn(lambda: time.sleep(0.01))
+
+    told = forked(lambda: run(watched_by(60), work))
+    os.close(held_open)
+    assert told == memory_watch.EXIT_CODE or (ends_by_itself and told[0] == "MemoryStop")
+    with os.fdopen(lives, "rb") as pipe:
+        assert select.select([pipe], [], [], 5.0)[0], "a child lives on, with the memory it holds"
+        assert pipe.read() == b""
+
+
+def test_the_hint_names_the_framework_where_the_worker_alone_holds_more_than_that():
+    def hint_with(framework):
+        def body():
+            watch = watched_by(60)
+            return run(MemoryWatch(replace(watch._watched, framework=framework), Resident()), growing)
+
+        return forked(body)[2]
+
+    assert "firesteel.memory.framework" not in hint_with(4 << 30)
+    said = hint_with(10 * MIB)
+    assert "were held before the step began" in said and "only 10 MiB are set aside" in said
+    assert "raise firesteel.memory.framework" in said and "data-volume-per-task" in said
 
 
 def test_child_processes_count_with_what_is_theirs_alone():

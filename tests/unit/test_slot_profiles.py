@@ -187,7 +187,13 @@ class TestSlotting:
         slots = made.slots_of(deploys(grants(addresses=[{"gpu": (str(k),)} for k in range(3)])))
         told = slots.information
         assert slots.profile is None
-        assert (told.group, told.cpu_cores, told.threads, told.memory) == ("train", 2.0, 2, GIB + 256 * MIB)
+        assert (told.group, told.cpu_cores, told.threads, told.memory, told.limit) == (
+            "train",
+            2.0,
+            2,
+            GIB,
+            GIB + 256 * MIB,
+        )
         assert told.managed_memory == 100 * MIB
         assert told.addresses[2] == {"gpu": ("2",)}
         assert slots.environment["OPENBLAS_NUM_THREADS"] == "2"

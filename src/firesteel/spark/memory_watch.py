@@ -3,7 +3,7 @@
 A thread looks every 20 to 100 ms, the oftener the nearer the limit is. At the limit it raises :class:`MemoryStop` in the main
 thread, which ends the execution like any other error. What does not end soon (C code that does not return, a function that
 swallows every exception) or goes on growing is ended with its process: the sentence is left in the job's store first
-(``last_words``).
+(``last_words``). Child processes of a task that was stopped are killed: nobody else would, and they hold its memory.
 
 A thread that waits (for a lock, for other threads, in a sleep) is woken by a signal, or it would not see the exception.
 
@@ -68,13 +68,16 @@ class MemoryLimitError(FiresteelError):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """``what``: begins a sentence ("Step 'train'"). ``leave``: stores (message, hint) for whoever finds the worker gone."""
+    """``what``: begins a sentence ("Step 'train'"). ``leave``: stores (message, hint) for whoever finds the worker gone.
+    ``framework``: bytes of the limit that are for what the worker holds by itself; None: nothing is said of these.
+    """
 
     what: str
     group: str
     host: str
     limit: int
     leave: Callable[[str, str], None]
+    framework: int | None = None
 
 
 class NoWatch:
@@ -121,10 +124,12 @@ class MemoryWatch:
         """False: the task is ending, nothing is raised in it any more."""
         self._raised = False
         self._where = ""
+        self._held_before = 0
         self.peak = -1
 
     def __enter__(self) -> Self:
         self._resident.begin()
+        self._held_before = self._resident.now
         if self._watched is not None:
             looks = _Looks(self, self._watched, self._resident)
             _let_be_woken()
@@ -154,6 +159,8 @@ class MemoryWatch:
             self._over.set()
             self._resident.look()
             self.peak = max(self.peak, self._resident.peak)
+            if self._raised:
+                self._resident.end_children()
 
     @property
     def stopped(self) -> bool:
@@ -163,13 +170,13 @@ class MemoryWatch:
     def check(self) -> None:
         """Raises MemoryLimitError if the task was stopped."""
         if self._raised and self._watched is not None:
-            raise MemoryLimitError(self.sentence(self._watched), hint=_HINT)
+            raise MemoryLimitError(self.sentence(self._watched), hint=self.hint(self._watched))
 
     def cause(self, error: BaseException) -> BaseException:
         """What to tell of the task that raised ``error``: whatever became of it on its way, it began here."""
         if isinstance(error, MemoryLimitError) or not self._raised or self._watched is None:
             return error
-        told = MemoryLimitError(self.sentence(self._watched), hint=_HINT)
+        told = MemoryLimitError(self.sentence(self._watched), hint=self.hint(self._watched))
         told.trace = getattr(error, "trace", None)
         return told
 
@@ -177,6 +184,15 @@ class MemoryWatch:
         return (
             f"{watched.what} was stopped at its limit of memory on {watched.host}{self._where}: its Python worker held "
             f"{format_bytes(self.peak)}, the limit is {format_bytes(watched.limit)} (slot sharing group '{watched.group}')."
+        )
+
+    def hint(self, watched: Watched) -> str:
+        """What to do: more memory for the step, or for the interpreter, whoever needs more than was meant for it."""
+        if watched.framework is None or self._held_before <= watched.framework:
+            return _HINT
+        return (
+            f"{format_bytes(self._held_before)} were held before the step began, by the interpreter, libraries and what earlier tasks "
+            f"keep, but only {format_bytes(watched.framework)} are set aside for that: raise firesteel.memory.framework. {_HINT}"
         )
 
     def demand(self) -> None:
@@ -201,10 +217,11 @@ class MemoryWatch:
             if self._over.is_set():
                 return
             self._where = self._where or _user_place(self._main)
-            sentence = self.sentence(watched)
-            leaving = threading.Thread(target=watched.leave, args=(sentence, _HINT), daemon=True)
+            told = self.sentence(watched), self.hint(watched)
+            leaving = threading.Thread(target=watched.leave, args=told, daemon=True)
             leaving.start()
             leaving.join(LEAVING_SECONDS)
+            self._resident.end_children()
             os._exit(EXIT_CODE)
 
 

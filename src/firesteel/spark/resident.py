@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,6 +71,12 @@ class Resident:
         held = sum(map(_share, self._descendants(os.getpid(), set())))
         self.now += held
         self.peak = max(self.peak, self.now)
+
+    def end_children(self) -> None:
+        """Kills them, and theirs."""
+        for process in self._descendants(os.getpid(), set()):
+            with suppress(OSError):  # it has ended by itself
+                os.kill(process, signal.SIGKILL)
 
     def _descendants(self, process: int, known: set[int]) -> set[int]:
         with suppress(OSError):

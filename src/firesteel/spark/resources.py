@@ -16,17 +16,19 @@ class TaskResources:
     """What a running task may use. Immutable.
 
     ``group``: its slot sharing group. ``cpu_cores``: of its slot; of a coarse group, what Spark gives each task.
-    ``memory``: most resident bytes of its Python worker, the interpreter, libraries and child processes counted; 0: not
-    limited. ``managed_memory``: the bytes of it that Firesteel's own operators, readers and writers may hold; 0: as
-    ``firesteel`` decides by itself. ``external``: amount by name. ``addresses``: by name, for example
-    ``{"gpu": ("0",)}``; no other task on the same machine holds these while this one runs (but shares of one, where the
-    amount is a fraction).
+    ``memory``: bytes that the group asked for, of all kinds; 0: of a coarse group. ``managed_memory``: the bytes of it that
+    Firesteel's own operators, readers and writers may hold; 0: as ``firesteel`` decides by itself. ``memory_limit``: most
+    resident bytes of its Python worker, beyond which it is stopped: ``memory``, network memory and
+    ``firesteel.memory.framework`` together, for the interpreter, libraries and child processes are counted; 0: not limited.
+    ``external``: amount by name. ``addresses``: by name, for example ``{"gpu": ("0",)}``; no other task on the same machine
+    holds these while this one runs (but shares of one, where the amount is a fraction).
     """
 
     group: str
     cpu_cores: float
     memory: int = 0
     managed_memory: int = 0
+    memory_limit: int = 0
     external: Mapping[str, float] = field(default_factory=dict)
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -70,7 +72,8 @@ def task_resources() -> TaskResources:
     if slot is None:
         held = {name: float(len(own)) for name, own in addresses.items()}
         return TaskResources(_current.group, float(_spark_task().cpus()), external=held, addresses=addresses)
-    return TaskResources(slot.group, slot.cpu_cores, slot.memory, slot.managed_memory, slot.external, addresses)
+    memory = slot.memory, slot.managed_memory, slot.limit
+    return TaskResources(slot.group, slot.cpu_cores, *memory, slot.external, addresses)
 
 
 def addresses_of(slot: SlotInformation | None, subtask: int) -> dict[str, tuple[str, ...]]:

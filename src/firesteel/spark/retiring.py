@@ -51,7 +51,7 @@ def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None)
         return "it began with other external resources"
     if _began.threads != slot.threads and os.environ.get(THREADS_VARIABLE) != str(slot.threads):
         return "it began with other threads"
-    if resident is not None and slot.memory and _is_full(slot.memory, resident):
+    if resident is not None and slot.limit and _is_full(slot.limit, resident):
         return "it holds too much since earlier tasks"
     return ""
 

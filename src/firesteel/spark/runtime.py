@@ -166,8 +166,8 @@ class JobRun:
         self._begun: list[Any] = []
         self._copies: list[tuple[Any, bytes]] = []
         """Each sink and a copy of it, pickled as it was after ``begin``."""
-        self._wait_for: list[threading.Event] = []
-        """Ends of earlier jobs that write to a sink of this one."""
+        self._wait_for: list[tuple[threading.Event, str]] = []
+        """Ends of earlier jobs, and what this one waits for, as a sentence."""
         self._driver: JobDriver | None = None
         self._cancel_reason: str | None = None
         self._lock = threading.Lock()
@@ -181,7 +181,7 @@ class JobRun:
 
     def start(self) -> None:
         self._inherit = local_properties(self._context)
-        self._wait_for = _queue_for_sinks(self)
+        self._wait_for = _queue_behind_others(self)
         self._thread = threading.Thread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
         try:
             self._thread.start()
@@ -219,8 +219,7 @@ class JobRun:
         if self._done.is_set():
             return []
         if self._driver is None:
-            waits = any(not end.is_set() for end in self._wait_for)
-            return ["It waits for an earlier job that writes to the same sink object."] if waits else []
+            return list(dict.fromkeys(why for end, why in self._wait_for if not end.is_set()))
         return self._driver.waiting_for()
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
@@ -230,6 +229,11 @@ class JobRun:
             driver = self._driver
         if driver is not None:
             driver.cancel(reason)
+
+    @property
+    def hands_out(self) -> frozenset[str]:
+        """External resources whose addresses the job hands out by itself."""
+        return self._slotting.hands_out
 
     def sinks(self) -> list[Any]:
         return [sink for sinks in self._compiled.sinks.values() for sink in sinks]
@@ -265,7 +269,7 @@ class JobRun:
 
     def _begin_sinks(self) -> None:
         """Sinks learn the job's id before they are serialised for the executors."""
-        for earlier in self._wait_for:
+        for earlier, _ in self._wait_for:
             while not earlier.wait(POLL_SECONDS):
                 if self._cancel_reason is not None:
                     raise JobCancelledError(f"The job '{self.job_name}' was cancelled: {self._cancel_reason}.")
@@ -384,13 +388,24 @@ class JobRun:
         return f" in '{name}'{at}" + ("" if subtask is None else f", subtask {subtask}")
 
 
-def _queue_for_sinks(run: JobRun) -> list[threading.Event]:
-    """One job at a time may use a sink object. From now on the run counts as living; the ends it has to wait for."""
+def _queue_behind_others(run: JobRun) -> list[tuple[threading.Event, str]]:
+    """One job at a time may use a sink object, or an external resource whose addresses no Spark hands out. From now on the run
+    counts as living; the ends it has to wait for, and why."""
     with _starting:
-        own = run.sinks()
-        earlier = [other for other in _live if any(a is b for a in own for b in other.sinks())]
+        found: list[tuple[threading.Event, str]] = []
+        for other in _live:
+            if any(a is b for a in run.sinks() for b in other.sinks()):
+                found.append((other._done, "It waits for an earlier job that writes to the same sink object."))
+            elif shared := run.hands_out & other.hands_out:
+                names = ", ".join(f"'{name}'" for name in sorted(shared))
+                found.append(
+                    (
+                        other._done,
+                        f"It waits for an earlier job that uses the external resource {names} of this machine.",
+                    )
+                )
         _live.add(run)
-    return [other._done for other in earlier]
+    return found
 
 
 def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:

@@ -28,13 +28,15 @@ def thread_environment(threads: int) -> dict[str, str]:
 class SlotInformation:
     """The same for all executions of a batch, but for ``addresses``. A batch without one runs in Spark's own slots.
 
-    ``memory``: most resident bytes of the worker, its interpreter counted; 0: not watched. ``managed_memory``: what
-    operators, readers and writers hold before they spill; 0: as usual. ``threads``: of thread pools.
+    ``memory``: bytes that its group asked for. ``limit``: most resident bytes of the worker, its interpreter counted; 0: not
+    watched. ``managed_memory``: what operators, readers and writers hold before they spill; 0: as usual. ``threads``: of
+    thread pools.
     """
 
     group: str
     cpu_cores: float
     memory: int
+    limit: int
     managed_memory: int
     threads: int
     external: Mapping[str, float] = field(default_factory=dict)

@@ -45,6 +45,8 @@ class Slotting(Protocol):
     """``mode``: for the scheduler; None: no group has resources."""
 
     mode: SlotMode | None
+    hands_out: frozenset[str]
+    """External resources whose addresses the job's own slot pool hands out: it knows of no other job's."""
     budget: int
     """Bytes that operators hold before they spill, where a group has no managed memory."""
 
@@ -67,6 +69,7 @@ class NoSlotting:
     """No group has resources: every task gets one of Spark's slots."""
 
     mode: SlotMode | None = None
+    hands_out: frozenset[str] = frozenset()
     budget = 0
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
@@ -110,6 +113,7 @@ class SparkSlotting:
 
     def __init__(self, context: Any, options: Options, with_dataframes: set[str]) -> None:
         self.mode: SlotMode | None = slot_mode_of(context)
+        self.hands_out: frozenset[str] = frozenset()
         self.budget = 0
         self._context, self._conf = context, context.getConf()
         self._options = options
@@ -125,6 +129,8 @@ class SparkSlotting:
         self._spark_profile(group, profile)
         if profile.is_specified:
             self._asked.append(profile)
+        if self.mode is not None and self.mode.enforcement is SlotEnforcement.POOL:
+            self.hands_out |= {name for name, _ in profile.external}
 
     def awaits_executors(self) -> bool:
         """Whether the session has only just begun, and the executors that have registered are too small for some group: larger
@@ -176,6 +182,7 @@ class SparkSlotting:
         return SlotInformation(
             grants.group,
             profile.cpu_cores,
+            profile.memory - profile.network_memory,
             profile.memory + self._framework if self._options[MEMORY_WATCH] else 0,
             managed,
             max(1, int(profile.cpu_cores)),

@@ -150,9 +150,11 @@ class _Task:
         if self._slot is None or self._resident is None:
             return NO_WATCH
         watched = None
-        if self._slot.memory:
+        slot = self._slot
+        if slot.limit:
             what = f"Step '{self._executions[0].name}'"
-            watched = Watched(what, self._slot.group, self._place.host, self._slot.memory, self._leave_words)
+            own = slot.limit - slot.memory
+            watched = Watched(what, slot.group, self._place.host, slot.limit, self._leave_words, own)
         return MemoryWatch(watched, self._resident)
 
     def _leave_words(self, message: str, hint: str) -> None:
