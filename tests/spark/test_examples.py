@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_pipeline_that_names_no_group_gets_resources_from_outside(spark, folder, capsys, outside):
     (folder / "code.py").write_text("one two\ntwo\n")
     if outside == "YAML":
-        options = given_options(None, quiet=True, config=str(EXAMPLES / "resources.yaml"))
+        options = given_options(None, quiet=True, configs=[str(EXAMPLES / "resources.yaml")])
     else:
         options = given_options(OUTSIDE[1::2], quiet=True)
     set_defaults(options=options)

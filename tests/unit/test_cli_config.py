@@ -31,7 +31,7 @@ def test_nested_keys_dotted_keys_and_both(config):
         "  fixed-delay: {delay: 500 ms}\n"
         "max-parallelism: 16  # a short name\n"
     )
-    options = Options(given_options(None, config=file))
+    options = Options(given_options(None, configs=[file]))
     assert dict(options.items()) == {
         "slot-sharing-group.gpu.cpu-cores": 2.0,
         "slot-sharing-group.gpu.task-heap-memory": 2 << 30,
@@ -46,20 +46,29 @@ def test_nested_keys_dotted_keys_and_both(config):
 def test_the_command_line_goes_over_the_file_by_whatever_name(config):
     file = config("max-parallelism: 16\nslot-sharing-group.gpu.cpu-cores: 2\nfiresteel.progress: true\n")
     pairs = ["jobmanager.adaptive-batch-scheduler.max-parallelism=8", "slot-sharing-group.gpu.cpu-cores=4"]
-    options = Options(given_options(pairs, True, file))
+    options = Options(given_options(pairs, True, [file]))
     assert options["max-parallelism"] == 8
     assert options["slot-sharing-group.gpu.cpu-cores"] == 4
     assert options["firesteel.progress"] is False, "--quiet"
 
 
+def test_of_several_files_the_later_goes_over(config, tmp_path):
+    first = tmp_path / "first.yaml"
+    first.write_text("max-parallelism: 16\nslot-sharing-group.gpu.cpu-cores: 2\n")
+    later = config("jobmanager.adaptive-batch-scheduler.max-parallelism: 4\n")
+    options = Options(given_options(None, configs=[str(first), later]))
+    assert options["max-parallelism"] == 4
+    assert options["slot-sharing-group.gpu.cpu-cores"] == 2
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "max-parallelism:\n", "max-parallelism: null\n"])
 def test_nothing_is_no_option(config, text):
-    assert len(Options(given_options(None, config=config(text)))) == 0
+    assert len(Options(given_options(None, configs=[config(text)]))) == 0
 
 
 def test_a_mapping_can_be_named_and_used_again(config):
     file = config("slot-sharing-group:\n  a: &one {cpu-cores: 1, task-heap-memory: 1g}\n  b: *one\n")
-    assert len(Options(given_options(None, config=file))) == 4
+    assert len(Options(given_options(None, configs=[file]))) == 4
 
 
 @pytest.mark.parametrize(
@@ -109,7 +118,7 @@ def test_files_that_cannot_be_read(config, tmp_path):
 
 def test_a_deprecated_key_is_said_as_on_the_command_line(config, capsys, monkeypatch):
     monkeypatch.setattr("firesteel.option_registry._warned", set())
-    given_options(None, config=config("restart-strategy: none\n"))
+    given_options(None, configs=[config("restart-strategy: none\n")])
     assert capsys.readouterr().err == (
         "firesteel: Option 'restart-strategy' is deprecated; write 'restart-strategy.type'.\n"
     )

@@ -99,6 +99,10 @@ class TestInheritance:
         assert groups(compiled(step(side, name="four")))["union"] == "a"
 
     def test_a_union_has_no_group_of_its_own(self, rows):
+        with pytest.raises(
+            UsageError, match=r"keyed stream has no slot_sharing_group.*and call slot_sharing_group on that"
+        ):
+            rows.key_by("k").slot_sharing_group("a")
         with pytest.raises(UsageError, match=r"slot_sharing_group\(\) behind union\(\) has no step to set it on"):
             rows.union(rows).slot_sharing_group("a")
 

@@ -105,6 +105,28 @@ def test_what_cannot_be_is_told_in_whole_sentences():
     )
 
 
+def test_a_resource_that_no_worker_has_is_named():
+    job = sources(1, groups=(SlotSharingGroup("gpu", 1.0, GIB, external_resources={"gpu": 1}),))
+    job.worker("large", FOUR)
+    job.start()
+    cause = job.scheduler.job.cause
+    assert "hold what group 'gpu' (step 'step 0') asks for" in cause.message
+    assert cause.message.endswith("the largest worker has 4 cores, 8 GiB and no gpu.")
+    assert "offer gpu" in cause.hint and "spark.executor.resource.gpu.amount" in cause.hint
+
+
+def test_what_has_its_slot_and_only_starts_does_not_wait_for_one():
+    job = sources(2, groups=(HEAVY,))
+    job.worker("w", FOUR)
+    job.start()
+    (line,) = (line for line in job.scheduler.waiting_for() if line.startswith("Group"))
+    assert "waits for 1 slot of 4 cores, 2 GiB heap: 1 worker could hold one, but it has no room now" in line
+    one = sources(1, groups=(HEAVY,))
+    one.worker("w", FOUR)
+    one.start()
+    assert not any(line.startswith("Group") for line in one.scheduler.waiting_for())
+
+
 def test_workers_that_come_one_by_one_are_waited_for_a_moment():
     job = sources(1, 1).start()
     job.worker("small", TWO)

@@ -28,6 +28,12 @@ from firesteel.operators.join import HashJoin, join_kind, join_schema
 from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.operators.narrow import NarrowCombiner
 
+_SETTINGS = frozenset({
+    "as_nondeterministic", "disable_chaining", "name", "no_speculation", "set_max_parallelism", "set_parallelism",
+    "side_effects", "slot_sharing_group", "start_new_chain", "uid",
+})  # fmt: skip
+"""What a step is told, and only a step can be."""
+
 
 class _NotOnKeyedStream(UsageError, AttributeError):
     """A step of plain streams; an AttributeError too, so that ``hasattr`` answers."""
@@ -42,9 +48,12 @@ class KeyedStream:
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and hasattr(DataStream, name):
+            steps = "aggregate, apply_in_arrow, apply_in_pandas, join or cogroup"
             raise _NotOnKeyedStream(
                 f"A keyed stream has no {name}.",
-                hint=f"Call {name} before key_by, or follow key_by with aggregate, apply_in_arrow, apply_in_pandas, join or cogroup.",
+                hint=f"It is no step yet: follow key_by with {steps}, and call {name} on that."
+                if name in _SETTINGS
+                else f"Call {name} before key_by, or follow key_by with {steps}.",
             )
         raise AttributeError(f"'KeyedStream' object has no attribute '{name}'")
 

@@ -30,8 +30,12 @@ OptionPairs = Annotated[
 ]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
 Config = Annotated[
-    str | None,
-    typer.Option("--config", metavar="FILE", help="A YAML file with options; -O goes over it."),
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A YAML file with options; of several the later one goes over; -O goes over all.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
@@ -283,8 +287,9 @@ def simulate(
         raise typer.Exit(1)
 
 
-def given_options(pairs: list[str] | None, quiet: bool = False, config: str | None = None) -> dict[str, Any]:
-    """The values of -O over those of the YAML file ``config``, checked. Raises UsageError."""
+def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> dict[str, Any]:
+    """The values of -O over those of the YAML files ``configs``, a later one over an earlier. Raises UsageError."""
+    from firesteel.cli.config_file import read_config
     from firesteel.options import PROGRESS, Options, lookup
 
     values: dict[str, Any] = {}
@@ -298,10 +303,10 @@ def given_options(pairs: list[str] | None, quiet: bool = False, config: str | No
     with warnings.catch_warnings(record=True) as deprecated:
         warnings.simplefilter("always")
         over = {lookup(key).key for key in Options(values)}
-        if config is not None:
-            from firesteel.cli.config_file import read_config
-
-            values |= {key: value for key, value in read_config(config).items() if lookup(key).key not in over}
+        for config in reversed(configs or ()):
+            read = read_config(config)
+            values |= {key: value for key, value in read.items() if lookup(key).key not in over}
+            over |= {lookup(key).key for key in read}
             Options(values)
     for warning in deprecated:
         print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)

@@ -43,5 +43,7 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, found: Lives) -> I
 
 
 def _when(attempt: Attempt, began: float) -> str:
-    """When Spark launched it, since the job began."""
-    return "never" if attempt.deployed is None else format_seconds(max(0.0, attempt.deployed - began))
+    """When Spark launched it, since the job began. One that ended by itself before Spark told of its start: unknown."""
+    if attempt.deployed is None:
+        return "?" if attempt.state in {"FAILED", "FINISHED"} else "never"
+    return format_seconds(max(0.0, attempt.deployed - began))

@@ -232,7 +232,7 @@ def render(history: JobHistory, seconds: float, width: int = 100) -> Table:
 
     title = history.plan.job_name if history.plan else "job"
     blocked = ", ".join(sorted(block.node for block in history.blocked))
-    waiting = waiting_text(history.groups)
+    waiting = waiting_text(history.groups) if history.status in {"RUNNING", "RESTARTING"} else ""
     asides = f"{f'; blocked: {blocked}' if blocked else ''}{f'; waiting for slots: {waiting}' if waiting else ''}"
     table = Table(
         title=Text(f"{title}: {history.status.lower()}, {format_seconds(seconds)}{asides}"),

@@ -117,7 +117,7 @@ class NetworkMemory:
             return 0, "its slots stay as they are, for others would need other executors"
         spare = self._pool.workers.spare(profile)
         if spare is None or spare >= needed:
-            return needed, "it enters the profile of those that are cut from now on"
+            return needed, "it is part of the slots that are asked for from now on"
         spare = spare // _MIB * _MIB
         told = f"{format_bytes(spare)} of it" if spare else "nothing of it"
         return spare, f"{told} enters the profile, for workers would hold fewer slots with all of it"

@@ -16,7 +16,7 @@ from firesteel.scheduler.commands import SetTimer
 from firesteel.scheduler.events import FailureCause, FailureKind
 from firesteel.scheduler.job import Job
 from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement
+from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, WorkerResources
 from firesteel.scheduler.slot_pool import OpenRequest, SlotPool
 
 SETTLE_SECONDS = 1.0
@@ -62,7 +62,7 @@ class SlotRequests:
         self._looked = look
         for request in self._pool.group_requests():
             if self._can_never_be(request):
-                self._fail(request, "never fulfillable", self._never(request), "Ask for less, or start larger workers.")
+                self._fail(request, "never fulfillable", self._never(request), self._remedy(request))
                 return
 
     def check(self) -> None:
@@ -92,7 +92,7 @@ class SlotRequests:
                 left = max(0.0, wait.since + self._timeout - self._recorder.at)
                 gives_up = f"The job gives up in {format_seconds(left)} ({SLOT_REQUEST_TIMEOUT.key})."
                 lines.append(f"{_sentence(self._waits_for(request))}. {gives_up}")
-            elif self._pool.admits:
+            elif self._pool.admits and self._pool.unmet.get(request):  # else it has its slots, and starts
                 lines.append(self._busy(request))
         return lines
 
@@ -143,6 +143,16 @@ class SlotRequests:
     def _never(self, request: OpenRequest) -> str:
         return f"No worker can ever hold what {self._who(request)} asks for ({self._asked(request)}): {self._there(request)}."
 
+    def _remedy(self, request: OpenRequest) -> str:
+        lacks = self._lacks(request, self._pool.workers.nearest([profile for profile, _ in request.slots]))
+        if not lacks:
+            return "Ask for less, or start larger workers."
+        settings = ", ".join(f"spark.executor.resource.{name}.amount" for name in lacks)
+        return (
+            f"Start workers that offer {' and '.join(lacks)}: Spark has settings for it ({settings}; with a local master, "
+            f"{settings.replace('executor', 'driver')})."
+        )
+
     def _too_long(self, request: OpenRequest) -> str:
         waited = format_seconds(self._timeout)
         asked = f"what {self._who(request)} asks for ({self._asked(request)})"
@@ -184,9 +194,14 @@ class SlotRequests:
             return "no worker is there"
         blocked = int((pool.workers.alive & ~pool.usable).sum())
         beside = f"; {plural(blocked, 'worker')} on blocked nodes" if blocked else ""
-        external = dict.fromkeys(name for profile, _ in request.slots for name, _ in profile.external)
-        lacks = "".join(f" and no {name}" for name in external if not largest.external.get(name))
+        lacks = "".join(f" and no {name}" for name in self._lacks(request, largest))
         return f"the largest worker has {largest}{lacks}{beside}"
+
+    @staticmethod
+    def _lacks(request: OpenRequest, worker: WorkerResources | None) -> list[str]:
+        """External resources of which the worker has none at all."""
+        external = dict.fromkeys(name for profile, _ in request.slots for name, _ in profile.external)
+        return [] if worker is None else [name for name in external if not worker.external.get(name)]
 
     def _decide(self, request: OpenRequest, rule: str, result: str, reason: str) -> None:
         pool = self._pool

@@ -51,8 +51,8 @@ EXIT_CODE = 77
 _WAKE = signal.SIGURG
 """Ignored where nobody handles it."""
 _HINT = (
-    "Give its slot sharing group more memory, or each task less data (data-volume-per-task). Resident memory counts, that of "
-    "the interpreter, of libraries and of child processes too."
+    "Give its slot sharing group more memory, or each task less data (data-volume-per-task). The limit is the slot's memory "
+    "and firesteel.memory.framework; resident memory counts, that of the interpreter, of libraries and of child processes too."
 )
 
 

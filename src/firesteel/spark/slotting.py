@@ -161,16 +161,22 @@ class SparkSlotting:
 
     def decisions(self) -> list[Decision]:
         assert self.mode is not None
-        kept = _KEPT[self.mode.enforcement]
+        rule, kept = _KEPT[self.mode.enforcement]
+        source = self._workers.source()
         inputs = {
             "master": self._context.master,
-            "memory of workers": self._workers.source(),
+            "memory of workers": source,
             FRAMEWORK_MEMORY.key: self._framework,
             EXECUTOR_MEMORY.key: self._options[EXECUTOR_MEMORY],
         }
         return [
             Decision(
-                at=0.0, what="slots", inputs=inputs, rule=kept[0], result=self.mode.enforcement.value, reason=kept[1]
+                at=0.0,
+                what="slots",
+                inputs=inputs,
+                rule=rule,
+                result=self.mode.enforcement.value,
+                reason=f"{kept} Memory of a worker: {source}.",
             )
         ]
 
