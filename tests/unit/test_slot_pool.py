@@ -284,3 +284,28 @@ def test_a_job_that_was_told_of_no_worker_waits_for_one():
     assert not job.tasks
     job.worker("a", FOUR)
     assert len(job.keys(0)) == 4
+
+
+def test_workers_that_come_and_go_leave_nothing_behind():
+    pool = pool_of(LIGHT)
+    for k in range(20):
+        pool.workers.change(worker(f"w{k}"))
+        pool.workers.change(worker(f"w{k}", added=False))
+    assert len(pool.workers.names) == 1
+
+
+def test_a_slot_of_any_size_is_given_back_as_it_was_taken_when_its_worker_has_changed():
+    pool = pool_of(LIGHT, COARSE, a=FOUR)
+    assert granted(pool, 1, 0) == [0]
+    pool.workers.change(worker("a", WorkerResources(8.0, 32 * GIB)))
+    pool.cancel(ints(0))
+    assert (pool.workers.free == pool.workers.total).all()
+
+
+def test_where_nothing_may_queue_before_a_mirror_the_pool_admits():
+    builder = GraphBuilder("in turn", LIGHT)
+    builder.source(slot_sharing_group="light")
+    for in_turn in (False, True):
+        pool = SlotPool(builder.graph, SlotMode(SlotEnforcement.TASK_PROFILES), in_turn=in_turn)
+        pool.workers.change(worker("a"))
+        assert pool.admits is in_turn

@@ -207,6 +207,48 @@ def test_executors_of_a_profile_are_waited_for_while_none_of_it_is_there():
     assert job.status == "FINISHED"
 
 
+def test_a_wait_is_over_when_nobody_asks_any_more():
+    mode = SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True)
+    job = sources(1, 1, mode=mode, slot__request__timeout="60 s").start()
+    job.worker("1", TWO, profile=ResourceProfile.of(LIGHT))
+    timers = [timer for timer in job.timers if timer.startswith("slot-request")]
+    job.finish((1, 0, 0))  # nobody told of its executor
+    job.now = 100.0
+    for timer in timers:
+        job.fire(timer)
+    assert job.status == "RUNNING"
+
+
+def test_workers_on_blocked_nodes_do_not_stop_the_time():
+    job = sources(2, 1, **SPECULATIVE)
+    job.worker("a", FOUR, node="node-a")
+    job.worker("b", TWO, node="node-b")
+    job.start()
+    for key in job.keys(0):
+        job.launch(key, node="node-a", worker="a")
+    assert not requests(job), "a worker is large enough"
+    job.slow((0, 0, 0))
+    assert requests(job)[-1].result == "waits" and "1 worker on blocked nodes" in requests(job)[-1].reason
+
+
+def test_two_steps_of_a_group_wait_together():
+    builder = GraphBuilder("two", HEAVY)
+    for _ in range(2):
+        builder.source([1] * 3, parallelism=3, slot_sharing_group="heavy")
+    job = plane(builder.graph)
+    job.worker("a", FOUR)
+    job.start()
+    assert job.scheduler.waiting_for()[-1] == (
+        "Group 'heavy' (steps 'step 0', 'step 1') waits for 5 slots of 4 cores, 2 GiB heap: 1 worker could hold one, but it "
+        "has no room now."
+    )
+    assert job.scheduler.metrics.job.read()["numSlotsAsked"] == 5 + 1
+    job.send(e.CancelRequested(at=job.tick()))
+    job.confirm_cancel((0, 0, 0))
+    last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
+    assert (last.asked, last.held) == (0, 0), "nobody asks any more"
+
+
 def test_a_profile_that_gets_no_executor_fails_the_job():
     mode = SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True)
     job = sources(1, 1, mode=mode, slot__request__timeout="60 s").start()
@@ -254,6 +296,24 @@ def test_a_large_request_does_not_starve_behind_a_stream_of_small_ones():
     assert places[0] < 15 and places[-1] < 45, places
     (decision,) = job.decisions("slot reservation")
     assert decision.vertex == 1 and decision.result == ["a"]
+
+
+def test_room_that_was_kept_on_a_worker_that_is_lost_or_smaller_is_kept_elsewhere():
+    for change in (lambda job, name: job.worker(name, added=False), lambda job, name: job.worker(name, TWO)):
+        job = sources(200, 1)
+        job.check = False  # a worker that is smaller than what runs there is not what its books expect
+        job.worker("a", FOUR)
+        job.worker("b", FOUR)
+        job.start()
+        finish_in_turn(job, lambda job=job: bool(job.decisions("slot reservation")))
+        (kept,) = job.decisions("slot reservation")[0].result
+        change(job, kept)
+        for _ in range(40):
+            if job.keys(1):
+                break
+            job.finish(job.keys(0)[0])
+        assert job.keys(1) == [(1, 0, 0)]
+        assert job.tasks[1, 0, 0].worker == ("b" if kept == "a" else "a")
 
 
 def test_a_stream_of_large_ones_does_not_starve_a_small_one():
@@ -364,6 +424,19 @@ def test_executions_that_share_a_task_share_a_slot():
     assert len(job.keys(0)) == 3, "its consumer still holds the slot"
     job.finish((1, 0, 0))
     assert len(job.keys(0)) == 4
+    job.finish((0, 1, 0), (0, 2, 0))
+    assert int(job.scheduler.allocator.num_slots.sum()) == 4, "of both the consumers are still there"
+    job.run()
+    assert job.status == "FINISHED"
+
+
+def test_cores_that_others_hold_for_now_do_not_let_time_run_for_a_region():
+    job = pipelined("light", "third", count=1)
+    job.worker("a", FOUR)
+    job.send(e.WorkersOccupied(at=job.tick(), executors=("a",), cores=np.array([3.0])))
+    job.start()
+    assert not job.tasks and not requests(job)
+    job.send(e.WorkersOccupied(at=job.tick(), executors=(), cores=np.array([])))
     job.run()
     assert job.status == "FINISHED"
 
@@ -501,6 +574,17 @@ def test_slots_bound_by_count_and_sources_too():
     job.start()
     (decision,) = job.decisions("source parallelism")
     assert decision.result == 4 and decision.bounds == ["the 4 slots of group 'heavy'"]
+
+
+def test_slots_bound_a_forward_group_by_its_largest_member():
+    builder = GraphBuilder("forward", LIGHT, HEAVY)
+    first = builder.source([1 << 30] * 50, slot_sharing_group="light")
+    builder.step((first, ShipStrategy.FORWARD), slot_sharing_group="heavy")
+    job = plane(builder.graph, firesteel__decider__bounded_by_slots="true")
+    job.worker("a", WorkerResources(17.0, 64 * GIB))
+    job.start()
+    assert job.parallelism(0) == 4
+    assert job.decisions("source parallelism")[0].bounds == ["the 4 slots of group 'heavy'"]
 
 
 def test_without_resources_the_slots_of_the_nodes_bound():

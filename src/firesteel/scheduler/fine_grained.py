@@ -111,8 +111,8 @@ class DefaultFineGrainedResources:
         self._requests = SlotRequests(pool, job, recorder, options)
         self._usage = SlotUsageRecorder(pool, graph.executions, recorder)
         self._network = NetworkMemory(graph, pool, recorder, options)
-        metrics.job.gauge("numSlotsAsked", lambda: sum(map(self._usage.asked, range(len(pool.groups)))))
-        metrics.job.gauge("numSlotsHeld", lambda: sum(map(self._usage.held, range(len(pool.groups)))))
+        metrics.job.gauge("numSlotsAsked", lambda: self._usage.asked)
+        metrics.job.gauge("numSlotsHeld", lambda: self._usage.held)
         self._told_of_keeping: set[int] = set()
         self._admits: bool | None = None
         """Who makes executions wait, as it is on record."""

@@ -341,13 +341,12 @@ class SlotPool:
             self.on_launched(fresh)
 
     def _follow(self, slots: Rows, executors: Sequence[str], nodes: Sequence[str]) -> None:
-        """Book these slots where their executions run."""
+        """Book these (distinct) slots where their executions run."""
         named = Names.of(executors or nodes)
         find = self.workers.number if executors else self.workers.only_one_on
         numbers = np.array([*map(find, named.names), NO_SLOT], np.int64)[named.codes]
         moved = np.flatnonzero((numbers != NO_SLOT) & (numbers != self._worker[slots]))
-        _, first = np.unique(slots[moved], return_index=True)
-        slots, numbers = slots[moved][first], numbers[moved][first]
+        slots, numbers = slots[moved], numbers[moved]
         for kind in distinct(self._kind[slots].astype(np.int64)).tolist():
             own = self._kind[slots] == kind
             old = self._worker[slots[own]]

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.groups import Mask
 from firesteel.scheduler.workers import Needs, Workers
@@ -34,6 +36,8 @@ class Reservations:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._tickets: dict[Asker, _Ticket] = {}
+        self._all_kept: Ints | None = None
+        """By resource and worker; None: to be added up."""
         self.on_kept: Callable[[int, list[int], int], None] = lambda _vertex, _workers, _passed: None
 
     def begin_round(self) -> None:
@@ -43,7 +47,8 @@ class Reservations:
     def asked(self, asker: Asker, needs: Needs, asked: int, granted: int) -> None:
         """``needs``: of one unit of the request."""
         if granted:
-            self._tickets.pop(asker, None)
+            if asker in self._tickets and self._tickets.pop(asker).kept:
+                self._all_kept = None
             for ticket in self._tickets.values():
                 ticket.passed += granted
         if granted < asked:
@@ -54,9 +59,10 @@ class Reservations:
         """``held``: slots that are given out. True: room was kept for who did not ask, and others may have it now."""
         gone = [asker for asker, ticket in self._tickets.items() if not ticket.asked]
         kept = [asker for asker in gone if self._tickets.pop(asker).kept]
+        self._all_kept = None
         for (vertex, _), ticket in self._tickets.items():
             ticket.turn = ticket.turn or max(1, held)
-            if not all(usable[number] for number in ticket.kept):
+            if not all(usable[number] and self._holds(number, need) for number, need in ticket.kept.items()):
                 ticket.kept = {}
             if not ticket.kept and ticket.passed >= ticket.turn:
                 ticket.kept = self._workers.pack(ticket.needs, usable, list(self._kept_from(vertex))) or {}
@@ -65,14 +71,22 @@ class Reservations:
         return bool(kept and self._tickets)
 
     def kept_from(self, vertex: int, free: Ints) -> Ints:
-        """What is free (by resource and worker) for this vertex."""
-        kept = list(self._kept_from(vertex))
-        if kept:
-            free = free.copy()
-            for number, need in kept:
-                free[:, number] -= need
+        """What is free (by resource and worker) for this vertex. O(workers x resources), however many wait."""
+        if self._all_kept is None or self._all_kept.shape != free.shape:
+            self._all_kept = np.zeros_like(free)
+            for ticket in self._tickets.values():
+                for number, need in ticket.kept.items():
+                    self._all_kept[:, number] += need
+        free = free - self._all_kept
+        for asker in ((vertex, False), (vertex, True)):
+            for number, need in self._tickets[asker].kept.items() if asker in self._tickets else ():
+                free[:, number] += need
         return free
 
     def _kept_from(self, vertex: int) -> list[tuple[int, Ints]]:
         others = [ticket for (other, _), ticket in self._tickets.items() if other != vertex and ticket.kept]
         return [(number, need) for ticket in others for number, need in ticket.kept.items()]
+
+    def _holds(self, number: int, need: Ints) -> bool:
+        """A worker may come back smaller."""
+        return bool((self._workers.total[:, number] >= need).all())

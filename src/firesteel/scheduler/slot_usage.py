@@ -5,6 +5,7 @@ A slot is held from the launch of what is in it to its end, as the stamps of the
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,26 +51,31 @@ class SlotUsageRecorder:
         pool.on_one_freed = self._one_freed
 
     def event_handled(self) -> None:
-        """O(groups)."""
-        now = self._recorder.at
+        """O(groups + requests that are open)."""
+        now, unmet = self._recorder.at, self._unmet()
         for group, told in enumerate(self._told):
-            numbers = self._numbers(group)
-            if numbers != told.numbers and now >= told.at + max(RECORD_SECONDS, RECORD_SHARE * now):
+            if now < told.at + max(RECORD_SECONDS, RECORD_SHARE * now):
+                continue
+            numbers = self._numbers(group, unmet)
+            if numbers != told.numbers:
                 self._record(group, numbers)
 
     def job_ends(self) -> None:
+        nobody_asks = Counter[int]()
         for group, told in enumerate(self._told):
-            if told.profile is not None or self._numbers(group) != told.numbers:
-                self._record(group, self._numbers(group))
+            numbers = self._numbers(group, nobody_asks)
+            if told.profile is not None or numbers != told.numbers:
+                self._record(group, numbers)
 
-    def asked(self, group: int) -> int:
-        """Executions that wait: for the pool, or with Spark for their start."""
-        unmet = sum(count for request, count in self._pool.unmet.items() if request.group == group)
-        return unmet + int(self._pool.num_pending[group])
+    @property
+    def asked(self) -> int:
+        """Executions of all groups that wait: for the pool, or with Spark for their start."""
+        return sum(self._pool.unmet.values()) + int(self._pool.num_pending.sum())
 
-    def held(self, group: int) -> int:
-        """Slots in which Spark has started something that is not over."""
-        return int(self._pool.num_slots[group] - self._pool.num_pending[group])
+    @property
+    def held(self) -> int:
+        """Slots of all groups in which Spark has started something that is not over."""
+        return int((self._pool.num_slots - self._pool.num_pending).sum())
 
     def totals(self, group: int) -> tuple[float, float]:
         """Core-seconds and GiB-seconds up to now."""
@@ -77,8 +83,16 @@ class SlotUsageRecorder:
         cores, gib = np.maximum(0.0, self._done + self._rate * now - self._since)[group].tolist()
         return cores, gib
 
-    def _numbers(self, group: int) -> tuple[int, int]:
-        return self.asked(group), self.held(group)
+    def _unmet(self) -> Counter[int]:
+        counts = Counter[int]()
+        for request, count in self._pool.unmet.items():
+            counts[request.group] += count
+        return counts
+
+    def _numbers(self, group: int, unmet: Counter[int]) -> tuple[int, int]:
+        """Asked for, and held."""
+        pending = int(self._pool.num_pending[group])
+        return unmet[group] + pending, int(self._pool.num_slots[group]) - pending
 
     def _record(self, group: int, numbers: tuple[int, int]) -> None:
         told, profile = self._told[group], self._pool.profiles[group]
