@@ -479,3 +479,22 @@ def test_the_zip_is_the_same_each_time_and_imports_without_pyspark_or_the_front_
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_jobs_that_begin_at_the_same_time_ship_it_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipping, "private_directory", lambda: tmp_path)
+    added, names, together = [], [], threading.Barrier(4)
+    context = SimpleNamespace(applicationId=str(tmp_path), addPyFile=added.append)
+
+    def begin():
+        together.wait()
+        names.append(shipping.ship(context))
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(added) == 1, "two jobs shipped it"
+    assert names == [Path(added[0]).name] * 4
+    assert zipfile.ZipFile(added[0]).testzip() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 import time
 import zipfile
 from contextlib import suppress
@@ -19,23 +20,30 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 KEPT_SECONDS = 30 * 86400
 _shipped: dict[str, str] = {}
 """Spark application to the name of what was shipped to it."""
+_shipping = threading.Lock()
+"""Jobs may begin at the same time."""
 
 
 def ship(context: Any) -> str:
     """Adds the package to the context's Python files; a second call for the same context does nothing. The zip's name."""
-    application = context.applicationId
-    if application not in _shipped:
-        directory = private_directory() / "ship"
-        directory.mkdir(mode=0o700, exist_ok=True)
-        path = build_zip(directory)
-        _prune(directory)
-        search_path = list(sys.path)
-        try:
-            context.addPyFile(str(path))
-        finally:
-            sys.path[:] = search_path  # Spark puts the zip before everything else, on the driver too
-        _shipped[application] = path.name
-    return _shipped[application]
+    with _shipping:
+        application = context.applicationId
+        if application not in _shipped:
+            _shipped[application] = _add(context).name
+        return _shipped[application]
+
+
+def _add(context: Any) -> Path:
+    directory = private_directory() / "ship"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = build_zip(directory)
+    _prune(directory)
+    search_path = list(sys.path)
+    try:
+        context.addPyFile(str(path))
+    finally:
+        sys.path[:] = search_path  # Spark puts the zip before everything else, on the driver too
+    return path
 
 
 def build_zip(directory: Path) -> Path:
