@@ -50,6 +50,19 @@ class TestValues:
         assert (group.cpu_cores, group.task_heap_memory, group.task_off_heap_memory) == (1.5, GIB, 2048)
         assert type(group.task_heap_memory) is int and type(group.cpu_cores) is float
 
+    @pytest.mark.parametrize(
+        ("resources", "why"),
+        [
+            ({"cpu_cores": 1e-9}, "from 0.000001 to 1,000,000"),
+            ({"cpu_cores": 1e14}, "from 0.000001 to 1,000,000"),
+            ({"task_heap_memory": "9999999999 TiB"}, "no slot has more than 1 PiB"),
+            ({"external_resources": {"gpu": 1e-9}}, "from 0.000001 to 1,000,000"),
+        ],
+    )
+    def test_a_slip_in_the_unit_is_refused_before_it_is_counted(self, resources, why):
+        with pytest.raises(UsageError, match=why):
+            SlotSharingGroup("a", **{"cpu_cores": 1, "task_heap_memory": GIB} | resources)
+
     def test_what_is_not_said_is_zero_and_nothing_at_all_is_coarse(self):
         group = SlotSharingGroup("a", cpu_cores=1, task_heap_memory=GIB)
         assert (group.task_off_heap_memory, group.managed_memory, dict(group.external_resources)) == (0, 0, {})

@@ -26,6 +26,9 @@ _MEMORY = {
 _EXTERNAL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _NO_EXTERNAL = {"cpu", "cpus", "core", "cores", "memory", "memoryoverhead", "offheap", "heap"}
 """Spark has its own resources of these names."""
+_LEAST, _MOST = 1e-6, 1e6
+"""Of cores and of pieces of an external resource: less or more is a slip, and is not counted exactly any more."""
+_MOST_BYTES = 1 << 50
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -210,14 +213,15 @@ def _cores(group: str, cores: Any) -> float:
             hint="Give a number above 0, such as 2 or 0.5.",
         )
     number = float(cores)
-    if not math.isfinite(number) or number < 0:
+    if not math.isfinite(number) or (number and not _LEAST <= number <= _MOST):
         raise _no_cores(group, cores)
     return number
 
 
 def _no_cores(group: str, cores: Any) -> UsageError:
     return UsageError(
-        f"The CPU cores of slot sharing group '{group}' are {cores}: they must be a number of cores above 0.",
+        f"The CPU cores of slot sharing group '{group}' are {cores}: they must be a number of cores above 0"
+        f"{_counted(cores)}.",
         hint="Give a number such as 2 or 0.5, or leave out all resources.",
     )
 
@@ -232,11 +236,22 @@ def _bytes(group: str, kind: str, memory: Any) -> int:
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is {memory!r}: bytes are never negative.", hint=hint
         )
     try:
-        return parse_size(memory if isinstance(memory, str) else int(cast(int, memory)))
+        size = parse_size(memory if isinstance(memory, str) else int(cast(int, memory)))
     except ValueError:
         raise UsageError(
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is no size: {memory!r}.", hint=hint
         ) from None
+    return _possible(group, kind, size)
+
+
+def _possible(group: str, kind: str, size: int) -> int:
+    if size > _MOST_BYTES:
+        raise UsageError(
+            f"The {_MEMORY[kind]} of slot sharing group '{group}' is {size} bytes: no slot has more than "
+            f"{format_bytes(_MOST_BYTES)}.",
+            hint="Check the unit; a number without one is of bytes.",
+        )
+    return size
 
 
 def _mebibytes(group: str, kind: str, memory: Any) -> int:
@@ -246,7 +261,7 @@ def _mebibytes(group: str, kind: str, memory: Any) -> int:
             "not negative.",
             hint=f"Give a number such as 512, or text with a unit to set_{kind}.",
         )
-    return int(memory) * MIB
+    return _possible(group, kind, int(memory) * MIB)
 
 
 def _externals(group: str, resources: Any) -> dict[str, float]:
@@ -269,10 +284,10 @@ def _amount(group: str, name: Any, amount: Any) -> float:
             "settings of their own.",
         )
     number = math.nan if isinstance(amount, bool) or not isinstance(amount, Real) else float(amount)
-    if not math.isfinite(number) or number <= 0:
+    if not math.isfinite(number) or not _LEAST <= number <= _MOST:
         raise UsageError(
             f"Slot sharing group '{group}' needs {amount!r} of the external resource '{name}': it must be a number of "
-            f"{name} units above 0.",
+            f"{name} units above 0{_counted(amount)}.",
             hint="Give a whole number, or a fraction of one such as 0.5; leave it out where none is needed.",
         )
     if number > 1 and number != int(number):
@@ -288,3 +303,8 @@ def _exact(size: int) -> str:
     """A size as text that reads back as the same."""
     text = format_bytes(size)
     return repr(text) if parse_size(text) == size else str(size)
+
+
+def _counted(amount: Any) -> str:
+    """What more is to be said of a number above 0 that is refused."""
+    return f", from {_LEAST:f} to {_MOST:,.0f}" if isinstance(amount, Real) and float(amount) > 0 else ""
