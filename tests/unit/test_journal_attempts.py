@@ -154,6 +154,10 @@ def test_history_of_a_job_that_ended_in_the_middle():
     assert "attempt 1 on 10.0.0.4 was being cancelled after 13.7 s: another" in report([*upto(113.9), ended])
 
 
+def test_where_nothing_was_begun_there_is_no_more_to_print():
+    assert report([planned()], all_of_them=True) == "No subtask was begun."
+
+
 def test_an_attempt_that_failed_before_its_start_was_told_has_not_never_run():
     failed = StateChange(at=100.5, vertex=0, state="FAILED", subtasks=[0], attempts=[0], cause="too large")
     text = report([planned(), failed], all_of_them=True)

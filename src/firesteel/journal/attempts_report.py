@@ -26,7 +26,9 @@ def report(records: Iterable[JournalRecord], vertex: int | str | None = None, *,
     lines = [f"blocked  {line}" for line in blocked_lines(history)] if chosen is None else []
     for number in sorted({key[0] for key in found}):
         lines += [*([""] if lines else []), *_vertex_lines(history, history.vertices[number], found)]
-    return "\n".join(lines) or "Every subtask had one attempt; --all prints them."
+    if lines:
+        return "\n".join(lines)
+    return "No subtask was begun." if all_of_them else "Every subtask had one attempt; --all prints them."
 
 
 def _vertex_lines(history: JobHistory, vertex: VertexHistory, found: Lives) -> Iterator[str]:
