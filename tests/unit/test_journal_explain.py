@@ -116,6 +116,9 @@ def test_each_failed_subtask_stands_beside_its_attempt():
 
 
 def test_a_label_never_touches_its_text():
-    decisions = [Decision(at=101.0, what=what, vertex=0, reason="so") for what in ("pipelined regions", "x" * 13)]
+    decisions = [
+        Decision(at=101.0, what=what, vertex=0, reason="so")
+        for what in ("pipelined regions", "slot admission", "x" * 13)
+    ]
     text = explain([planned(), *decisions])
-    assert "    regions      So." in text and f"    {'x' * 13} So." in text
+    assert "    regions      So." in text and "    admission    So." in text and f"    {'x' * 13} So." in text

@@ -16,6 +16,7 @@ from firesteel.operators.functions import MapInArrow, MapInPandas
 from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
 from firesteel.operators.pandas_conversion import to_dataframe
 from firesteel.operators.task import UserFunctionError
+from firesteel.operators.user_code import is_foreign
 from operators_support import collect, context, rows, unit
 
 N = pa.schema({"n": pa.int64()})
@@ -417,3 +418,8 @@ def test_a_function_may_be_left_before_its_end(ctx):
     next(result)
     result.close()
     assert closed == [True]
+
+
+def test_frames_of_a_package_that_executors_unpack_are_not_the_users():
+    assert is_foreign("./firesteel-1e581dea.zip/firesteel/spark/memory_watch.py")
+    assert not is_foreign("/home/me/pipelines/spark/steps.py")

@@ -31,7 +31,9 @@ _SHORT = {
     "network memory": "network",
     "pipelined regions": "regions",
     "retired worker": "retired",
+    "slot admission": "admission",
     "slot reservation": "slots kept",
+    "slot request": "slots",
 }
 _MAX_FAILURES = 5
 _MAX_SUBTASKS = 5

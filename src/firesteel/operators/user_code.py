@@ -24,6 +24,7 @@ _FOREIGN = (
     "/pyspark.zip/",
     "/firesteel/operators/",
     "/firesteel/results/",
+    "/firesteel/spark/",
 )
 
 
