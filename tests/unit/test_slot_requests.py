@@ -430,6 +430,27 @@ def test_executions_that_share_a_task_share_a_slot():
     assert job.status == "FINISHED"
 
 
+def test_a_region_that_first_fit_cannot_place_is_placed_where_nothing_else_runs():
+    """The first takes a, the only worker with memory for the third."""
+    groups = [
+        SlotSharingGroup("g0", 1.0, GIB),
+        SlotSharingGroup("g1", 2.0, 2 * GIB),
+        SlotSharingGroup("g2", 1.0, 3 * GIB),
+    ]
+    builder = GraphBuilder("packed", *groups)
+    last = builder.source([1], parallelism=1, slot_sharing_group="g0")
+    for name in ("g1", "g2"):
+        edge = (last, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
+        last = builder.step(edge, parallelism=1, slot_sharing_group=name)
+    job = plane(builder.graph, **DEFAULT)
+    for name, cores, memory in (("a", 1.0, 4), ("b", 3.0, 2), ("c", 2.0, 2)):
+        job.worker(name, WorkerResources(cores, memory * GIB))
+    job.start()
+    assert [job.tasks[vertex, 0, 0].worker for vertex in range(3)] == ["b", "c", "a"]
+    job.run()
+    assert job.status == "FINISHED"
+
+
 def test_cores_that_others_hold_for_now_do_not_let_time_run_for_a_region():
     job = pipelined("light", "third", count=1)
     job.worker("a", FOUR)

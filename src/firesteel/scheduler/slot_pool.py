@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,19 +139,39 @@ class SlotPool:
             chosen = self._choose(int(kinds[0]), len(regions), vertex, False)
             self._hold_shared(slots.select(np.arange(len(chosen))), int(kinds[0]), chosen)
             return regions[: len(chosen)]
-        for granted, region in enumerate(regions.tolist()):
-            own = np.flatnonzero(slots.region == region)
-            held: list[Rows] = []
-            for kind in distinct(kinds[own]).tolist():
-                mine = own[kinds[own] == kind]
-                chosen = self._choose(kind, len(mine), vertex, False)
-                part = slots.select(mine[: len(chosen)])
-                self._hold_shared(part, kind, chosen)
-                held.append(part.members)
-                if len(chosen) < len(mine):
-                    self.cancel(np.concatenate(held))
-                    return regions[:granted]
+        starts, ends = (np.searchsorted(slots.region, regions, side) for side in ("left", "right"))
+        for granted, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            own = np.arange(start, end)
+            if not self._hold_region(slots, kinds, own, vertex) and not self._hold_region_alone(slots, kinds, own):
+                return regions[:granted]
         return regions
+
+    def _hold_region(self, slots: SharedSlots, kinds: Ints, own: Ints, vertex: int) -> bool:
+        """All these slots, first fit, or none."""
+        held: list[Rows] = []
+        for kind in distinct(kinds[own]).tolist():
+            mine = own[kinds[own] == kind]
+            chosen = self._choose(kind, len(mine), vertex, False)
+            part = slots.select(mine[: len(chosen)])
+            self._hold_shared(part, kind, chosen)
+            held.append(part.members)
+            if len(chosen) < len(mine):
+                self.cancel(np.concatenate(held))
+                return False
+        return True
+
+    def _hold_region_alone(self, slots: SharedSlots, kinds: Ints, own: Ints) -> bool:
+        """Where nothing is held, placed as ``could_fulfil`` reckons: what it says can be must not wait for ever."""
+        if self.num_slots.any():
+            return False
+        groups = [(kind, own[kinds[own] == kind]) for kind in distinct(kinds[own]).tolist()]
+        placed = self.workers.pack([(self._needs(kind), len(mine)) for kind, mine in groups], self.usable)
+        if placed is None:
+            return False
+        numbers = iter(number for number, _ in placed)
+        for kind, mine in groups:
+            self._hold_shared(slots.select(mine), kind, np.array(list(islice(numbers, len(mine))), np.int64))
+        return True
 
     def _choose(self, kind: int, n: int, vertex: int, joined: bool) -> Ints:
         """Workers for at most ``n`` slots, first fit; PENDING where Spark chooses."""

@@ -65,7 +65,8 @@ class Reservations:
             if not all(usable[number] and self._holds(number, need) for number, need in ticket.kept.items()):
                 ticket.kept = {}
             if not ticket.kept and ticket.passed >= ticket.turn:
-                ticket.kept = self._workers.pack(ticket.needs, usable, list(self._kept_from(vertex))) or {}
+                for number, need in self._workers.pack(ticket.needs, usable, self._kept_from(vertex)) or ():
+                    ticket.kept[number] = ticket.kept.get(number, 0) + need
                 if ticket.kept:
                     self.on_kept(vertex, sorted(ticket.kept), ticket.passed)
         return bool(kept and self._tickets)

@@ -217,13 +217,13 @@ class Workers:
 
     def pack(
         self, needs: Needs, within: Mask, taken: Sequence[tuple[int, Ints]] = (), *, beside_others: bool = True
-    ) -> dict[int, Ints] | None:
-        """Where all these slots could be together if nothing were booked but ``taken`` (of a worker, so much): what they
-        take, by worker. Each goes where least is lacking now. None: they do not fit.
+    ) -> list[tuple[int, Ints]] | None:
+        """Where all these slots could be together if nothing were booked but ``taken`` (of a worker, so much): of each, in
+        this order, the worker and what it takes there. Each goes where least is lacking now. None: they do not fit.
 
         ``beside_others``: what is not ours keeps the cores that it has now.
         """
-        empty, free, found = self.total.copy(), self.free.copy(), dict[int, Ints]()
+        empty, free, found = self.total.copy(), self.free.copy(), list[tuple[int, Ints]]()
         if beside_others:
             empty[CORES] -= self._occupied
         for number, need in taken:
@@ -243,7 +243,7 @@ class Workers:
                 own = each[:, number if need.ndim > 1 else 0].copy()
                 empty[:, number] -= own
                 free[:, number] -= own
-                found[number] = found.get(number, 0) + own
+                found.append((number, own))
         return found
 
     def nearest(self, profiles: Sequence[ResourceProfile]) -> WorkerResources | None:
