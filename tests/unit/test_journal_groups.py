@@ -37,16 +37,16 @@ def grouped() -> list[JournalRecord]:
         JobStatusRecord(at=100.0, status="RUNNING"),
         SlotUsage(at=100.0, group="default", asked=2, held=0),
         SlotUsage(at=100.5, group="default", asked=0, held=2),
-        SlotUsage(at=102.0, group="default", asked=0, held=0, core_seconds=3.0, gib_seconds=12.25),
+        SlotUsage(at=102.0, group="default", asked=0, held=0, core_seconds=3.0, gib_seconds=12.25, waited_seconds=0.5),
         StateChange(at=102.0, vertex=1, state="SCHEDULED", subtasks=four, attempts=states),
         SlotUsage(at=102.0, group="train", asked=4, held=0, profile=later),
         SlotUsage(at=102.5, group="train", asked=2, held=2),
         StateChange(
             at=104.5, vertex=1, state="FINISHED", subtasks=[2, 0], attempts=[0, 0], peaks=[700, 1_800], deployed=[103, 103]
         ),
-        SlotUsage(at=104.5, group="train", asked=0, held=2, core_seconds=8.0, gib_seconds=10.25),
+        SlotUsage(at=104.5, group="train", asked=0, held=2, core_seconds=8.0, gib_seconds=10.25, waited_seconds=2.5),
         StateChange(at=106.0, vertex=1, state="FINISHED", subtasks=[1, 3], attempts=[0, 0], peaks=[1_800, 900]),
-        SlotUsage(at=106.0, group="train", asked=0, held=0, core_seconds=1234.5, gib_seconds=15.4),
+        SlotUsage(at=106.0, group="train", asked=0, held=0, core_seconds=1234.5, gib_seconds=15.4, waited_seconds=2.5),
         JobStatusRecord(at=106.5, status="FINISHED"),
     ]  # fmt: skip
 

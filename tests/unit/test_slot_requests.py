@@ -533,6 +533,7 @@ def test_a_finish_that_tells_its_own_times_counts_those():
     job = sources(1, groups=(LIGHT,))
     job.worker("a", FOUR)
     job.start()
+    started = job.now
     job.now = 10.0
     report = e.ExecutionReports.of(ints(1), times=(2.0, 3.0, 7.0), peak_memory=ints(5 * (1 << 20) + 1))
     job.tasks.clear()
@@ -541,8 +542,21 @@ def test_a_finish_that_tells_its_own_times_counts_those():
     job.send(e.ExecutionsFinished(at=10.0, vertex=0, subtasks=ints(0), attempts=ints(0), reports=report))
     last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
     assert last.core_seconds == pytest.approx(5.0)
+    assert last.waited_seconds == pytest.approx(2.0 - started), "until it was launched, not until that was told"
     (change,) = [c for c in job.records if isinstance(c, r.StateChange) and c.state == "FINISHED"]
     assert change.peaks == [6]
+
+
+def test_who_waits_in_vain_has_waited_to_the_end():
+    job = sources(2, groups=(SlotSharingGroup("g", 4.0, GIB),))
+    job.worker("a", FOUR)
+    job.start()
+    started = job.now
+    job.launch((0, 0, 0), worker="a")
+    job.now = 50.0
+    job.send(e.CancelRequested(at=50.0, reason="enough"))
+    last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
+    assert last.waited_seconds == pytest.approx(50.0 - started)
 
 
 def test_cancelled_executions_are_counted_until_they_are_gone():

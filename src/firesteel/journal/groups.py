@@ -33,17 +33,15 @@ class GroupHistory:
     core_seconds: float = 0.0
     gib_seconds: float = 0.0
     is_used: bool = False
-    last_at: float | None = None
 
     def apply(self, record: SlotUsage) -> None:
-        if self.last_at is not None and self.asked:
-            self.waited += max(0.0, record.at - self.last_at)
         if record.profile:
             self.profile = ResourceProfile.of_numbers(record.profile)
-        self.last_at, self.is_used = record.at, True
+        self.is_used = True
         self.asked, self.held = record.asked, record.held
         self.most_asked, self.most_held = max(self.most_asked, record.asked), max(self.most_held, record.held)
         self.core_seconds, self.gib_seconds = record.core_seconds, record.gib_seconds
+        self.waited = record.waited_seconds
 
     @property
     def needs(self) -> str:

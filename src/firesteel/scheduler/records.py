@@ -83,6 +83,8 @@ class SlotUsage(JournalRecord, frozen=True):
     core_seconds: float = 0.0
     """Held up to ``at``, from launch to end."""
     gib_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    """Up to ``at``, in which any execution waited: what was launched meanwhile counts to its launch, whenever that was told."""
 
 
 class OutputGone(JournalRecord, frozen=True):

@@ -34,6 +34,27 @@ class _Told:
     profile: ResourceProfile | None = None
 
 
+@dataclass(slots=True)
+class _Wait:
+    """Of a group. ``since``: somebody waits since then; None: nobody does. ``launched``: latest launch this event told of."""
+
+    seconds: float = 0.0
+    since: float | None = None
+    launched: float = -np.inf
+
+    def look(self, now: float, *, anybody: bool) -> None:
+        if self.since is None:
+            self.since = now if anybody else None
+        elif not anybody:  # who was launched last may be told of late; who was cancelled waited until now
+            until = now if self.launched == -np.inf else min(now, self.launched)
+            self.seconds += max(0.0, until - self.since)
+            self.since = None
+        self.launched = -np.inf
+
+    def until(self, now: float) -> float:
+        return self.seconds + (0.0 if self.since is None else now - self.since)
+
+
 class SlotUsageRecorder:
     def __init__(self, pool: SlotPool, table: ExecutionTable, recorder: Recorder) -> None:
         self._pool = pool
@@ -42,6 +63,7 @@ class SlotUsageRecorder:
         self._done, self._rate, self._since = np.zeros((3, len(pool.groups), 2))
         """By group, of cores and GiB: used by what is over; held now; that, each times when it was launched."""
         self._told = [_Told() for _ in pool.groups]
+        self._waits = [_Wait() for _ in pool.groups]
         self._launched_at: NDArray[np.float64] = np.empty(0)
         """By slot: the launch as it was told; nan: it was not."""
         self._costs: NDArray[np.float64] = np.empty((0, 2))
@@ -54,6 +76,7 @@ class SlotUsageRecorder:
         """O(groups + requests that are open)."""
         now, unmet = self._recorder.at, self._unmet()
         for group, told in enumerate(self._told):
+            self._waits[group].look(now, anybody=bool(unmet[group] or self._pool.num_pending[group]))
             if now < told.at + max(RECORD_SECONDS, RECORD_SHARE * now):
                 continue
             numbers = self._numbers(group, unmet)
@@ -63,6 +86,7 @@ class SlotUsageRecorder:
     def job_ends(self) -> None:
         nobody_asks = Counter[int]()
         for group, told in enumerate(self._told):
+            self._waits[group].look(self._recorder.at, anybody=False)
             numbers = self._numbers(group, nobody_asks)
             if told.profile is not None or numbers != told.numbers:
                 self._record(group, numbers)
@@ -107,6 +131,7 @@ class SlotUsageRecorder:
                 profile=profile.numbers() if profile != told.profile else {},
                 core_seconds=round(cores, 4),
                 gib_seconds=round(gib, 4),
+                waited_seconds=round(self._waits[group].until(self._recorder.at), 4),
             )
         )
         told.at, told.numbers, told.profile = self._recorder.at, numbers, profile
@@ -116,6 +141,7 @@ class SlotUsageRecorder:
         self._reserve(int(slots.max()) + 1)
         times = self._table.stamps[ExecutionState.DEPLOYING][slots]
         self._launched_at[slots] = np.where(np.isnan(times), self._recorder.at, times)
+        self._latest(slots, self._launched_at[slots])
         self._costs[slots] = self._pool.costs(slots)
         self._hold(slots, 1)
 
@@ -131,6 +157,7 @@ class SlotUsageRecorder:
             ended[there] = self._table.stamps[state][last[there]]
         spans = np.nan_to_num(np.maximum(ended - begun, 0.0))
         np.add.at(self._done, self._pool.groups_of(slots), self._costs[slots] * spans[:, None])
+        self._latest(slots[~seen], begun[~seen])
         self._launched_at[slots] = np.nan
 
     def _one_freed(self, slot: int, last: int) -> None:
@@ -150,6 +177,15 @@ class SlotUsageRecorder:
             ended = self._table.stamps[state].item(last)
         if not np.isnan(begun):
             self._done[group] += cost * max(ended - begun, 0.0)
+            if np.isnan(launched):
+                self._waits[group].launched = max(self._waits[group].launched, begun)
+
+    def _latest(self, slots: Rows, launched: NDArray[np.float64]) -> None:
+        """nan: never launched."""
+        groups = self._pool.groups_of(slots)
+        for group in set(groups.tolist()):
+            own = launched[groups == group]
+            self._waits[group].launched = max(self._waits[group].launched, np.nanmax(own, initial=-np.inf))
 
     def _hold(self, slots: Rows, sign: int) -> None:
         groups = self._pool.groups_of(slots)
