@@ -13,20 +13,33 @@ from firesteel.options import Option, all_options, format_value
 from firesteel.scheduler.states import diagram
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def _is_of_speculation(key: str) -> bool:
+    return ".speculative." in key or "slow-task-detector." in key
+
+
+_MEMORY_OF_SLOTS = ("firesteel.memory.framework", "firesteel.memory.watch")
 SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     (
         "Deciding parallelism",
         "FLIP-187's keys, and what Firesteel adds to them.",
         lambda key: (
-            key.startswith(("jobmanager.", "parallelism.", "firesteel.decider.", "execution."))
-            or key == "firesteel.subpartition-factor"
+            (
+                key.startswith(("jobmanager.", "parallelism.", "firesteel.decider.", "execution."))
+                or key == "firesteel.subpartition-factor"
+            )
+            and not _is_of_speculation(key)
         ),
     ),
+    ("Speculative execution", "FLIP-168's keys, and what Firesteel adds to them.", _is_of_speculation),
     (
         "Resources",
         "What slots need (FLIP-169). `<name>` is that of a slot sharing group, `<resource>` that of an external resource: "
         "`slot-sharing-group.gpu.external.gpu`.",
-        lambda key: key.startswith(("fine-grained.", "slot-sharing-group.", "slot.")),
+        lambda key: key.startswith(
+            ("fine-grained.", "slot-sharing-group.", "slot.", "firesteel.executor.memory", *_MEMORY_OF_SLOTS)
+        ),
     ),
     ("Failures", "Flink's keys.", lambda key: key.startswith("restart-strategy")),
     ("Running", "What only Firesteel has.", lambda _key: True),
@@ -38,7 +51,7 @@ def options_page() -> str:
     """docs/options.md."""
     left = list(all_options())
     parts = [
-        "# Options\n\nGenerated from `src/firesteel/options.py` by `./dev docs`.\n\n"
+        "# Options\n\nGenerated from `src/firesteel/options*.py` by `./dev docs`.\n\n"
         'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})`, with `firesteel run script.py -O '
         "max-parallelism=16`, or in a YAML\nfile, by dotted or nested keys, with `firesteel run --config FILE script.py`; `-O` "
         "goes over the file, what the script sets over both.\nA short name, the end of a key after a dot, is enough where it "
