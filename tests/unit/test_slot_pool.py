@@ -15,6 +15,7 @@ from firesteel.scheduler import records as r
 from firesteel.scheduler.executions import ExecutionTable
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.scheduler.slot_pool import SlotPool
+from firesteel.scheduler.slot_reservations import Reservations
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 
 GIB = 1 << 30
@@ -309,3 +310,17 @@ def test_where_nothing_may_queue_before_a_mirror_the_pool_admits():
         pool = SlotPool(builder.graph, SlotMode(SlotEnforcement.TASK_PROFILES), in_turn=in_turn)
         pool.workers.change(worker("a"))
         assert pool.admits is in_turn
+
+
+def test_room_that_was_kept_is_free_for_others_once_it_is_used():
+    pool = pool_of(LIGHT, HEAVY, a=FOUR)
+    kept, free = Reservations(pool.workers), pool.workers.free
+    needs = [[(pool.workers.needs(profile), 1)] for profile in pool.profiles]
+    kept.asked((1, False), needs[1], 1, 0)
+    kept.asked((0, False), needs[0], 4, 4)
+    kept.end_round(pool.usable, 4)
+    assert (free - kept.kept_from(0, free))[0].tolist() == [2_000_000]
+    assert (kept.kept_from(1, free) == free).all()
+    kept.begin_round()
+    kept.asked((1, False), needs[1], 1, 1)
+    assert (kept.kept_from(0, free) == free).all()

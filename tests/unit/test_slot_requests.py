@@ -103,6 +103,12 @@ def test_what_cannot_be_is_told_in_whole_sentences():
         "In 5 min there was no worker that could hold what group 'heavy' (step 'step 0') asks for (4 cores, 2 GiB heap): "
         "the largest worker has 2 cores, 8 GiB."
     )
+    job = sources(1, groups=(HEAVY,), mode=SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True))
+    job.start()
+    begin = "Group 'heavy' (step 'step 0') waits: there is no executor for 4 cores, 2 GiB heap"
+    assert job.scheduler.waiting_for()[-1].startswith(f"{begin} (none is there).")
+    job.worker("w", TWO, profile=ResourceProfile.of(LIGHT))
+    assert job.scheduler.waiting_for()[-1].startswith(f"{begin} (there is 1 executor, of other profiles).")
 
 
 def test_a_resource_that_no_worker_has_is_named():

@@ -188,7 +188,12 @@ class SlotRequests:
     def _there(self, request: OpenRequest) -> str:
         pool = self._pool
         if pool.mode.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
-            return f"{plural(int(pool.workers.alive.sum()), 'executor')} of other profiles"
+            others = int(pool.workers.alive.sum())
+            return (
+                f"there {'is' if others == 1 else 'are'} {plural(others, 'executor')}, of other profiles"
+                if others
+                else "none is there"
+            )
         largest = pool.workers.nearest([profile for profile, _ in request.slots])
         if largest is None:
             return "no worker is there"
