@@ -85,6 +85,15 @@ def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
     assert isinstance(own.rdd(3, limit, passing), FinishedMessage)
 
 
+def test_a_worker_that_every_task_leaves_fuller_goes_before_one_is_stopped_for_it(slots):
+    """Nothing comes and goes, all stays: the limit is 400 MiB, and each task keeps 120 MiB more, beside some 110."""
+    own, limit = slots(), slot(limit=400 * MIB)
+    said = [own.rdd(attempt, limit, keeping) for attempt in range(3)]
+    assert isinstance(said[0], FinishedMessage) and isinstance(said[1], FinishedMessage)
+    assert isinstance(said[2], ReturnedMessage) and said[2].retired, said[2]
+    assert isinstance(own.rdd(3, limit, keeping), FinishedMessage)
+
+
 def given(batches):
     yield from batches
     told = firesteel.task_resources()

@@ -35,6 +35,12 @@ _began: _Began | None = None
 """With what this process took its first execution in a slot."""
 _passing = 0
 """Most bytes that an execution in a slot held here for a time: its peak, less what was left at its end."""
+_growth: int | None = None
+"""Least bytes by which an execution in a slot grew this process to its peak; but not the first, which loads what stays."""
+_ended = 0
+"""Executions in a slot that finished here."""
+_before = 0
+"""Bytes held when the execution at hand began."""
 
 
 def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None) -> str:
@@ -42,7 +48,8 @@ def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None)
 
     To be called before anything of the user's is loaded.
     """
-    global _began  # noqa: PLW0603
+    global _began, _before  # noqa: PLW0603
+    _before = 0 if resident is None else resident.look()
     if _began is None:
         _began = _Began(addresses, slot.threads)
         _set_environment(slot, addresses)
@@ -58,8 +65,12 @@ def take(slot: SlotInformation, addresses: Addresses, resident: Resident | None)
 
 def has_ended(peak: int, resident: Resident) -> None:
     """An execution in a slot has finished here."""
-    global _passing  # noqa: PLW0603
+    global _ended, _growth, _passing  # noqa: PLW0603
     _passing = max(_passing, peak - resident.look())
+    if _ended:
+        grown = max(0, peak - _before)
+        _growth = grown if _growth is None else min(_growth, grown)
+    _ended += 1
 
 
 def retire() -> None:
@@ -77,13 +88,14 @@ _NEVER_READ = -(1 << 20)
 
 
 def _is_full(limit: int, resident: Resident) -> bool:
-    if not _passing or resident.look() + _passing <= limit:
+    wanted = max(_passing, _growth or 0)
+    if resident.look() + wanted <= limit:
         return False
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # glibc only
         ctypes.CDLL(None).malloc_trim(0)
-    return resident.look() + _passing > limit
+    return resident.look() + wanted > limit
 
 
 def _set_environment(slot: SlotInformation, addresses: Addresses) -> None:
