@@ -1,5 +1,6 @@
 """Network memory of slot sharing groups: what our readers and writers hold beside the task's memory budget. Worked out once
-all vertices of a group are initialised, then part of its slots' profile (Flink: SsgNetworkMemoryCalculationUtils).
+all vertices of a group are initialised and a worker is known that can hold a slot, then part of its slots' profile (Flink:
+SsgNetworkMemoryCalculationUtils).
 
 Of one execution:
 
