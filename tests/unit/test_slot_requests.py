@@ -14,6 +14,7 @@ from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.scheduler.retired_workers import MOST_RETIRED
+from firesteel.scheduler.states import ExecutionState
 
 GIB = 1 << 30
 LIGHT = SlotSharingGroup("light", 1.0, GIB)
@@ -563,6 +564,23 @@ def test_who_waits_in_vain_has_waited_to_the_end():
     job.send(e.CancelRequested(at=50.0, reason="enough"))
     last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
     assert last.waited_seconds == pytest.approx(50.0 - started)
+
+
+def test_several_that_finish_at_once_count_their_own_times_launched_or_not():
+    job = sources(2, groups=(SlotSharingGroup("g", 2.0, GIB),))
+    job.worker("a", FOUR)
+    job.start()
+    job.launch((0, 0, 0), worker="a")
+    job.now = 10.0
+    begun = job.scheduler.executions.stamps[ExecutionState.DEPLOYING][0]
+    report = e.ExecutionReports.of(ints(1, 1), times=(begun, 3.0, 7.0))
+    job.tasks.clear()
+    for subtask in range(2):
+        job.admitted[0, subtask] = (0, 1)
+        job.read[0, subtask, 1] = {}
+    job.send(e.ExecutionsFinished(at=10.0, vertex=0, subtasks=ints(0, 1), attempts=ints(0, 0), reports=report))
+    last = [record for record in job.records if isinstance(record, r.SlotUsage)][-1]
+    assert last.core_seconds == pytest.approx(2 * 2 * (7.0 - begun))
 
 
 def test_cancelled_executions_are_counted_until_they_are_gone():
