@@ -45,7 +45,7 @@ def test_slots_on_executors_that_are_there(cluster, tmp_path):
 
     lacking = told["lacking"]["error"]
     assert "No worker can ever hold" in lacking
-    assert "1 gpu): the largest worker has 4 cores, 1 GiB." in lacking
+    assert "1 gpu): the largest worker has 4 cores, 1 GiB and no gpu." in lacking
 
     assert told["killed"]["right"], told["killed"]["error"]
 
