@@ -6,6 +6,7 @@ import mmap
 import os
 import pickle
 import select
+import signal
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from firesteel.spark.memory_watch import NO_WATCH, MemoryLimitError, MemoryStop,
 from firesteel.spark.resident import Resident, own_memory
 
 MIB = 1 << 20
+PATIENCE_SECONDS = 60.0
 pytestmark = pytest.mark.skipif(own_memory() is None, reason="the system does not tell of resident memory")
 
 
@@ -40,8 +42,12 @@ def forked(body):
             os._exit(code)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
+        ended = select.select([pipe], [], [], PATIENCE_SECONDS)[0]
+        if not ended:
+            os.kill(process, signal.SIGKILL)
         told = pipe.read()
     _, status = os.waitpid(process, 0)
+    assert ended, f"the process had not ended after {PATIENCE_SECONDS:.0f} s"
     return pickle.loads(told) if told else os.waitstatus_to_exitcode(status)
 
 
@@ -52,7 +58,12 @@ def watched_by(more, leave=lambda message, hint: None):
 
 
 def held(size):
-    return np.ones(size * MIB, dtype=np.uint8)
+    """So many MiB of pages that nobody had before: what was freed earlier in this process may be resident still."""
+    if not size:
+        return b""
+    pages = np.frombuffer(mmap.mmap(-1, size * MIB), dtype=np.uint8)
+    pages[:] = 1
+    return pages
 
 
 def run(watch, work):
@@ -132,7 +143,7 @@ def test_a_function_that_swallows_every_exception_does_not_get_away(monkeypatch)
         while swallowed < 2:
             try:
                 while True:
-                    kept.append(held(10 if len(kept) < 7 else 0))
+                    kept.append(held(10 if len(kept) < 20 else 0))
                     time.sleep(0.005)
             except BaseException:
                 swallowed += 1
@@ -158,7 +169,7 @@ def test_an_exception_of_its_own_does_not_hide_the_reason():
 @pytest.mark.parametrize("waits", [lambda thread: thread.join(), lambda thread: time.sleep(30)])
 def test_a_task_that_waits_for_its_own_threads_is_stopped_too(waits):
     def work():
-        thread = threading.Thread(target=lambda: (growing(100), time.sleep(30)), daemon=True)
+        thread = threading.Thread(target=lambda: (growing(200), time.sleep(30)), daemon=True)
         thread.start()
         waits(thread)
 
@@ -179,7 +190,7 @@ def test_what_cannot_be_stopped_ends_with_its_process_and_leaves_a_sentence(tmp_
 
         def step():
             time.sleep(0.002)
-            kept.append(held(1 if grows or len(kept) < 70 else 0))
+            kept.append(held(1 if grows or len(kept) < 200 else 0))
 
         stubborn(step)
 
@@ -196,7 +207,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_alive(monkeypatch):
 
     def work():
         kept = []
-        stubborn(lambda: kept.append(held(70)) if not kept else time.sleep(0.01))
+        stubborn(lambda: kept.append(held(200)) if not kept else time.sleep(0.01))
 
     began = time.monotonic()
     code = forked(lambda: run(watched_by(60, lambda *words: time.sleep(60)), work))
@@ -283,7 +294,7 @@ def test_the_hint_names_the_framework_where_the_worker_alone_holds_more_than_tha
 
         return forked(body)[2]
 
-    assert "firesteel.memory.framework" not in hint_with(4 << 30)
+    assert "raise firesteel.memory.framework" not in hint_with(4 << 30)
     said = hint_with(10 * MIB)
     assert "were held before the step began" in said and "only 10 MiB are set aside" in said
     assert "raise firesteel.memory.framework" in said and "data-volume-per-task" in said
