@@ -286,9 +286,11 @@ def test_a_little_more_network_memory_is_still_the_same_need():
     assert columns.serving(ResourceProfile.UNKNOWN).tolist() == [False]
 
 
-def test_a_job_hears_of_all_workers_before_it_starts_and_then_that_it_was_cancelled():
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_job_hears_of_all_workers_before_it_starts_unless_it_is_cancelled(cancelled):
     def answer(event):
-        return [JobStatusChanged(JobStatus.CANCELED)] if isinstance(event, CancelRequested) else []
+        last = isinstance(event, CancelRequested if cancelled else JobStarted)
+        return [JobStatusChanged(JobStatus.CANCELED)] if last else []
 
     loop, waits = Loop(answer), iter([True, True, False])
     status = loop.driver._status = Busy()
@@ -301,7 +303,10 @@ def test_a_job_hears_of_all_workers_before_it_starts_and_then_that_it_was_cancel
     made = NoSlotting()
     made.mode, made.awaits_executors = SlotMode(), awaits
     loop.driver._in.slotting = made
-    loop.driver.cancel("early")
+    if cancelled:
+        loop.driver.cancel("early")
     loop.run()
     told = [type(event) for event in loop.scheduler.told]
-    assert told == [ExecutorChanged] * 3 + [JobStarted, CancelRequested]
+    assert told == (
+        [ExecutorChanged, JobStarted, CancelRequested] if cancelled else [ExecutorChanged] * 3 + [JobStarted]
+    )

@@ -7,6 +7,7 @@ which only put something on this one's queue.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -167,6 +168,7 @@ class JobDriver:
         self._quiet = QUIET_SECONDS
         self._word_due = QUIET_SECONDS
         self._end: JobStatusChanged | None = None
+        self._cancelled = threading.Event()
         self.status = JobStatus.CREATED
         self._actions: dict[type[Command], Callable[[Any], None]] = {
             Record: self._record,
@@ -190,6 +192,7 @@ class JobDriver:
         }
 
     def cancel(self, reason: str) -> None:
+        self._cancelled.set()
         self._queue.put(ev.CancelRequested(at=self._now(), reason=reason))
 
     def waiting_for(self) -> list[str]:
@@ -227,8 +230,7 @@ class JobDriver:
         """Before the job starts: its requests are to be held against all workers there are, not against the first."""
         with suppress(Exception):  # Spark may be stopping; the first batch will tell
             watcher.look_at_executors()
-            while self._in.slotting.awaits_executors():
-                time.sleep(REGISTERING_PAUSE)
+            while self._in.slotting.awaits_executors() and not self._cancelled.wait(REGISTERING_PAUSE):
                 watcher.look_at_executors()
         items = [self._queue.get() for _ in range(self._queue.qsize())]
         for item in items:
