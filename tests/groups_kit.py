@@ -1,0 +1,39 @@
+"""Jobs whose slot sharing groups have resources, for tests of the control plane."""
+
+from __future__ import annotations
+
+from tests.scheduler_kit import GraphBuilder, Plane, plane
+
+from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
+from firesteel.graph.slot_sharing_group import SlotSharingGroup
+from firesteel.scheduler import records as r
+from firesteel.scheduler.resource_profile import WorkerResources
+
+GIB = 1 << 30
+LIGHT = SlotSharingGroup("light", 1.0, GIB)
+HEAVY = SlotSharingGroup("heavy", 4.0, 2 * GIB)
+FOUR = WorkerResources(4.0, 8 * GIB)
+TWO = WorkerResources(2.0, 8 * GIB)
+SPECULATIVE = {"jobmanager__adaptive-batch-scheduler__speculative__enabled": "true"}
+DEFAULT = {"jobmanager__scheduler": "Default"}
+MOST_EVENTS = 2000
+
+
+def sources(*counts, groups=(LIGHT, HEAVY), mode=None, **options) -> Plane:
+    """A source of the ``k``-th group with so many subtasks, for each of the counts."""
+    builder = GraphBuilder("sources", *groups)
+    for group, count in zip(groups, counts, strict=True):
+        builder.source([100] * count, parallelism=count, slot_sharing_group=group.name)
+    return plane(builder.graph, slot_mode=mode, **options)
+
+
+def requests(job) -> list[r.Decision]:
+    return job.decisions("slot request")
+
+
+def pipelined(first, second, count=5, **fields):
+    builder = GraphBuilder("regions", LIGHT, HEAVY, SlotSharingGroup("third", 1.5, GIB))
+    a = builder.source([1] * count, parallelism=count, slot_sharing_group=first)
+    edge = (a, ShipStrategy.FORWARD, ResultPartitionType.PIPELINED)
+    builder.step(edge, parallelism=count, slot_sharing_group=second, **fields)
+    return plane(builder.graph, **DEFAULT)
