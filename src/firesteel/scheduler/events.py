@@ -98,7 +98,7 @@ class PartitionReports:
         return cls(dataset, written, _column(rows, n), _column(stored_bytes, n), packed)
 
     def select(self, places: Ints) -> PartitionReports:
-        sizes = None if self.sizes is None else _select(self.sizes, places)
+        sizes = None if self.sizes is None else select(self.sizes, places)
         return PartitionReports(self.dataset, self.bytes[places], self.rows[places], self.stored_bytes[places], sizes)
 
 
@@ -167,7 +167,7 @@ class ExecutionReports:
             self.rows_out[places],
             None if self.nodes is None else self.nodes.select(places),
             tuple(partition.select(places) for partition in self.partitions),
-            _select(self.commits, places) if len(self.commits) else (),
+            select(self.commits, places) if len(self.commits) else (),
             None if self.peak_memory is None else self.peak_memory[places],
         )
 
@@ -183,8 +183,9 @@ def _column(values: int | Ints, n: int) -> Ints:
     return np.broadcast_to(np.asarray(values, np.int64), n)
 
 
-def _select(values: Sequence[T], places: Ints) -> list[T]:
-    return [values[place] for place in places.tolist()]
+def select(values: Sequence[T], places: Ints) -> list[T]:
+    """Those at these places, in this order; of an empty column, which tells nothing, none."""
+    return [values[place] for place in places.tolist()] if len(values) else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from firesteel.humanize import format_bytes
 from firesteel.options import Options
-from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied
+from firesteel.scheduler.events import ExecutionsDeploying, ExecutorChanged, Ints, WorkersOccupied, select
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.executions import Rows
 from firesteel.scheduler.job import Job
@@ -127,7 +126,7 @@ class DefaultFineGrainedResources:
         self.pool.workers.occupy(dict(zip(event.executors, event.cores.tolist(), strict=True)))
 
     def launched(self, rows: Rows, places: Ints, event: ExecutionsDeploying) -> None:
-        self.pool.launched(rows, _select(event.executors, places), _select(event.nodes, places))
+        self.pool.launched(rows, select(event.executors, places), select(event.nodes, places))
 
     def vertices_initialized(self) -> None:
         self._network.consider()
@@ -208,7 +207,3 @@ class DefaultFineGrainedResources:
             reason=f"others got {passed} slots while none was large enough for '{step}': room for one is kept on "
             f"{', '.join(names)} until it is there, and again whenever that happens",
         )
-
-
-def _select(names: Sequence[str], places: Ints) -> list[str]:
-    return list(map(names.__getitem__, places.tolist())) if names else []

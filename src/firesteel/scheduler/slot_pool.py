@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from firesteel.graph.job_graph import JobGraph
 from firesteel.scheduler.addresses import Taken
 from firesteel.scheduler.commands import SlotGrants
-from firesteel.scheduler.events import Ints, Names
+from firesteel.scheduler.events import Ints, Names, select
 from firesteel.scheduler.executions import ExecutionTable, Rows
 from firesteel.scheduler.groups import Mask
 from firesteel.scheduler.numbers import distinct
@@ -356,7 +356,7 @@ class SlotPool:
             self._launched[fresh] = True
             np.subtract.at(self.num_pending, self.groups_of(fresh), 1)
         if executors or nodes:
-            told = _at(executors, places), _at(nodes, places)
+            told = select(executors, places), select(nodes, places)
             self._follow(slots[places], *told)
         if len(fresh):
             self.on_launched(fresh)
@@ -520,7 +520,3 @@ class SlotPool:
             self._worker = np.concatenate((self._worker, np.full(more, NO_SLOT, np.int32)))
             self._users, self._kind = (np.concatenate((c, np.zeros(more, np.int32))) for c in (self._users, self._kind))
             self._launched = np.concatenate((self._launched, np.zeros(more, np.bool_)))
-
-
-def _at(names: Sequence[str], places: Ints) -> list[str]:
-    return list(map(names.__getitem__, places.tolist())) if names else []

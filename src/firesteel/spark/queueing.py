@@ -6,6 +6,7 @@ from typing import Any
 
 from firesteel.scheduler.records import Decision
 from firesteel.spark import pools
+from firesteel.spark.session import grows
 
 BOUNDED = "no more than there are slots"
 ALL = "all that can run"
@@ -24,12 +25,12 @@ _GROWS = (
 def queue_of(context: Any) -> Decision:
     """How much of a job that speculates is sent to Spark at once: ``result``, and why."""
     fair = pools.is_fair(context)
-    grows = str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    growing = grows(context)
     if fair:
         result, reason = ALL, _URGENT if pools.has_urgent(context) else _FRESH
     else:
-        result, reason = (ALL, _GROWS) if grows else (BOUNDED, _SLOTS)
-    inputs = {"spark.scheduler.mode": "FAIR" if fair else "FIFO", "spark.dynamicAllocation.enabled": grows}
+        result, reason = (ALL, _GROWS) if growing else (BOUNDED, _SLOTS)
+    inputs = {"spark.scheduler.mode": "FAIR" if fair else "FIFO", "spark.dynamicAllocation.enabled": growing}
     return Decision(
         at=0.0, what="queue", inputs=inputs, rule="spark.scheduler.mode", result=result, reason=f"{reason}."
     )

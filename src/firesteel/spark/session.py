@@ -119,6 +119,11 @@ def is_local(context: Any) -> bool:
     return bool(re.fullmatch(r"local(\[.*\])?", context.master))
 
 
+def grows(context: Any) -> bool:
+    """True if Spark asks for executors by what waits (dynamic allocation)."""
+    return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+
+
 @contextmanager
 def own_interrupts() -> Generator[None]:
     """While we wait on the main thread, Ctrl-C is a plain KeyboardInterrupt: PySpark's handler cancels all jobs."""

@@ -19,7 +19,7 @@ from firesteel.scheduler.records import Decision
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.spark.nodes import ExecutorInfo
 from firesteel.spark.profiles import Need, executor_need, spark_profile, task_need
-from firesteel.spark.session import is_local
+from firesteel.spark.session import grows, is_local
 from firesteel.spark.slot import SlotInformation, thread_environment
 from firesteel.spark.workers import Workers, counts_overhead
 
@@ -89,7 +89,7 @@ def slot_mode_of(context: Any) -> SlotMode:
     """Who keeps slots apart in this session, and whether executors may come that are not there yet."""
     if is_local(context):
         return SlotMode(SlotEnforcement.POOL)
-    if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+    if grows(context):
         return SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True)
     return SlotMode(SlotEnforcement.TASK_PROFILES)
 
