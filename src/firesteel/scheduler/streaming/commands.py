@@ -1,0 +1,99 @@
+"""What a stream's scheduler asks of the data plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from firesteel.scheduler.records import JournalRecord
+
+
+class Action(Enum):
+    """The cheapest that is sufficient."""
+
+    NOTHING = "nothing"
+    RESTART = "restart"
+    """Stateless: a new number at the next start."""
+    REPARTITION = "repartition"
+    """Stateful: the state is rewritten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQuery:
+    """Call ``build`` and start the query, after a crashed rescale in the checkpoint is finished or rolled back.
+
+    Answered by QueryStarted or QueryFailed. ``parallelism`` counts only where the checkpoint pins nothing.
+    """
+
+    run: int
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldCheckpoints:
+    """From now on (``on``) each commit of the query is told with ``held`` and waits for an answer; or no more."""
+
+    run: int
+    on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continue:
+    """The answer to a held checkpoint: let the next batch begin."""
+
+    run: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescale:
+    """Hold, stop, bring the state to ``parallelism`` partitions, start as ``run``.
+
+    Answered by RescaleStepped for each step and then QueryStarted, or by RescaleFailed and then QueryStarted with the
+    old number. ``replay``: do not wait for the running batch; stop now and replay it. ``run``: of the next start.
+    """
+
+    rescale: int
+    run: int
+    parallelism: int
+    action: Action
+    replay: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopQuery:
+    """Answered by QueryStopped. ``savepoint``: hold first, so that the running batch is committed."""
+
+    run: int
+    savepoint: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Tell TimerFired(``timer``) at ``when``; a timer of that name that was set before is forgotten."""
+
+    timer: str
+    when: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTimer:
+    timer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRecord:
+    record: JournalRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndStream:
+    """The last command. ``cause`` is empty unless it failed."""
+
+    failed: bool
+    cause: str = ""
+
+
+StreamCommand = (
+    StartQuery | HoldCheckpoints | Continue | Rescale | StopQuery | SetTimer | CancelTimer | WriteRecord | EndStream
+)

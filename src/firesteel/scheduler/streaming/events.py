@@ -1,0 +1,208 @@
+"""What happens to a stream, as told to its scheduler. Times are seconds on the stream's clock.
+
+``run`` counts the starts of the query from 1; an event of another run than the current one is stale and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    at: float
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSubmitted(StreamEvent):
+    """The first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChanged(StreamEvent):
+    """The cores that tasks of this stream can use now."""
+
+    cores: int
+    executors: int
+    excluded: int = 0
+    """Cores on blocked nodes: counted in none of the others."""
+    complete: bool = False
+    """No more can come by themselves: a local master."""
+    dynamic: bool = False
+    """Spark's own dynamic allocation makes and removes executors for this very query: then ``cores`` is the most it may
+    come to (its current number where that is without limit), and their coming and going is no signal."""
+    what: str = ""
+    """What has changed, half a sentence: "executor 3 on 127.0.0.4 was lost"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementsChanged(StreamEvent):
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleRequested(StreamEvent):
+    """The user's word. ``parallelism`` None: go ahead with what is wanted, whatever the downtime."""
+
+    parallelism: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested(StreamEvent):
+    """Finish the running batch, stop, keep the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequested(StreamEvent):
+    """Stop now; the running batch is replayed by whoever starts next."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """What the data plane found in the started query."""
+
+    stateful: tuple[str, ...] = ()
+    """Names of the stateful operators, in the plan's order."""
+    parallelism: int = 0
+    """State partitions as pinned in the checkpoint; of a stateless query ``spark.sql.shuffle.partitions``; 0: not known yet."""
+    refusal: str = ""
+    """Why this query cannot be rescaled, a sentence with what would help; empty: it can."""
+    trigger_interval: float | None = None
+    """Of a processing-time trigger with a gap, seconds; None: batches follow each other."""
+    continuous: bool = True
+    """False: AvailableNow or Once, the query ends by itself."""
+    can_hold: bool = True
+    """False: this Spark has no way to hold a query at its commit; a rescale replays the batch that had begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted(StreamEvent):
+    run: int
+    plan: StreamPlan
+    batch: int
+    """Id of the last committed batch; -1: none."""
+    recovered: str = ""
+    """What was finished or rolled back in the checkpoint before this start, a sentence."""
+    replayed_rows: int = 0
+    """Rows that had been read before and were read again to bring the checkpoint into order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStarted(StreamEvent):
+    run: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCommitted(StreamEvent):
+    """A micro-batch was committed: a checkpoint completed. Numbers come from the batch's own progress."""
+
+    run: int
+    batch: int
+    rows: int = 0
+    duration: float = 0.0
+    """Seconds from trigger to commit."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    backlog: int | None = None
+    """Rows (or whatever the source counts) known to wait; None: the source does not say."""
+    input_rate: float = 0.0
+    processed_rate: float = 0.0
+    held: bool = False
+    """The query does nothing further until :class:`~firesteel.scheduler.streaming.commands.Continue`, Rescale or StopQuery."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryIdle(StreamEvent):
+    """No batch runs and none is to be made: all that was read is in the last checkpoint."""
+
+    run: int
+    batch: int
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFailed(StreamEvent):
+    run: int
+    cause: str
+    """What a user is to read: the sentence, with the frames of their own code."""
+    batch: int | None = None
+    """The batch that failed with it: a checkpoint that failed. None: no batch ran."""
+    final: bool = False
+    """No restart can help (a wrong option, an incompatible checkpoint): restart strategies are not asked."""
+    charged: bool = True
+    """False: not the stream's fault (an executor was lost); restarted without a charge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStopped(StreamEvent):
+    """The answer to StopQuery: the query is gone. ``committed``: no batch is left half done."""
+
+    run: int
+    batch: int
+    committed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFinished(StreamEvent):
+    """It ended by itself."""
+
+    run: int
+    batch: int
+
+
+class RescaleStep(Enum):
+    """Steps of the data plane's protocol, in order; each is told when it begins."""
+
+    HOLD = "hold"
+    STOP = "stop"
+    REPLAY = "replay"
+    """Only where a batch was left half done."""
+    REPARTITION = "repartition"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleStepped(StreamEvent):
+    rescale: int
+    step: RescaleStep
+    batch: int = -1
+    """STOP and later: the last committed batch, the checkpoint that is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleFailed(StreamEvent):
+    """The protocol did not come to its end. The checkpoint is in order again, with ``parallelism`` partitions, unless ``final``."""
+
+    rescale: int
+    cause: str
+    parallelism: int
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired(StreamEvent):
+    timer: str
+
+
+AnyStreamEvent = (
+    StreamSubmitted
+    | ClusterChanged
+    | RequirementsChanged
+    | RescaleRequested
+    | StopRequested
+    | CancelRequested
+    | QueryStarted
+    | BatchStarted
+    | BatchCommitted
+    | QueryIdle
+    | QueryFailed
+    | QueryStopped
+    | QueryFinished
+    | RescaleStepped
+    | RescaleFailed
+    | TimerFired
+)

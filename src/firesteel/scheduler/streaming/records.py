@@ -1,0 +1,138 @@
+"""What a stream's scheduler writes down, beside :class:`firesteel.scheduler.records.Decision`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from firesteel.scheduler.records import JournalRecord
+
+
+class TriggerCause(Enum):
+    """What made the scheduler think of a rescale (Flink: TriggerCause)."""
+
+    INITIAL_SCHEDULE = "the stream was started"
+    UPDATE_REQUIREMENT = "the requirements were changed"
+    NEW_RESOURCE_AVAILABLE = "the slots changed"
+    RECOVERABLE_FAILOVER = "it was restarted after a failure"
+    LOAD = "the load changed"
+    USER = "a user asked for it"
+
+
+class EndState(Enum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """Tried, and the old parallelism is back."""
+    IGNORED = "ignored"
+    """Wanted, but superseded, refused, or not worth it before anything was touched."""
+
+
+class StreamPlanned(JournalRecord, frozen=True):
+    """First line of a stream's journal."""
+
+    stream_id: str
+    name: str
+    checkpoint: str
+    lower: int
+    upper: int
+    options: dict[str, Any]
+
+
+class StreamStateChange(JournalRecord, frozen=True):
+    state: str
+    """SchedulerState's value."""
+    phase: str = ""
+    """Phase's value, in Executing."""
+    cause: str = ""
+
+
+class StreamBatch(JournalRecord, frozen=True):
+    """A committed batch."""
+
+    run: int
+    batch: int
+    parallelism: int
+    rows: int
+    duration: float
+    state_rows: int = 0
+    state_bytes: int = 0
+    backlog: int | None = None
+    input_rate: float = 0.0
+
+
+class RescaleRecord(JournalRecord, frozen=True):
+    """A rescale from the first change that asked for it to its end; written when it ends. ``at``: its end."""
+
+    rescale: int
+    cause: str
+    """TriggerCause's name."""
+    what: str
+    """The cause in words, with numbers."""
+    action: str
+    """Action's value."""
+    before: int
+    requested: int
+    """Parallelism that was wanted."""
+    granted: int
+    """Parallelism that was come to."""
+    sufficient: bool
+    desired: bool
+    trigger: str = ""
+    """What set it off: "checkpoint 17", "failed checkpoints: 2", "max delay", "a user"."""
+    checkpoint: int | None = None
+    """Batch whose state was used."""
+    first_change: float = 0.0
+    triggered: float = 0.0
+    steps: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    """Seconds of each step of the protocol (RescaleStep's value); "wait": from first change to trigger; "first batch": from the
+    start of the query to its first commit."""
+    replayed_rows: int = 0
+    predicted_downtime: float | None = None
+    downtime: float | None = None
+    """From the commit (or the stop) to the moment the new query takes its first batch."""
+    state_bytes: int = 0
+    end: str = ""
+    """EndState's value."""
+    reason: str = ""
+    """Of the end, where it is not completed."""
+
+
+class StreamEnded(JournalRecord, frozen=True):
+    status: str
+    """FINISHED, CANCELED or FAILED."""
+    cause: str = ""
+
+
+class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The live view of a stream, as ``AdaptiveStream.status()`` and ``firesteel stream status`` give it."""
+
+    name: str
+    checkpoint: str
+    state: str
+    phase: str
+    parallelism: int
+    wanted: int
+    lower: int
+    upper: int
+    cores: int
+    executors: int
+    run: int
+    batches: int
+    """Committed since this stream was started."""
+    batch: int
+    input_rate: float
+    processed_rate: float
+    state_rows: int
+    state_bytes: int
+    backlog: int | None
+    rescales: int
+    last_rescale: RescaleRecord | None
+    waits_for: str
+    """A sentence; empty: for nothing."""
+    cause: str = ""
+    """Of its end."""
+
+
+AnyStreamRecord = StreamPlanned | StreamStateChange | StreamBatch | RescaleRecord | StreamEnded
