@@ -1,0 +1,139 @@
+"""What a query is, seen before it starts: its stateful operators, and why it could not be rescaled.
+
+Read from the logical plan of the writer's DataFrame and from the checkpoint. What happens inside a ``foreachBatch`` is not seen,
+and need not be: it keeps no state of the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from firesteel.scheduler.streaming.events import StreamPlan
+from firesteel.spark.streams.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
+from firesteel.spark.streams.repartition import lacks_repartition
+
+STREAM_SETTINGS = {PROVIDER: ROCKSDB}
+"""What a session needs so that a fresh query can be rescaled later."""
+_ALWAYS_STATEFUL = {
+    "Deduplicate": "deduplication",
+    "DeduplicateWithinWatermark": "deduplication within the watermark",
+    "Distinct": "distinct",
+    "FlatMapGroupsWithState": "flatMapGroupsWithState",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "TransformWithState": "transformWithState",
+    "TransformWithStateInPandas": "transformWithStateInPandas",
+    "TransformWithStateInPySpark": "transformWithStateInPandas",
+    "GlobalLimit": "limit",
+}
+_TRIGGERS = {
+    "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
+    "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    names: tuple[str, ...]
+    one_partition: str
+    """What needs all rows in one place, in words; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigger:
+    kind: str
+    seconds: float | None
+
+
+def inspect(spark: Any, writer: Any, state: CheckpointState | None = None) -> StreamPlan:
+    """The plan of a query that is about to start.
+
+    ``writer``: the DataStreamWriter that ``build`` gave; ``spark``: its session; ``state``: of its checkpoint, if it has begun.
+    """
+    reason = lacks_repartition(spark)
+    if not hasattr(writer, "_jwrite"):
+        return StreamPlan(refusal=reason)
+    found, trigger = _operators(writer._df), _trigger(writer)
+    pinned = state.parallelism if state is not None else None
+    refusal = _refusal(spark, found, trigger, writer, state) or (reason if found.names else "")
+    return StreamPlan(
+        stateful=found.names,
+        parallelism=pinned or int(spark.conf.get(SHUFFLE_PARTITIONS)),
+        refusal=refusal,
+        trigger_interval=trigger.seconds,
+        continuous=trigger.kind not in ("OneTimeTrigger", "AvailableNowTrigger"),
+    )
+
+
+def _operators(frame: Any) -> _Found:
+    names: list[str] = []
+    single = ""
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        name = node.getClass().getSimpleName()
+        if name in _ALWAYS_STATEFUL:
+            names.append(_ALWAYS_STATEFUL[name])
+            if name == "GlobalLimit":
+                single = "A limit on a stream counts all rows in one place"
+        elif name == "Aggregate":
+            keys = node.groupingExpressions().mkString(" ")
+            names.append("session window" if "session_window" in keys else "aggregation")
+            if not keys:
+                single = "An aggregation without a key has one state partition by nature"
+        elif name == "Join" and node.left().isStreaming() and node.right().isStreaming():
+            names.append("stream-stream join")
+    return _Found(tuple(reversed(names)), single)
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """The streaming part of a logical plan, from the sink's side."""
+    if not plan.isStreaming():
+        return
+    yield plan
+    children = plan.children()
+    for at in range(children.size()):
+        yield from _nodes(children.apply(at))
+
+
+def _trigger(writer: Any) -> _Trigger:
+    """The writer keeps its trigger to itself; reflection reads it. A trigger that cannot be read is taken for the default."""
+    try:
+        field = writer._jwrite.getClass().getDeclaredField("trigger")
+        field.setAccessible(True)
+        trigger = field.get(writer._jwrite)
+        kind = str(trigger.getClass().getSimpleName()).rstrip("$")
+        seconds = trigger.intervalMs() / 1000 if kind == "ProcessingTimeTrigger" else None
+    except Exception:
+        return _Trigger("ProcessingTimeTrigger", None)
+    return _Trigger(kind, seconds or None)
+
+
+def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: CheckpointState | None) -> str:
+    if trigger.kind in _TRIGGERS:
+        return _TRIGGERS[trigger.kind]
+    if _option(writer, "asyncprogresstrackingenabled") == "true":
+        return "With asynchronous progress tracking the log of batches is incomplete: leave out asyncProgressTrackingEnabled."
+    if found.one_partition:
+        return f"{found.one_partition}: group by a key, and merge the few partial results downstream."
+    return _store_refusal(spark, state) if found.names else ""
+
+
+def _store_refusal(spark: Any, state: CheckpointState | None) -> str:
+    provider = state.provider if state is not None and state.provider else spark.conf.get(PROVIDER)
+    if provider == ROCKSDB:
+        return ""
+    where = f"The checkpoint {state.location}" if state is not None and state.provider else "The session"
+    return (
+        f"{where} keeps state in {provider.rpartition('.')[2]}, which Spark cannot repartition: "
+        f"begin a new checkpoint with {PROVIDER}={ROCKSDB}."
+    )
+
+
+def _option(writer: Any, name: str) -> str:
+    try:
+        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
+        field.setAccessible(True)
+        value = field.get(writer._jwrite).get(name)
+        return str(value.get()).lower() if value.isDefined() else ""
+    except Exception:
+        return ""

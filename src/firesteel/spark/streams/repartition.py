@@ -1,0 +1,147 @@
+"""Bringing the state of a stopped query to another number of partitions, with Spark's own call.
+
+The call (``spark._streamingCheckpointManager.repartition``, in Spark since 4.2, experimental) writes the state anew as one more
+batch: ``offsets/N+1`` with the new number first, then the state of version N + 2, ``commits/N+1`` last.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.spark.streams.checkpoint_files import (
+    PROVIDER,
+    ROCKSDB,
+    STATE_FORMAT,
+    CheckpointFiles,
+    CheckpointState,
+    java_exception,
+    told,
+)
+
+
+class RepartitionError(FiresteelError):
+    """The state was not brought to the new number. The checkpoint is as it was before, unless ``unfinished``."""
+
+    def __init__(self, message: str, *, hint: str | None = None, unfinished: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.unfinished = unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """``batch``: id of the batch that it was recorded as. ``seconds``: of Spark's call."""
+
+    batch: int
+    before: int
+    after: int
+    seconds: float
+
+
+def lacks_repartition(spark: Any) -> str:
+    """Why this session cannot repartition state, a sentence; empty: it can."""
+    if not hasattr(spark, "_jsparkSession"):
+        return "This is a Spark Connect session, which has no call to rewrite state: use a classic one (master, not remote)."
+    manager = getattr(spark, "_streamingCheckpointManager", None)
+    if not callable(getattr(manager, "repartition", None)):
+        return f"Spark {spark.version} has no call to rewrite state (it came with 4.2): install a newer PySpark."
+    return ""
+
+
+def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartitioned:
+    """Rewrites the state of the stopped query of ``checkpoint`` to ``parallelism`` partitions.
+
+    ``spark``: any classic session; the call has one of its own, with the checkpoint's settings. A repartition to the same number
+    that broke off is finished. Raises RepartitionError; what it began was taken back then, unless it says otherwise.
+    """
+    files = CheckpointFiles(spark, checkpoint)
+    state = files.read()
+    _check(spark, state, parallelism)
+    session = _session(spark, state)
+    began = time.monotonic()
+    try:
+        session._streamingCheckpointManager.repartition(checkpoint, parallelism, True)
+    except Exception as error:
+        raise _failed(files, checkpoint, parallelism, error) from error
+    return Repartitioned(state.committed + 1, state.parallelism or 0, parallelism, time.monotonic() - began)
+
+
+def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
+    reason = lacks_repartition(spark)
+    if reason:
+        raise RepartitionError(f"The state cannot be repartitioned. {reason}")
+    where = f"The state in {state.location} cannot be repartitioned to {parallelism}:"
+    if parallelism < 1:
+        raise RepartitionError(f"{where} it must be 1 or more.")
+    if state.committed < 0:
+        raise RepartitionError(f"{where} no batch was committed yet.", hint="Let the query commit one first.")
+    if state.provider and state.provider != ROCKSDB:
+        raise RepartitionError(
+            f"{where} it is kept in {state.provider.rpartition('.')[2]}, whose state Spark cannot repartition.",
+            hint=f"Begin a new checkpoint with {PROVIDER}={ROCKSDB}.",
+        )
+    if not state.operators:
+        raise RepartitionError(f"{where} it holds no stateful operator.", hint="Restart the query with the new number.")
+    if state.unfinished is not None and state.unfinished != parallelism:
+        raise RepartitionError(
+            f"{where} a repartition to {state.unfinished} broke off there and must be finished or rolled back first.",
+            unfinished=True,
+        )
+    if state.pending is not None and state.unfinished is None:
+        raise RepartitionError(f"{where} batch {state.pending} was not committed.", hint="It must be replayed first.")
+    if state.pending is None and state.parallelism == parallelism:
+        raise RepartitionError(f"{where} it has that many partitions already.")
+
+
+def _session(spark: Any, state: CheckpointState) -> Any:
+    session = spark.newSession()
+    session.conf.set(PROVIDER, ROCKSDB)
+    session.conf.set(STATE_FORMAT, str(state.state_format))
+    return session
+
+
+def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Exception) -> RepartitionError:
+    """What the user is told, after what had begun was taken back."""
+    said, hint = _translated(error)
+    message = f"The state in {checkpoint} could not be brought to {parallelism} partitions: {said}"
+    try:
+        roll_back(files, files.read())
+    except UsageError as trouble:
+        return RepartitionError(
+            f"{message} What had been written could not be taken back either: {trouble.message}",
+            hint="The next start finishes it or takes it back.",
+            unfinished=True,
+        )
+    return RepartitionError(message, hint=hint)
+
+
+def roll_back(files: CheckpointFiles, state: CheckpointState) -> bool:
+    """Takes back a repartition that broke off; False: there was none. Raises UsageError."""
+    if state.unfinished is None or state.pending is None:
+        return False
+    files.delete_batch(state.pending)
+    return True
+
+
+_SENTENCES = {
+    "UNSUPPORTED_STATEFUL_OPERATOR": "Spark cannot repartition the state of one of its operators.",
+    "UNSUPPORTED_TRANSFORM_WITH_STATE_VARIABLE_TYPE": "Spark cannot repartition one of the state variables.",
+    "MISSING_OPERATOR_METADATA": "it holds no stateful operator, or was written by a Spark before 4.0.",
+    "MISSING_OFFSET_SEQ_METADATA": "it was written by a Spark before 4.0.",
+    "OFFSET_SEQ_NOT_FOUND": "the offsets of its last committed batch are missing.",
+    "CONCURRENT_STREAM_LOG_UPDATE": "another program works on the same checkpoint.",
+}
+
+
+def _translated(error: Exception) -> tuple[str, str | None]:
+    """A sentence for Spark's error, and what would help."""
+    java = java_exception(error)
+    text = f"{java.toString()} {told(error)}" if java is not None else str(error)
+    if "No space left on device" in text or "quota" in text.lower():
+        return "the disk is full.", "Make room for a second copy of the state; it is tried again at the next change."
+    for condition, sentence in _SENTENCES.items():
+        if condition in text:
+            return sentence, None
+    return f"{told(error).rstrip('.')}.", None
