@@ -1,0 +1,237 @@
+"""The stream's end of the socket: claims the checkpoint for one stream, answers its owner, disturbs nothing.
+
+A stream that cannot have a socket (no Unix sockets, no directory to put it in) runs without: :class:`NoControl`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from firesteel.control import names, places
+from firesteel.control.messages import (
+    MAX_REQUEST,
+    Answer,
+    Call,
+    Lines,
+    LineTooLong,
+    Request,
+    done,
+    encode,
+    failure,
+    peer_user,
+)
+from firesteel.errors import UsageError
+from firesteel.scheduler.streaming.records import StreamStatus
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not Unix
+    fcntl = None
+
+MAX_CALLERS = 16
+REQUEST_SECONDS = 60.0
+"""Who says nothing for so long, or takes so long to say it, is hung up on."""
+ANSWER_SECONDS = 5.0
+
+_log = logging.getLogger("firesteel.control")
+_request = msgspec.json.Decoder(Request)
+
+
+class StreamHandler(Protocol):
+    """What the socket needs of a stream. Each call only takes the wish in, and returns at once; wrong ones raise UsageError."""
+
+    def status(self) -> StreamStatus: ...
+    def update_requirements(self, lower: int | None, upper: int | None) -> None: ...
+    def rescale(self, parallelism: int | None) -> None: ...
+    def stop(self) -> None: ...
+    def cancel(self) -> None: ...
+
+
+class NoControl:
+    """Stands for the socket of a stream that cannot have one."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def serve(self, handler: StreamHandler) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def open_control(checkpoint: str, *, name: str, journal: str = "") -> ControlServer | NoControl:
+    """Claims ``checkpoint`` (a path or URL) for this process. Call it before anything in the checkpoint is touched.
+
+    Raises UsageError if another stream runs on it: from this user on this machine, or anybody with the same directory.
+    """
+    if fcntl is None or not hasattr(socket, "AF_UNIX"):
+        return NoControl("This system has no Unix sockets.")
+    try:
+        home = places.home_of(checkpoint)
+        lock = _lock(home)
+    except OSError as error:
+        return NoControl(f"There is no place for its socket: {error.strerror or error}.")
+    if lock is None:
+        raise _in_use(home, checkpoint)
+    try:
+        return ControlServer(home, lock, checkpoint, name, journal)
+    except OSError as error:
+        os.close(lock)
+        return NoControl(f"Its socket cannot be made: {error.strerror or error}.")
+
+
+def _lock(home: Path) -> int | None:
+    """A lock that the system gives back when the process ends, however it ends; None: another has it."""
+    assert fcntl is not None
+    file = os.open(home / places.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _in_use(home: Path, checkpoint: str) -> UsageError:
+    entry = names.read_entry(home / places.ENTRY)
+    who = f"'{entry.name}' (process {entry.pid} on {entry.host})" if entry else "another process"
+    hint = f"Stop it first: firesteel stream stop {entry.name}." if entry else "Stop it first."
+    return UsageError(f"A stream runs on the checkpoint '{checkpoint}' already: {who}.", hint=hint)
+
+
+class ControlServer:
+    """The socket, from the claim to :meth:`close`. ``home``: its private directory; ``lock``: its descriptor."""
+
+    def __init__(self, home: Path, lock: int, checkpoint: str, name: str, journal: str) -> None:
+        self._home = home
+        self._lock: int | None = lock
+        self.path = places.socket_of(home, checkpoint)
+        self.path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(self.path))
+        self.path.chmod(0o600)
+        self._listener.listen(MAX_CALLERS)  # who calls before there is a handler waits for it
+        self._entry = names.StreamEntry(
+            name=name,
+            checkpoint=places.canonical(checkpoint),
+            socket=str(self.path),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started=time.time(),
+            journal=journal,
+        )
+        names.write_entry(self._entry, home)
+        self._callers = threading.BoundedSemaphore(MAX_CALLERS)
+        self._wake, self._woken = socket.socketpair()
+        self._closing = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def serve(self, handler: StreamHandler) -> None:
+        """Answers from now on, on threads of its own."""
+        self._thread = threading.Thread(target=self._accept, args=(handler,), name="firesteel-control", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Takes the socket away and lets another stream have the checkpoint. Safe to call twice."""
+        with self._closing:
+            lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        self._wake.close()
+        if self._thread is not None:
+            self._thread.join()
+        self._woken.close()
+        self._listener.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            names.write_entry(msgspec.structs.replace(self._entry, ended=time.time()), self._home)
+        os.close(lock)
+
+    def _accept(self, handler: StreamHandler) -> None:
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._woken, selectors.EVENT_READ)
+            ready.register(self._listener, selectors.EVENT_READ)
+            while all(key.fileobj is not self._woken for key, _ in ready.select()):
+                try:
+                    connection, _ = self._listener.accept()
+                except OSError:
+                    time.sleep(0.1)  # no descriptors left, for now: not to be asked again at once
+                    continue
+                if not self._callers.acquire(blocking=False):
+                    _refuse(connection)
+                    continue
+                threading.Thread(
+                    target=self._talk, args=(connection, handler), name="firesteel-control-caller", daemon=True
+                ).start()
+
+    def _talk(self, connection: socket.socket, handler: StreamHandler) -> None:
+        """Requests of one caller, until it goes, hangs, or says what is no request."""
+        try:
+            with connection:
+                self._check(connection)
+                lines = Lines(connection, MAX_REQUEST)
+                while (line := lines.next(REQUEST_SECONDS)) is not None:
+                    self._send(connection, answer(line, handler))
+        except LineTooLong:
+            _log.info("A request was longer than %s bytes.", MAX_REQUEST)
+        except (OSError, PermissionError) as error:
+            _log.debug("A caller went away: %s", error)
+        finally:
+            self._callers.release()
+
+    @staticmethod
+    def _check(connection: socket.socket) -> None:
+        if (user := peer_user(connection)) not in (None, os.geteuid()):
+            raise PermissionError(f"user {user} is not its owner")
+
+    @staticmethod
+    def _send(connection: socket.socket, said: Answer) -> None:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.sendall(encode(said))
+
+
+def _refuse(connection: socket.socket) -> None:
+    with connection, suppress(OSError):
+        connection.settimeout(0)
+        connection.sendall(
+            encode(Answer(error=f"The stream speaks with {MAX_CALLERS} others already; try again later."))
+        )
+
+
+def answer(line: bytes, handler: StreamHandler) -> Answer:
+    """To one request. Nothing that a request holds makes this raise."""
+    try:
+        request = _request.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return failure(UsageError(f"This is no request that this version of Firesteel knows: {error}."))
+    try:
+        _calls[request.call](handler, request)
+        return done(handler.status())
+    except Exception as error:
+        _log.debug("%s failed", request.call, exc_info=True)
+        return failure(error)
+
+
+_calls: dict[Call, Callable[[StreamHandler, Request], None]] = {
+    Call.STATUS: lambda handler, request: None,
+    Call.REQUIREMENTS: lambda handler, request: handler.update_requirements(request.lower, request.upper),
+    Call.RESCALE: lambda handler, request: handler.rescale(request.parallelism),
+    Call.STOP: lambda handler, request: handler.stop(),
+    Call.CANCEL: lambda handler, request: handler.cancel(),
+}
