@@ -19,6 +19,10 @@ def _is_of_speculation(key: str) -> bool:
     return ".speculative." in key or "slow-task-detector." in key
 
 
+def _is_of_streams(key: str) -> bool:
+    return key.startswith(("jobmanager.adaptive-scheduler.", "execution.checkpointing.", "firesteel.stream."))
+
+
 _MEMORY_OF_SLOTS = ("firesteel.memory.framework", "firesteel.memory.watch")
 SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     (
@@ -30,9 +34,11 @@ SECTIONS: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
                 or key == "firesteel.subpartition-factor"
             )
             and not _is_of_speculation(key)
+            and not _is_of_streams(key)
         ),
     ),
     ("Speculative execution", "FLIP-168's keys, and what Firesteel adds to them.", _is_of_speculation),
+    ("Streams", "FLIP-461's keys, today's keys of Flink around them, and what Firesteel adds.", _is_of_streams),
     (
         "Resources",
         "What slots need (FLIP-169). `<name>` is that of a slot sharing group, `<resource>` that of an external resource: "

@@ -27,6 +27,7 @@ from firesteel.option_values import (
 from firesteel.options_resources import *  # noqa: F403 - a part of the list
 from firesteel.options_restart import *  # noqa: F403
 from firesteel.options_speculation import *  # noqa: F403
+from firesteel.options_streaming import *  # noqa: F403
 
 _AB = "jobmanager.adaptive-batch-scheduler."
 _AUTO = "execution.batch.adaptive.auto-parallelism."
