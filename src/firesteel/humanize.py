@@ -39,9 +39,9 @@ def format_seconds(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def plural(count: int, noun: str) -> str:
-    """``"1 subtask"``, ``"12 subtasks"``."""
-    return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}s"
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """``"1 subtask"``, ``"12 subtasks"``; ``"12 batches"`` with the ending ``"es"``."""
+    return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}{ending}"
 
 
 def _three_digits(value: float) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firesteel.errors import FiresteelError
 from firesteel.journal.explain import explain
-from firesteel.journal.journal import read
+from firesteel.journal.journal import AnyJournalRecord, read
 from firesteel.scheduler.commands import JobStatus
-from firesteel.scheduler.records import AnyRecord, Decision
+from firesteel.scheduler.records import Decision
 
 if TYPE_CHECKING:
     from firesteel.spark.outcome import JobOutcome
@@ -29,7 +30,7 @@ class JobResult:
 
     def explain(self, vertex: int | str | None = None) -> str:
         """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
-        records: list[AnyRecord] = read(self.journal) if self.journal is not None else list(self.decisions)
+        records: Sequence[AnyJournalRecord] = read(self.journal) if self.journal is not None else list(self.decisions)
         return explain(records, vertex)
 
 

@@ -86,18 +86,18 @@ def _job_lines(history: JobHistory, records: list[JournalRecord]) -> Iterator[st
     ended = history.status if history.is_over else f"still {history.status}"
     yield f"{title}: {ended} after {format_seconds(history.seconds)}."
     if history.cause and history.status != "FINISHED":
-        yield _labelled("cause", history.cause)
+        yield labelled("cause", history.cause)
     if plan and plan.options:
-        yield _labelled("options", ", ".join(_option(key, value) for key, value in sorted(plan.options.items())))
+        yield labelled("options", ", ".join(option_text(key, value) for key, value in sorted(plan.options.items())))
     total = sum(v.parallelism or 0 for v in history.vertices.values())
     open_vertices = sum(v.parallelism is None for v in history.vertices.values())
     undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
-    yield _labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
+    yield labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
     for name in sorted(history.groups):
-        yield _labelled("group", "\n".join(_group(history, name, records)))
+        yield labelled("group", "\n".join(_group(history, name, records)))
     yield from _decision_lines(history.decisions)
     for line in blocked_lines(history):
-        yield _labelled("blocked", line)
+        yield labelled("blocked", line)
 
 
 def blocked_lines(history: JobHistory) -> list[str]:
@@ -136,33 +136,33 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
     )
     yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
     if group := history.group_of(vertex):
-        yield _labelled("slot", f"of {group.name}: {group.needs}.")
+        yield labelled("slot", f"of {group.name}: {group.needs}.")
     for line in _decision_lines(vertex.decisions):
         yield line.replace(f" of '{vertex.name}'", "")
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:
-        yield _labelled("read", f"{weighed(rows, read)}.")
+        yield labelled("read", f"{weighed(rows, read)}.")
     if vertex.number("numRecordsOut") or vertex.number("numBytesProduced"):
         stored = f" ({format_bytes(stored_bytes)} stored)" if stored_bytes else ""
-        yield _labelled("produced", f"{produced(vertex)}{stored}.")
+        yield labelled("produced", f"{produced(vertex)}{stored}.")
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
         if unfinished and history.is_over:
             unfinished = f"; {waiting + running} did not finish"
-        yield _labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
+        yield labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
     if vertex.peaks.by_subtask:
-        yield _labelled("memory", f"{_memory(history, vertex)}.")
+        yield labelled("memory", f"{_memory(history, vertex)}.")
     if vertex.not_mirrored and history.is_speculative:
-        yield _labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
+        yield labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
     if vertex.mirrors or vertex.returned:
-        yield _labelled("mirrors", f"{mirrored(vertex)}.")
+        yield labelled("mirrors", f"{mirrored(vertex)}.")
     if vertex.attempts:
-        yield _labelled("attempts", "\n".join(_attempts(history, vertex, records)))
+        yield labelled("attempts", "\n".join(_attempts(history, vertex, records)))
     for failure in vertex.failures[:_MAX_FAILURES]:
-        yield _labelled("failed", _failure(failure))
+        yield labelled("failed", _failure(failure))
     if len(vertex.failures) > _MAX_FAILURES:
-        yield _labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
+        yield labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
 
 
 def mirrored(vertex: VertexHistory) -> str:
@@ -195,10 +195,10 @@ def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
     for decision in decisions:
         seen[decision.what] = seen.get(decision.what, 0) + 1
         if seen[decision.what] <= _MAX_REPEATED:
-            yield _labelled(_SHORT.get(decision.what, decision.what), _sentence(decision))
+            yield labelled(_SHORT.get(decision.what, decision.what), _sentence(decision))
     for what, times in seen.items():
         if times > _MAX_REPEATED:
-            yield _labelled(_SHORT.get(what, what), f"and {format_count(times - _MAX_REPEATED)} more.")
+            yield labelled(_SHORT.get(what, what), f"and {format_count(times - _MAX_REPEATED)} more.")
 
 
 def _sentence(decision: Decision) -> str:
@@ -214,7 +214,7 @@ def _without_reason(decision: Decision) -> str:
     return f"{decision.result}{rule}"
 
 
-def _option(key: str, value: Any) -> str:
+def option_text(key: str, value: Any) -> str:
     """As one would write it. Journals of other versions may have options that are not known here."""
     try:
         option = lookup(key)
@@ -240,7 +240,7 @@ def _who(failure: Failure) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
-def _labelled(label: str, text: str) -> str:
+def labelled(label: str, text: str) -> str:
     """One line; further lines of the text are indented to it."""
     first, *rest = text.splitlines() or [""]
     indent = " " * (4 + _LABEL_WIDTH)

@@ -1,6 +1,6 @@
-"""The journal: an append-only file per job, one JSON record a line, and the instruments that listen beside it.
+"""The journal: an append-only file per job or stream, one JSON record a line, and the instruments that listen beside it.
 
-Records are :mod:`firesteel.scheduler.records`. A journal is read while it is being written, and after its writer was
+Records are :mod:`firesteel.scheduler.records` and :mod:`firesteel.scheduler.streaming.records`. A journal is read while it is being written, and after its writer was
 killed: a last line that was cut off is no error.
 """
 
@@ -22,6 +22,13 @@ import msgspec
 from firesteel.errors import UsageError
 from firesteel.options import JOURNAL_DIR, Options
 from firesteel.scheduler.records import AnyRecord, Decision, JobPlanned, JobStatusRecord, JournalRecord
+from firesteel.scheduler.streaming.records import (
+    AnyStreamRecord,
+    RescaleRecord,
+    StreamEnded,
+    StreamPlanned,
+    StreamStateChange,
+)
 
 SUFFIX = ".jsonl"
 DEFAULT_DIRECTORY = Path(".firesteel/journal")
@@ -30,8 +37,12 @@ FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
 
 _LONGEST_LINE = 1 << 26
+_AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded)
 
 _log = logging.getLogger("firesteel.journal")
+
+AnyJournalRecord = AnyRecord | AnyStreamRecord
+"""Of a job, or of a stream."""
 
 
 class Instrument(Protocol):
@@ -101,7 +112,7 @@ class Journal:
 
     def record(self, record: JournalRecord) -> None:
         self._pending += encode(record)
-        awaited = isinstance(record, Decision | JobStatusRecord | JobPlanned)
+        awaited = isinstance(record, _AWAITED)
         if awaited or len(self._pending) >= BUFFER_BYTES or time.monotonic() - self._written_at >= FLUSH_SECONDS:
             self.flush()
 
@@ -128,7 +139,7 @@ def encode(record: JournalRecord) -> bytes:
     return _encoder.encode(record) + b"\n"
 
 
-def read(path: str | os.PathLike[str]) -> list[AnyRecord]:
+def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
     """All records of a journal, in order. A last line that was cut off is left out.
 
     Raises UsageError if the file cannot be read or a line before the last one is no journal record.
@@ -137,7 +148,7 @@ def read(path: str | os.PathLike[str]) -> list[AnyRecord]:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
-    records: list[AnyRecord] = []
+    records: list[AnyJournalRecord] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -230,4 +241,4 @@ def _plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
-_decoder: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord)
+_decoder: msgspec.json.Decoder[AnyJournalRecord] = msgspec.json.Decoder(AnyJournalRecord)
