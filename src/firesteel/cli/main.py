@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, NoReturn
 
 import typer
 
 from firesteel.cli import CANCELLED
+from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, number, show, whole
+from firesteel.cli.stream import stream_app
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.humanize import printable
 
 app = typer.Typer(
     name="firesteel",
@@ -24,39 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: quick to start, the same in a pipe
     pretty_exceptions_enable=False,
 )
-
-OptionPairs = Annotated[
-    list[str] | None, typer.Option("-O", metavar="KEY=VALUE", help="Set an option ('firesteel options' lists them).")
-]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
-Config = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="A YAML file with options; of several the later one goes over; -O goes over all.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-
-
-Number = TypeVar("Number", int, float)
-
-
-def number(flag: str, kind: type[Number], name: str) -> Callable[[str | Number], Number]:
-    """The parser of an option that is a number: what it complains of is a sentence like all others."""
-
-    def parse(value: str | Number) -> Number:
-        try:
-            return kind(value)
-        except ValueError:
-            raise UsageError(f"{flag} {value} is no {name}.") from None
-
-    return parse
-
-
-def whole(flag: str) -> Callable[[str | int], int]:
-    return number(flag, int, "whole number")
+app.add_typer(stream_app, name="stream")
 
 
 @app.callback(invoke_without_command=True)
@@ -98,12 +64,17 @@ def explain(
     vertex: Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")] = None,
     option: OptionPairs = None,
 ) -> None:
-    """Print what a job decided and why."""
+    """Print what a job or a stream decided and why."""
     from firesteel.journal.explain import explain as explain_records
     from firesteel.journal.journal import find, read
+    from firesteel.journal.stream_report import explain_stream
+    from firesteel.journal.streams import is_stream
     from firesteel.options import Options
 
-    show(explain_records(read(find(job, Options(given_options(option)))), vertex))
+    records = read(find(job, Options(given_options(option))))
+    if is_stream(records):
+        no_vertices(vertex)
+    show(explain_stream(records) if is_stream(records) else explain_records(records, vertex))
 
 
 @app.command()
@@ -113,12 +84,23 @@ def history(
     every: Annotated[bool, typer.Option("--all", help="Of the subtasks with one attempt, too.")] = False,
     option: OptionPairs = None,
 ) -> None:
-    """Print the life of every attempt, of the subtasks that had several: node, state, cause, which one won."""
+    """Print the life of every attempt, of the subtasks that had several: node, state, cause, which one won. Of a stream: its
+    rescales."""
     from firesteel.journal.attempts_report import report
     from firesteel.journal.journal import find, read
+    from firesteel.journal.stream_report import stream_history
+    from firesteel.journal.streams import is_stream
     from firesteel.options import Options
 
-    show(report(read(find(job, Options(given_options(option)))), vertex, all_of_them=every))
+    records = read(find(job, Options(given_options(option))))
+    if is_stream(records):
+        no_vertices(vertex)
+    show(stream_history(records) if is_stream(records) else report(records, vertex, all_of_them=every))
+
+
+def no_vertices(vertex: str | None) -> None:
+    if vertex is not None:
+        raise UsageError(f"This is a stream, which has no vertex '{vertex}'.", hint="Leave it out.")
 
 
 @app.command()
@@ -285,42 +267,6 @@ def simulate(
     show(text)
     if not finished:
         raise typer.Exit(1)
-
-
-def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> dict[str, Any]:
-    """The values of -O over those of the YAML files ``configs``, a later one over an earlier. Raises UsageError."""
-    from firesteel.cli.config_file import read_config
-    from firesteel.options import PROGRESS, Options, lookup
-
-    values: dict[str, Any] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"'-O {pair}' is not an option.", hint="Write -O key=value.")
-        values[key.strip()] = value.strip()
-    if quiet:
-        values[PROGRESS.key] = False
-    with warnings.catch_warnings(record=True) as deprecated:
-        warnings.simplefilter("always")
-        over = {lookup(key).key for key in Options(values)}
-        for config in reversed(configs or ()):
-            read = read_config(config)
-            values |= {key: value for key, value in read.items() if lookup(key).key not in over}
-            over |= {lookup(key).key for key in read}
-            Options(values)
-    for warning in deprecated:
-        print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
-    return values
-
-
-def show(text: str) -> None:
-    """Prints, also where the reader goes away before the end (``firesteel options | head``)."""
-    try:
-        print(printable(text), flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
-        if not isinstance(error, BrokenPipeError):
-            raise FiresteelError(f"The output cannot be written: {error.strerror}.") from None
 
 
 def main() -> NoReturn:

@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,8 +22,15 @@ from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 _OURS = str(Path(firesteel.__file__).parent)
 
 
-def run_script(script: Path, arguments: list[str]) -> int:
-    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C, 143 after SIGTERM."""
+Then = Callable[[Mapping[str, Any]], int]
+"""What to do with the names that a script has defined. The exit code."""
+
+
+def run_script(script: Path, arguments: list[str], *, name: str = "__main__", then: Then | None = None) -> int:
+    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C, 143 after SIGTERM.
+
+    ``name``: what ``__name__`` is in it. ``then``: called with its names where it ended well, with errors told in the same way.
+    """
     terminated: list[int] = []
 
     def interrupt(number: int, _frame: Any) -> None:
@@ -30,21 +38,22 @@ def run_script(script: Path, arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        return _run(script, arguments)
+        return _run(script, arguments, name, then)
     before = signal.signal(signal.SIGTERM, interrupt)  # the job is cancelled and cleaned up, as after Ctrl-C
     try:
-        code = _run(script, arguments)
+        code = _run(script, arguments, name, then)
     finally:
         signal.signal(signal.SIGTERM, before)
     return 128 + terminated[0] if terminated else code
 
 
-def _run(script: Path, arguments: list[str]) -> int:
+def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> int:
     path = str(script)
     sys.argv = [path, *arguments]
     sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(path, run_name="__main__")
+        names = runpy.run_path(path, run_name=name)
+        return 0 if then is None else then(names)
     except FiresteelError as error:
         return report(error)
     except KeyboardInterrupt:
@@ -55,7 +64,6 @@ def _run(script: Path, arguments: list[str]) -> int:
     except BaseException as error:
         _print_own_trace(error, path)
         return 1
-    return 0
 
 
 def report(error: FiresteelError) -> int:

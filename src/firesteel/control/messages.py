@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError
+from firesteel.scheduler.streaming.records import StreamStatus as StreamStatus  # noqa: PLC0414 - what an answer holds
 
 MAX_REQUEST = 1 << 16
 MAX_ANSWER = 1 << 22

@@ -1,0 +1,85 @@
+"""What commands share: the options that many take, and printing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import printable
+
+OptionPairs = Annotated[
+    list[str] | None, typer.Option("-O", metavar="KEY=VALUE", help="Set an option ('firesteel options' lists them).")
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A YAML file with options; of several the later one goes over; -O goes over all.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+Number = TypeVar("Number", int, float)
+
+
+def number(flag: str, kind: type[Number], name: str) -> Callable[[str | Number], Number]:
+    """The parser of an option that is a number: what it complains of is a sentence like all others."""
+
+    def parse(value: str | Number) -> Number:
+        try:
+            return kind(value)
+        except ValueError:
+            raise UsageError(f"{flag} {value} is no {name}.") from None
+
+    return parse
+
+
+def whole(flag: str) -> Callable[[str | int], int]:
+    return number(flag, int, "whole number")
+
+
+def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> dict[str, Any]:
+    """The values of -O over those of the YAML files ``configs``, a later one over an earlier. Raises UsageError."""
+    from firesteel.cli.config_file import read_config
+    from firesteel.options import PROGRESS, Options, lookup
+
+    values: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"'-O {pair}' is not an option.", hint="Write -O key=value.")
+        values[key.strip()] = value.strip()
+    if quiet:
+        values[PROGRESS.key] = False
+    with warnings.catch_warnings(record=True) as deprecated:
+        warnings.simplefilter("always")
+        over = {lookup(key).key for key in Options(values)}
+        for config in reversed(configs or ()):
+            read = read_config(config)
+            values |= {key: value for key, value in read.items() if lookup(key).key not in over}
+            over |= {lookup(key).key for key in read}
+            Options(values)
+    for warning in deprecated:
+        print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
+    return values
+
+
+def show(text: str) -> bool:
+    """Prints, also where the reader goes away before the end (``firesteel options | head``): False."""
+    try:
+        print(printable(text), flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
+        if not isinstance(error, BrokenPipeError):
+            raise FiresteelError(f"The output cannot be written: {error.strerror}.") from None
+        return False
+    return True

@@ -1,0 +1,268 @@
+"""``firesteel stream``: runs a stream, and asks or tells a running one from another terminal.
+
+What is spoken with is found by name or by checkpoint (``control.names``); how things went is read from journals.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firesteel.cli.shared import OptionPairs, given_options, number, show, whole
+from firesteel.errors import FiresteelError, UsageError
+
+if TYPE_CHECKING:
+    from firesteel.control.client import StreamClient
+    from firesteel.control.messages import StreamStatus
+    from firesteel.control.names import StreamEntry
+    from firesteel.journal.journal import AnyJournalRecord
+
+stream_app = typer.Typer(
+    help="Run streams that rescale, and look after running ones.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+POLL_SECONDS = 0.2
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream's name, or the directory of its checkpoint.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Lower = Annotated[
+    int | None, typer.Option("--lower", parser=whole("--lower"), metavar="N", help="Never fewer partitions.")
+]
+Upper = Annotated[
+    int | None, typer.Option("--upper", parser=whole("--upper"), metavar="N", help="Never more partitions.")
+]
+
+
+@stream_app.command("list")
+def list_streams(
+    every: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List your streams on this machine."""
+    from firesteel.cli.stream_list import streams_json, streams_text
+    from firesteel.control.names import known_streams
+
+    chosen = [each for each in known_streams() if each.live or every]
+    show(streams_json(chosen) if as_json else streams_text(chosen))
+
+
+@stream_app.command()
+def status(
+    name: Name,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the stream ends.")] = False,
+    interval: Annotated[
+        float,
+        typer.Option(
+            "--interval",
+            parser=number("--interval", float, "number"),
+            metavar="SECONDS",
+            help="How often --watch looks.",
+        ),
+    ] = 0.5,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a stream is just now.
+
+    State and phase, partitions now and wanted, batches, rates, state, the last rescale, what it waits for.
+    """
+    from firesteel.journal.stream_view import status_text
+
+    if not 0.05 <= interval <= 3600:
+        raise UsageError(f"--interval {interval:g} must be between 0.05 and 3600 seconds.")
+    with connect(name) as client:
+        if watch:
+            from firesteel.cli.stream_watch import watch as watch_stream
+
+            watch_stream(client, interval, as_json)
+        else:
+            found = client.status()
+            show(as_json_text(found) if as_json else status_text(found))
+
+
+@stream_app.command()
+def requirements(name: Name, lower: Lower = None, upper: Upper = None, as_json: AsJson = False) -> None:
+    """Show or change a stream's bounds.
+
+    Between how many partitions it may have; what is left out stays as it is.
+    """
+    from firesteel.control.messages import Call, Request
+
+    changes = lower is not None or upper is not None
+    with connect(name) as client:
+        before = client.status()
+        after = client.call(Request(call=Call.REQUIREMENTS, lower=lower, upper=upper)) if changes else before
+    if as_json:
+        show(as_json_text(after))
+        return
+    asked = (before.lower if lower is None else lower, before.upper if upper is None else upper)
+    was = f" (it was {before.lower} to {before.upper})" if changes else ""
+    show(f"{after.name}: {asked[0]} to {asked[1]} partitions{was}. {_now(after)}")
+
+
+@stream_app.command()
+def rescale(
+    name: Name,
+    parallelism: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[PARTITIONS]",
+            parser=whole("PARTITIONS"),
+            help="How many; without, what the scheduler wants, whatever the downtime.",
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is done; exit 1 if it was not.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rescale a stream at its next checkpoint."""
+    from firesteel.control.messages import Call, Request
+
+    if parallelism is not None and parallelism < 1:
+        raise UsageError(f"A stream cannot have {parallelism} partitions.", hint="Give a number of at least 1.")
+    with connect(name) as client:
+        before = client.status()
+        if parallelism is not None and before.parallelism == parallelism == before.wanted:
+            show(as_json_text(before) if as_json else f"{before.name}: it has {parallelism} partitions already.")
+            return
+        after = client.call(Request(call=Call.RESCALE, parallelism=parallelism))
+        if wait:
+            after = _until(client, lambda now: _has_rescaled(before, now))
+    show(as_json_text(after) if as_json else _rescaled(before, after, wait))
+    if wait and (after.last_rescale is None or after.last_rescale.end != "completed"):
+        raise typer.Exit(1)
+
+
+@stream_app.command()
+def stop(
+    name: Name,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="At once: the running batch is done again by the next start.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended (the default).")] = True,
+) -> None:
+    """Let the running batch finish, and stop.
+
+    The checkpoint stays: the next start goes on from there.
+    """
+    from firesteel.control.client import StreamGone
+    from firesteel.control.messages import Call, Request
+    from firesteel.journal.stream_view import OVER
+
+    with connect(name) as client:
+        last = client.call(Request(call=Call.CANCEL if cancel else Call.STOP))
+        try:
+            while wait and last.state != OVER:
+                time.sleep(POLL_SECONDS)
+                last = client.status()
+        except StreamGone:
+            show(f"{last.name}: it has ended; its checkpoint is '{last.checkpoint}'.")
+            return
+    after = f" after batch {last.batch}" if last.batch >= 0 else ""
+    if last.state != OVER:
+        show(f"{last.name}: it is being {'cancelled' if cancel else 'stopped'}.")
+    elif last.cause:
+        raise FiresteelError(f"{last.name}: it ended{after}: {last.cause}")
+    else:
+        show(f"{last.name}: it has ended{after}; its checkpoint is '{last.checkpoint}'.")
+
+
+@stream_app.command()
+def history(name: Name, option: OptionPairs = None) -> None:
+    """Print every rescale of a stream.
+
+    Cause, numbers, trigger, waits, downtime, end. Also of a stream that is over.
+    """
+    from firesteel.journal.stream_report import stream_history
+
+    show(stream_history(_records(name, option)))
+
+
+@stream_app.command()
+def explain(name: Name, option: OptionPairs = None) -> None:
+    """Print what a stream decided, and why.
+
+    Also of a stream that is over.
+    """
+    from firesteel.journal.stream_report import explain_stream
+
+    show(explain_stream(_records(name, option)))
+
+
+def connect(name: str) -> StreamClient:
+    from firesteel.control.client import StreamClient
+
+    return StreamClient(_find(name))
+
+
+def _find(name: str) -> StreamEntry:
+    from firesteel.control.names import find_stream
+
+    return find_stream(name)
+
+
+def _records(name: str, option: list[str] | None) -> list[AnyJournalRecord]:
+    """Of the stream's journal; ``name`` may be whatever ``firesteel explain`` takes, too."""
+    from firesteel.journal.journal import find, read
+    from firesteel.journal.streams import is_stream
+    from firesteel.options import Options
+
+    options = Options(given_options(option))
+    try:
+        entry = _find(name)
+    except UsageError as unknown:
+        try:
+            path = find(name, options)
+        except UsageError:
+            raise unknown from None
+    else:
+        if not entry.journal:
+            raise UsageError(f"The stream '{name}' keeps no journal.")
+        path = Path(entry.journal)
+    records = read(path)
+    if not is_stream(records):
+        raise UsageError(
+            f"'{path}' is no journal of a stream.", hint="For a job: firesteel explain, firesteel history."
+        )
+    return records
+
+
+def as_json_text(status: StreamStatus) -> str:
+    import msgspec
+
+    return msgspec.json.encode(status).decode()
+
+
+def _until(client: StreamClient, reached: Callable[[StreamStatus], bool]) -> StreamStatus:
+    while not reached(now := client.status()):
+        time.sleep(POLL_SECONDS)
+    return now
+
+
+def _has_rescaled(before: StreamStatus, now: StreamStatus) -> bool:
+    return now.last_rescale != before.last_rescale
+
+
+def _rescaled(before: StreamStatus, after: StreamStatus, waited: bool) -> str:
+    from firesteel.journal.stream_report import rescale_sentence
+
+    if waited and after.last_rescale is not None:
+        return f"{after.name}: {rescale_sentence(after.last_rescale)}."
+    return f"{before.name}: a rescale was asked for. {_now(after)}"
+
+
+def _now(status: StreamStatus) -> str:
+    from firesteel.journal.stream_view import status_line
+
+    return f"Now: {status_line(status)}."
+
+
+def is_terminal() -> bool:
+    from firesteel.journal.progress import is_live
+
+    return sys.stdout is not None and is_live(sys.stdout)
