@@ -116,13 +116,15 @@ class CheckpointFiles:
     def delete_batch(self, batch: int) -> None:
         """Takes back a batch that was planned: first what it left in the state, then its entry in ``offsets``.
 
-        In that order a crash on the way leaves it planned, and the next start takes it back again.
+        In that order a crash on the way leaves it planned, and the next start takes it back again. The local file system's
+        checksum of the entry goes before the entry: one left alone would be in the way of the batch that comes in its place.
         """
         version = batch + 1
         for operator in self._list("state"):
             if operator.isdigit():
                 self._delete_version(f"state/{operator}", version)
                 self._delete(f"state/{operator}/{_METADATA}/v2/{batch}")
+        self._delete(f"offsets/.{batch}.crc")
         self._delete(f"offsets/{batch}")
 
     def _delete_version(self, operator: str, version: int) -> None:

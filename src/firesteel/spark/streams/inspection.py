@@ -50,12 +50,13 @@ def inspect(spark: Any, writer: Any, state: CheckpointState | None = None) -> St
     """The plan of a query that is about to start.
 
     ``writer``: the DataStreamWriter that ``build`` gave; ``spark``: its session; ``state``: of its checkpoint, if it has begun.
+    A stateless query takes the session's number at each start; what its offsets say (Spark writes it down all the same) is not used.
     """
     reason = lacks_repartition(spark)
     if not hasattr(writer, "_jwrite"):
         return StreamPlan(refusal=reason)
     found, trigger = _operators(writer._df), _trigger(writer)
-    pinned = state.parallelism if state is not None else None
+    pinned = state.parallelism if state is not None and found.names else None
     refusal = _refusal(spark, found, trigger, writer, state) or (reason if found.names else "")
     return StreamPlan(
         stateful=found.names,
