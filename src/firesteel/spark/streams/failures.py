@@ -1,0 +1,106 @@
+"""Why a query failed, as its user is to read it: a sentence, and the frames of their own code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.operators.user_code import error_words, is_foreign, shortened, user_frames
+
+_TRACEBACK = "Traceback (most recent call last):"
+_STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
+_CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+_FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
+_LOST = ("ExecutorLostFailure", "FetchFailed", "MetadataFetchFailed", "Executor heartbeat timed out", "ExecutorDeadException")
+_DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
+_FINAL = (
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_SCHEMA_MUST_BE_NULLABLE",
+    "STATE_STORE_PROVIDER_DOES_NOT_SUPPORT",
+    "UNSUPPORTED_STREAMING_OPERATION",
+    "STREAMING_UNFINISHED_REPARTITION_DETECTED",
+    "There are [",
+)
+"""The checkpoint is of another query; "There are [2] sources ..." has no condition of its own."""
+_GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
+_OF_THE_CODE = (NameError, TypeError, AttributeError, ImportError, SyntaxError, AssertionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """``cause``: a sentence, and below it the user's frames. ``final``: the next try would end alike. ``charged``: the stream's
+    own fault."""
+
+    cause: str
+    final: bool = False
+    charged: bool = True
+
+
+def describe(error: BaseException) -> Described:
+    """What a streaming query ended with, or what building and starting one raised."""
+    if isinstance(error, FiresteelError):
+        return Described(str(error), final=isinstance(error, UsageError))
+    kind = type(error).__name__
+    if not hasattr(error, "getCondition") and not hasattr(error, "java_exception"):
+        frames = _cut(user_frames(error), "\n")
+        return Described(f"It raised {error_words(error)}.{frames}", final=isinstance(error, _OF_THE_CODE))
+    return described(_text(error), planning=kind in ("AnalysisException", "ParseException", "IllegalArgumentException"))
+
+
+def described(text: str, *, planning: bool = False) -> Described:
+    """``text``: what Spark says. ``planning``: before anything ran."""
+    said = text.partition("\n=== Streaming Query ===")[0]
+    said = said.partition("terminated with exception: ")[2] or said
+    if any(word in said for word in _GONE):
+        return Described("Spark was stopped while the stream was running.", final=True)
+    before, found, trace = said.partition(_TRACEBACK)
+    if found:
+        frames, words = _frames(trace)
+        where = "The function of foreachBatch" if "FOREACH_BATCH" in before else "A Python function of the query"
+        if "FOREACH_USER" in before:
+            where = "The function of foreach"
+        return Described(f"{where} raised {words}.{_cut(frames, chr(10))}")
+    lost = next((word for word in _LOST if word in said), None)
+    line = _CONDITION.sub("", _STATE.sub("", said.strip())).partition("\n\tat ")[0].partition("\nDriver stacktrace")[0]
+    line = shortened(" ".join(line.split())).rstrip(".")
+    if lost is not None:
+        return Described(f"An executor was lost: {line}.", charged=False)
+    if any(word in said for word in _DIED):
+        return Described(f"A Python worker died in the middle of a task: {line}.")
+    if "No space left on device" in said:
+        return Described(f"A disk is full: {line}.")
+    return Described(f"{line}.", final=planning or any(word in said for word in _FINAL))
+
+
+def _frames(trace: str) -> tuple[str, str]:
+    """The frames of the user's code of a traceback's text, and the error that ends it."""
+    kept: list[str] = []
+    words: list[str] = []
+    keep = False
+    for line in trace.strip("\n").split("\n"):
+        frame = _FRAME.match(line)
+        if frame:
+            keep = not is_foreign(frame[1]) and "/py4j/" not in frame[1]
+        if line.startswith("  "):
+            kept += [line] * keep
+        elif line.strip().startswith("SQLSTATE") or (words and not line.strip()):
+            break
+        else:
+            words.append(_STATE.sub("", line))
+    told = shortened(" ".join(" ".join(words).split())).rstrip(".")
+    return (f"{_TRACEBACK}\n" + "\n".join(kept) if kept else ""), told or "an error"
+
+
+def _cut(frames: str, before: str) -> str:
+    return before + frames.rstrip() if frames.strip() else ""
+
+
+def _text(error: BaseException) -> str:
+    java = getattr(error, "java_exception", None)
+    try:
+        return str(error) if java is None else str(java.toString())
+    except Exception:  # the JVM is gone
+        return type(error).__name__

@@ -1,0 +1,309 @@
+"""Holds a streaming query at its checkpoints: after a commit, before anything of the next batch is planned.
+
+It sits in Spark's engine (see :mod:`firesteel.spark.streams.engine`), so that it works alike for every source and sink.
+While armed, a thread of our own owns the engine's progress lock, which hinders no task; whenever the engine queues for it, it is
+let through, one place at a time, up to the checkpoint. There the driver is told, and answers: go on, or stop. A query that is
+stopped while it is held ends without a batch begun.
+
+No answer, a driver that is gone, a query that failed: after a bound at the latest the lock is free again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from firesteel.spark.streams.engine import Engine, Found, Place
+
+ANSWER_SECONDS = 30.0
+"""A held query goes on by itself after so long without an answer."""
+STOP_SECONDS = 120.0
+"""So long a stop may take to be noticed by Spark."""
+ACQUIRE_SECONDS = 0.5
+"""So long is waited for the lock before it is asked whether it is still wanted."""
+LEAST_PAUSE, MOST_PAUSE, SHARE = 0.002, 0.02, 0.01
+"""Between two looks at the lock: a part of the time since the engine was last seen there, within these bounds."""
+LOOK_PAUSE = 0.01
+"""Before the engine's stack is looked at; twice as long each time, up to GAP_PAUSE."""
+GAP_PAUSE = 0.5
+
+_log = logging.getLogger("firesteel.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The query is at a checkpoint and waits for an answer."""
+
+    run: int
+    found: Found
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLost:
+    """No answer came in time, or Spark could not be asked any more: the query goes on, or has ended, unheld."""
+
+    run: int
+    why: str
+
+
+class _Looks:
+    """When to look again: at the lock often, at the engine's stack now and then."""
+
+    def __init__(self) -> None:
+        self._seen = time.monotonic()
+        self._every = LOOK_PAUSE
+        self._due = self._seen + LOOK_PAUSE
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._due:
+            return False
+        self._every = min(2 * self._every, GAP_PAUSE)
+        self._due = now + self._every
+        return True
+
+    def pause(self) -> float:
+        return min(MOST_PAUSE, max(LEAST_PAUSE, SHARE * (time.monotonic() - self._seen)))
+
+
+HoldReport = Held | HoldLost
+
+
+class QueryHold(Protocol):
+    """``arm`` and ``go_on`` return at once; ``stop`` blocks. All may be called from any thread but the hold's own."""
+
+    can_hold: bool
+
+    def arm(self, on: bool) -> None: ...
+
+    def go_on(self, batch: int) -> None: ...
+
+    def stop(self, seconds: float | None = None) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class NoHold:
+    """Where Spark offers none: a query is stopped as it is, and what it had begun is replayed."""
+
+    can_hold = False
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def arm(self, on: bool) -> None:
+        """Commits are told by Spark's listener; the driver takes them for held while it wants them so."""
+
+    def go_on(self, batch: int) -> None:
+        """It has gone on already."""
+
+    def stop(self, seconds: float | None = None) -> bool:
+        self._stop()
+        return False
+
+    def close(self) -> None:
+        """Nothing is owned."""
+
+
+class EngineHold:
+    """``report`` is called in the hold's thread, and only hands over; ``stop_query`` stops the query and waits for its end."""
+
+    can_hold = True
+
+    def __init__(
+        self, run: int, engine: Engine, stop_query: Callable[[], None], report: Callable[[HoldReport], None]
+    ) -> None:
+        self._run_number = run
+        self._engine = engine
+        self._stop_query = stop_query
+        self._report = report
+        self._changed = threading.Condition()
+        self._armed = False
+        self._stopping = False
+        self._closed = False
+        self._waits = False
+        """It is held, and an answer is due."""
+        self._over = threading.Event()
+        """The query is not active any more, or the hold is closed."""
+        self._clean = False
+        self._told: tuple[int, bool] | None = None
+        self._owned = False
+        """The lock is ours; of the hold's thread alone."""
+        self._thread: threading.Thread | None = None
+
+    # --- for the driver's threads ----------------------------------------------------------------------------
+
+    def arm(self, on: bool) -> None:
+        """From now on (``on``) the query waits for an answer at each checkpoint; or no more."""
+        with self._changed:
+            self._armed = on
+            self._told = None
+            self._begin()
+            self._changed.notify_all()
+
+    def go_on(self, batch: int) -> None:
+        """The answer to Held: the next batch may begin."""
+        with self._changed:
+            self._waits = False
+            self._changed.notify_all()
+
+    def stop(self, seconds: float | None = None) -> bool:
+        """Stops the query at its next checkpoint, now if it is held there. True: no batch was begun.
+
+        False: it failed or ended before, or reached no checkpoint within ``seconds``; then it is stopped where it is.
+        """
+        with self._changed:
+            self._stopping = True
+            self._begin()
+            self._changed.notify_all()
+        if not self._over.wait(seconds):
+            self.close()
+        self._stop_query()
+        return self._clean
+
+    def close(self) -> None:
+        """Lets go of the query, whatever it does, and ends the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(ANSWER_SECONDS)
+
+    def _begin(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="firesteel-hold", daemon=True)
+            self._thread.start()
+
+    # --- in the hold's thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        why = ""
+        try:
+            while self._wanted():
+                self._follow()
+                self._let_go()
+        except Exception as error:
+            _log.debug("the hold of run %d ended", self._run_number, exc_info=error)
+            why = f"{type(error).__name__}: {error}"
+        finally:
+            with suppress(Exception):  # the JVM is gone, and the lock with it
+                self._let_go()
+        with self._changed:
+            self._closed = True
+            self._waits = False
+        self._over.set()
+        if why:
+            self._report(HoldLost(self._run_number, why))
+
+    def _wanted(self) -> bool:
+        """Waits until the lock is wanted. False: it never will be again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._armed or self._stopping or self._closed)
+            return not self._closed and not self._over.is_set()
+
+    def _is_wanted(self) -> bool:
+        return (self._armed or self._stopping) and not self._closed and not self._over.is_set()
+
+    def _take(self) -> bool:
+        """Takes the lock, however long the engine keeps it (planning asks the sources). False: wanted no more."""
+        while self._is_wanted():
+            if self._engine.acquire(ACQUIRE_SECONDS):
+                self._owned = True
+                return True
+            self._end_if_over()
+        return False
+
+    def _let_go(self) -> None:
+        if self._owned:
+            self._owned = False
+            self._engine.release()
+
+    def _end_if_over(self) -> bool:
+        if not self._engine.is_active():
+            self._over.set()
+        return self._over.is_set()
+
+    def _follow(self) -> None:
+        """Lets the engine through from place to place, until it is wanted no more, or all is over."""
+        looks = _Looks()
+        while self._owned or self._take():
+            if not self._is_wanted():
+                return
+            if self._engine.is_queued():
+                if self._engine.place(queued=True) is Place.CHECKPOINT:
+                    self._hold()
+                self._let_go()  # the lock is fair: the engine, which waits for it, comes before us
+                looks = _Looks()
+                continue
+            if looks.is_due():
+                if self._end_if_over():
+                    return
+                if self._engine.place(queued=False) is Place.GAP and not self._engine.is_queued():
+                    self._hold()
+            self._pause(looks.pause())
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            if self._is_wanted():
+                self._changed.wait(seconds)
+
+    def _hold(self) -> None:
+        """The engine is at a checkpoint, and stays there while the lock is ours."""
+        if self._end_if_over():
+            return
+        if not self._stopping:
+            at = self._engine.checkpoint()
+            if self._told in (at, (at[0], False)):
+                return
+            found = Found(*at, self._engine.progress())
+            with self._changed:
+                if not self._is_wanted():
+                    return
+                self._told = at
+                self._waits = True
+            self._report(Held(self._run_number, found))
+            if not self._await_answer():
+                return
+        self._stop_held()
+
+    def _await_answer(self) -> bool:
+        """True: the query is to be stopped. False: it may go on."""
+        with self._changed:
+            answered = self._changed.wait_for(
+                lambda: self._stopping or self._closed or not self._waits or not self._armed, ANSWER_SECONDS
+            )
+            self._waits = False
+            if answered:
+                return self._stopping and not self._closed
+        why = f"a held stream got no answer within {ANSWER_SECONDS:.0f} s and goes on"
+        _log.warning("Firesteel: %s.", why)
+        self._report(HoldLost(self._run_number, why))
+        return False
+
+    def _stop_held(self) -> None:
+        """Spark marks the query as ended at once, and then waits for its thread, which waits for our lock."""
+        stopper = threading.Thread(target=self._stop_quietly, name="firesteel-stop", daemon=True)
+        stopper.start()
+        until = time.monotonic() + STOP_SECONDS
+        while self._engine.is_active() and stopper.is_alive() and time.monotonic() < until:
+            stopper.join(LEAST_PAUSE)
+        self._clean = not self._engine.is_active()
+        self._over.set()
+
+    def _stop_quietly(self) -> None:
+        with suppress(Exception):  # the driver stops it once more, and hears of it
+            self._stop_query()
+
+
+def hold_of(
+    run: int, query: Any, context: Any, stop_query: Callable[[], None], report: Callable[[HoldReport], None]
+) -> QueryHold:
+    """The hold of a started query; of one that offers none, its twin."""
+    engine = Engine.of(query, context)
+    return NoHold(stop_query) if engine is None else EngineHold(run, engine, stop_query, report)

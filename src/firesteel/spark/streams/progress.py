@@ -1,0 +1,138 @@
+"""What Spark tells of a batch, in the scheduler's terms; and each commit told once, in order, whoever heard of it first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
+
+_BEHIND = ("maxOffsetsBehindLatest", "numFilesOutstanding")
+"""Sources' metrics of what waits: Kafka's per partition at most, and files."""
+_STORED = "rocksdbSstFileSize"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of a committed batch. Rates in rows per second, ``duration`` in seconds."""
+
+    batch: int
+    rows: int = 0
+    duration: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+    backlog: int | None = None
+    input_rate: float = 0.0
+    processed_rate: float = 0.0
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Progress:
+        """From the JSON of Spark's StreamingQueryProgress. What it lacks is nought."""
+        operators = told.get("stateOperators") or []
+        durations = told.get("durationMs") or {}
+        millis = durations.get("triggerExecution", told.get("batchDuration") or 0)
+        return cls(
+            batch=int(told["batchId"]),
+            rows=int(told.get("numInputRows") or 0),
+            duration=float(millis) / 1000,
+            state_rows=sum(int(o.get("numRowsTotal") or 0) for o in operators),
+            state_bytes=sum(map(_bytes, operators)),
+            backlog=_backlog(told.get("sources") or []),
+            input_rate=_rate(told.get("inputRowsPerSecond")),
+            processed_rate=_rate(told.get("processedRowsPerSecond")),
+        )
+
+    def event(self, run: int, at: float, *, held: bool) -> BatchCommitted:
+        return BatchCommitted(
+            at=at,
+            run=run,
+            batch=self.batch,
+            rows=self.rows,
+            duration=self.duration,
+            state_rows=self.state_rows,
+            state_bytes=self.state_bytes,
+            backlog=self.backlog,
+            input_rate=self.input_rate,
+            processed_rate=self.processed_rate,
+            held=held,
+        )
+
+
+class Commits:
+    """Of one run. Spark's listener speaks late, and may lose a word; a held checkpoint is told by the hold itself.
+
+    While checkpoints are held (``holding``), what the listener says of a commit waits for the hold's word on the same one.
+    """
+
+    def __init__(self, run: int, committed: int) -> None:
+        self.last = committed
+        """The last commit that was told."""
+        self.holding = False
+        self._run = run
+        self._early: dict[int, Progress] = {}
+
+    def heard(self, progress: Progress, at: float) -> list[BatchCommitted]:
+        """From the listener."""
+        if progress.batch <= self.last:
+            return []
+        self._early[progress.batch] = progress
+        return [] if self.holding else self.release(at)
+
+    def held(self, batch: int, progress: Progress | None, at: float) -> list[BatchCommitted | QueryIdle]:
+        """The query is held, and ``batch`` is its last commit. The last event is the one that waits for an answer."""
+        known = self._early.pop(batch, None)
+        if progress is None or progress.batch != batch:
+            progress = known or Progress(batch)
+        events: list[BatchCommitted | QueryIdle] = [*self.release(at, batch - 1)]
+        if batch <= self.last:
+            return [*events, QueryIdle(at=at, run=self._run, batch=self.last, held=True)]
+        self.last = batch
+        return [*events, progress.event(self._run, at, held=True)]
+
+    def release(self, at: float, up_to: int | None = None) -> list[BatchCommitted]:
+        """Tells what waited for the hold's word, which will not come."""
+        ready = sorted(batch for batch in self._early if up_to is None or batch <= up_to)
+        events = [self._early.pop(batch).event(self._run, at, held=False) for batch in ready]
+        self.last = max([self.last, *ready])
+        return events
+
+    def ended(self, recent: Iterable[Progress], committed: int, at: float) -> list[BatchCommitted]:
+        """The query is gone: what was committed and not heard of. Spark's list also holds a trigger that did nothing."""
+        for progress in recent:
+            if self.last < progress.batch <= committed:
+                self._early.setdefault(progress.batch, progress)
+        return self.release(at, committed)
+
+
+def _bytes(operator: Mapping[str, Any]) -> int:
+    """On disk where the store says so (RocksDB), else in memory."""
+    stored = int((operator.get("customMetrics") or {}).get(_STORED) or 0)
+    return stored or int(operator.get("memoryUsedBytes") or 0)
+
+
+def _backlog(sources: Iterable[Mapping[str, Any]]) -> int | None:
+    found: list[int] = []
+    for source in sources:
+        metrics = source.get("metrics") or {}
+        said = next((metrics[name] for name in _BEHIND if name in metrics), None)
+        waits = _between(source.get("endOffset"), source.get("latestOffset")) if said is None else int(float(said))
+        if waits is not None:
+            found.append(waits)
+    return sum(found) if found else None
+
+
+def _between(end: Any, latest: Any) -> int | None:
+    """Of offsets that are numbers, or numbers by topic and partition."""
+    if isinstance(end, int) and isinstance(latest, int):
+        return max(0, latest - end)
+    if isinstance(end, Mapping) and isinstance(latest, Mapping):
+        parts = [_between(end.get(key, 0), value) for key, value in latest.items()]
+        known = [part for part in parts if part is not None]
+        return sum(known) if known and len(known) == len(parts) else None
+    return None
+
+
+def _rate(value: Any) -> float:
+    """Spark writes none, or words, where it divided by nought."""
+    return float(value) if isinstance(value, int | float) and value == value and abs(value) != float("inf") else 0.0

@@ -1,0 +1,87 @@
+"""Starting a stream's query: a session of its own for each start, what ``build`` makes of it, and what is known of it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from firesteel.errors import UsageError
+from firesteel.scheduler.streaming.events import StreamPlan
+from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
+from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
+
+Build = Callable[[Any], Any]
+CHECKPOINT_OPTION = "checkpointLocation"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query that was built and analysed, and not started."""
+
+    session: Any
+    writer: Any
+    plan: StreamPlan
+    parallelism: int
+
+
+class QueryStarter:
+    """``build``: from a session to a DataStreamWriter, called again at each start. ``name``: the query's, in Spark."""
+
+    def __init__(self, spark: Any, build: Build, checkpoint: str, name: str) -> None:
+        self._spark = spark
+        self._build = build
+        self._checkpoint = checkpoint
+        self._name = name
+
+    def prepare(self, parallelism: int, state: CheckpointState | None) -> Prepared:
+        """Calls ``build``. Raises UsageError for what it must not give back, and whatever it raises."""
+        session = self._spark.newSession()
+        for key, value in STREAM_SETTINGS.items():
+            session.conf.set(key, value)
+        session.conf.set(SHUFFLE_PARTITIONS, str(parallelism))
+        writer = self._checked(self._build(session))
+        writer = writer.option(CHECKPOINT_OPTION, self._checkpoint).queryName(self._name)
+        return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
+
+    def _checked(self, writer: Any) -> Any:
+        from pyspark.sql import DataFrame
+        from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+        example = "build=lambda spark: spark.readStream....groupBy(...).count().writeStream.outputMode('update').foreachBatch(f)"
+        if isinstance(writer, StreamingQuery):
+            writer.stop()
+            raise UsageError(
+                "'build' has started the query itself.",
+                hint="Leave out start(): Firesteel starts it, with its checkpoint, and again after each rescale.",
+            )
+        if isinstance(writer, DataFrame):
+            raise UsageError(
+                "'build' gave back a DataFrame; a DataStreamWriter is needed.", hint="End it with .writeStream and its sink."
+            )
+        if not isinstance(writer, DataStreamWriter):
+            what = "nothing" if writer is None else f"a {type(writer).__name__}"
+            raise UsageError(f"'build' gave back {what}; a DataStreamWriter is needed.", hint=f"As in {example}.")
+        own = writer_option(writer, CHECKPOINT_OPTION)
+        if own and own != self._checkpoint:
+            raise UsageError(
+                f"'build' sets {CHECKPOINT_OPTION} to '{own}', and the stream's checkpoint is '{self._checkpoint}'.",
+                hint="Leave it out of 'build'.",
+            )
+        return writer
+
+
+def _plan(plan: StreamPlan, parallelism: int) -> StreamPlan:
+    """A stateless query takes any number at any start, whatever its checkpoint says."""
+    return plan if plan.stateful else replace(plan, parallelism=parallelism)
+
+
+def writer_option(writer: Any, name: str) -> str:
+    """An option that was set on a DataStreamWriter; empty: none, or it cannot be read."""
+    try:
+        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
+        field.setAccessible(True)
+        value = field.get(writer._jwrite).get(name)
+        return str(value.get()) if value.isDefined() else ""
+    except Exception:
+        return ""
