@@ -59,6 +59,10 @@ class SparkStatus:
             for e in self._listed_executors()
         }
 
+    def excluded(self) -> frozenset[str]:
+        """Executors that Spark gives no tasks to, after failures there (``spark.excludeOnFailure``)."""
+        return frozenset(e["id"] for e in self._listed_executors() if e.get("isExcluded"))
+
     def active_tasks(self) -> dict[str, int]:
         """How many tasks run on each executor, of whatever job; those where none runs are left out."""
         return {e["id"]: e["activeTasks"] for e in self._listed_executors() if e["activeTasks"]}

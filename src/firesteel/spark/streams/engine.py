@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from firesteel.spark.streams.progress import Progress
+
 MICRO_BATCH = "MicroBatchExecution"
 _LOCKED = ".withProgressLocked("
 
@@ -48,6 +50,12 @@ class Found:
     batch: int
     idle: bool
     progress: dict[str, Any] | None
+
+    def of_batch(self) -> Progress | None:
+        """What Spark tells of the batch; None: it has not spoken of it yet, or spoke of a trigger that did nothing."""
+        if self.progress is None or self.progress.get("batchId") != self.batch:
+            return None
+        return Progress.of(self.progress)
 
 
 class Engine:
@@ -112,6 +120,11 @@ class Engine:
         context = self._execution.getLatestExecutionContext()
         batch, built = int(context.batchId()), bool(context.isCurrentBatchConstructed())
         return (batch, False) if built else (batch - 1, True)
+
+    def running(self) -> int | None:
+        """The batch that was planned last, also when it is committed; None: none since the last trigger. Needs no lock."""
+        context = self._execution.getLatestExecutionContext()
+        return int(context.batchId()) if context.isCurrentBatchConstructed() else None
 
     def progress(self) -> dict[str, Any] | None:
         """Of the last trigger that did something, as Spark's listeners get it."""

@@ -75,15 +75,18 @@ HoldReport = Held | HoldLost
 
 
 class QueryHold(Protocol):
-    """``arm`` and ``go_on`` return at once; ``stop`` blocks. All may be called from any thread but the hold's own."""
+    """``arm`` and ``go_on`` return at once; ``stop`` blocks, until ``close`` at the latest. All may be called from any thread but the hold's own."""
 
-    can_hold: bool
+    @property
+    def can_hold(self) -> bool: ...
 
     def arm(self, on: bool) -> None: ...
 
     def go_on(self, batch: int) -> None: ...
 
-    def stop(self, seconds: float | None = None) -> bool: ...
+    def stop(self, begins: Callable[[], None]) -> bool: ...
+
+    def running(self) -> int | None: ...
 
     def close(self) -> None: ...
 
@@ -102,9 +105,13 @@ class NoHold:
     def go_on(self, batch: int) -> None:
         """It has gone on already."""
 
-    def stop(self, seconds: float | None = None) -> bool:
+    def stop(self, begins: Callable[[], None]) -> bool:
+        begins()
         self._stop()
         return False
+
+    def running(self) -> int | None:
+        """Not known."""
 
     def close(self) -> None:
         """Nothing is owned."""
@@ -131,6 +138,7 @@ class EngineHold:
         self._over = threading.Event()
         """The query is not active any more, or the hold is closed."""
         self._clean = False
+        self._begins: Callable[[], None] = lambda: None
         self._told: tuple[int, bool] | None = None
         self._owned = False
         """The lock is ours; of the hold's thread alone."""
@@ -152,19 +160,25 @@ class EngineHold:
             self._waits = False
             self._changed.notify_all()
 
-    def stop(self, seconds: float | None = None) -> bool:
-        """Stops the query at its next checkpoint, now if it is held there. True: no batch was begun.
+    def stop(self, begins: Callable[[], None]) -> bool:
+        """Stops the query at its next checkpoint, now if it is held there; ``begins`` is called when that is come to.
 
-        False: it failed or ended before, or reached no checkpoint within ``seconds``; then it is stopped where it is.
+        True: no batch was begun. False: the query failed or ended before, or the hold was closed: then it is stopped where it is.
         """
+        self._begins = begins
         with self._changed:
             self._stopping = True
             self._begin()
             self._changed.notify_all()
-        if not self._over.wait(seconds):
-            self.close()
+        self._over.wait()
+        if not self._clean:
+            begins()
         self._stop_query()
         return self._clean
+
+    def running(self) -> int | None:
+        """The batch that was planned last and may run; None: none was since the last trigger."""
+        return self._engine.running()
 
     def close(self) -> None:
         """Lets go of the query, whatever it does, and ends the thread."""
@@ -172,6 +186,8 @@ class EngineHold:
             self._closed = True
             self._changed.notify_all()
             thread = self._thread
+            if thread is None:
+                self._over.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(ANSWER_SECONDS)
 
@@ -288,6 +304,7 @@ class EngineHold:
 
     def _stop_held(self) -> None:
         """Spark marks the query as ended at once, and then waits for its thread, which waits for our lock."""
+        self._begins()
         stopper = threading.Thread(target=self._stop_quietly, name="firesteel-stop", daemon=True)
         stopper.start()
         until = time.monotonic() + STOP_SECONDS

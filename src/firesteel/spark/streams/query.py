@@ -41,7 +41,9 @@ class QueryStarter:
             session.conf.set(key, value)
         session.conf.set(SHUFFLE_PARTITIONS, str(parallelism))
         writer = self._checked(self._build(session))
-        writer = writer.option(CHECKPOINT_OPTION, self._checkpoint).queryName(self._name)
+        writer = writer.option(CHECKPOINT_OPTION, self._checkpoint)
+        if not writer_option(writer, "queryName"):  # a memory sink's table is named by it
+            writer = writer.queryName(self._name)
         return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
 
     def _checked(self, writer: Any) -> Any:

@@ -1,0 +1,355 @@
+"""The loop that runs one stream: what happens to its query and its cluster in, events to its scheduler, commands carried out.
+
+One thread owns the scheduler, an inbox and the timers. Whatever may take long (starting, holding, stopping, rewriting state) is
+done in the protocol's thread, which only puts something into the inbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol as Interface
+
+from firesteel.journal.journal import Instruments
+from firesteel.scheduler.records import Decision, JournalRecord
+from firesteel.scheduler.streaming.commands import (
+    CancelTimer,
+    Continue,
+    EndStream,
+    HoldCheckpoints,
+    Rescale,
+    SetTimer,
+    StartQuery,
+    StopQuery,
+    StreamCommand,
+    WriteRecord,
+)
+from firesteel.scheduler.streaming.events import (
+    AnyStreamEvent,
+    BatchStarted,
+    ClusterChanged,
+    QueryFinished,
+    QueryIdle,
+    RescaleStep,
+    StreamEvent,
+    StreamSubmitted,
+    TimerFired,
+)
+from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
+from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
+from firesteel.spark.streams.hold import Held, HoldLost
+from firesteel.spark.streams.listener import Heard, HeardIdle
+from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted
+from firesteel.spark.streams.query import Build, QueryStarter
+
+FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
+"""How often, and how many times, a query that has just started is asked for its first batch."""
+_log = logging.getLogger("firesteel.spark")
+
+
+class Scheduler(Interface):
+    def handle(self, event: AnyStreamEvent) -> Iterable[StreamCommand]: ...
+
+    def status(self) -> StreamStatus: ...
+
+
+class Clock:
+    """Seconds since the stream began, monotonic."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def now(self) -> float:
+        return time.monotonic() - self._began
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """``cause``: why it failed, empty if it did not."""
+
+    failed: bool
+    cause: str = ""
+
+
+class StreamDriver:
+    """``post``, ``status`` and ``join`` may be called from any thread."""
+
+    def __init__(
+        self,
+        spark: Any,
+        build: Build,
+        checkpoint: str,
+        scheduler: Scheduler,
+        instruments: Instruments,
+        *,
+        name: str,
+        stepped: Callable[[RescaleStep], None] = lambda step: None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._instruments = instruments
+        self._clock = Clock()
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        self._protocol = Protocol(
+            spark, QueryStarter(spark, build, checkpoint, name), checkpoint, self._inbox.put, self._clock.now, stepped
+        )
+        self._watch = _Watch(ClusterWatch(spark.sparkContext), self._inbox.put, self._clock.now)
+        self._ended = ended
+        self._lock = threading.Lock()
+        """Of the scheduler: ``status`` is asked from other threads."""
+        self._run: Run | None = None
+        self._later: list[Heard | HeardIdle | Held] = []
+        """Of a run that is not yet known here."""
+        self._timers: dict[str, float] = {}
+        self._events = 0
+        self._rescales: list[RescaleRecord] = []
+        self._decisions: list[Decision] = []
+        self._end: StreamEnd | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"firesteel-stream-{name}", daemon=True)
+        self._actions: dict[type[StreamCommand], Callable[[Any], None]] = {
+            StartQuery: self._protocol.do,
+            Rescale: self._rescale,
+            StopQuery: self._protocol.do,
+            HoldCheckpoints: self._hold,
+            Continue: self._go_on,
+            SetTimer: lambda command: self._timers.__setitem__(command.timer, command.when),
+            CancelTimer: lambda command: self._timers.pop(command.timer, None),
+            WriteRecord: lambda command: self._write(command.record),
+            EndStream: self._end_stream,
+        }
+
+    # --- for any thread --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def now(self) -> float:
+        """Seconds on the stream's clock."""
+        return self._clock.now()
+
+    def post(self, event: AnyStreamEvent) -> None:
+        """Returns at once; an event after the stream's end is dropped."""
+        self._inbox.put(event)
+
+    def status(self) -> StreamStatus:
+        with self._lock:
+            return self._scheduler.status()
+
+    def rescales(self) -> list[RescaleRecord]:
+        return list(self._rescales)
+
+    def decisions(self) -> list[Decision]:
+        return list(self._decisions)
+
+    @property
+    def end(self) -> StreamEnd | None:
+        """None: it still runs."""
+        return self._end if self._done.is_set() else None
+
+    def join(self, timeout: float | None = None) -> bool:
+        """True: the stream has ended, and nothing of it goes on."""
+        return self._done.wait(timeout)
+
+    # --- in the stream's thread ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            self._protocol.begin()
+            self._watch.begin()
+            self._feed(StreamSubmitted(at=self._clock.now()))
+            while self._end is None:
+                self._fire_timers()
+                try:
+                    item = self._inbox.get(timeout=self._pause())
+                except Empty:
+                    continue
+                self._take(item)
+        except BaseException as fault:
+            _log.debug("the stream's loop ended", exc_info=fault)
+            self._end = StreamEnd(True, f"A fault in Firesteel: {type(fault).__name__}: {fault}")
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self._watch.end()
+            self._protocol.end()
+            self._instruments.close()
+            self._ended()
+        except Exception as error:
+            _log.warning("The stream has ended, but not all of it could be tidied up: %s", error)
+        finally:
+            self._done.set()
+
+    def _pause(self) -> float | None:
+        if not self._timers or self._end is not None:
+            return None
+        return max(0.0, min(self._timers.values()) - self._clock.now())
+
+    def _fire_timers(self) -> None:
+        now = self._clock.now()
+        for timer, _ in sorted(((t, when) for t, when in self._timers.items() if when <= now), key=lambda due: due[1]):
+            if self._timers.get(timer, now + 1) <= now:
+                del self._timers[timer]
+                self._feed(TimerFired(at=self._clock.now(), timer=timer))
+
+    def _take(self, item: Any) -> None:
+        now = self._clock.now()
+        match item:
+            case RunStarted():
+                self._started(item.run)
+            case RunEnded():
+                self._gone(item)
+            case Heard() | HeardIdle() | Held() | HoldLost():
+                self._heard(item, now)
+            case StreamEvent():
+                self._feed(item)
+            case _:
+                raise TypeError(f"the stream's loop knows no {type(item).__name__}")
+
+    def _started(self, run: Run) -> None:
+        self._run = run
+        self._watch.run = run
+        self._feed(run.started)
+        later, self._later = self._later, []
+        for item in later:
+            self._heard(item, self._clock.now())
+
+    def _heard(self, item: Heard | HeardIdle | Held | HoldLost, now: float) -> None:
+        run = self._run
+        if run is None or item.run > run.number:
+            if not isinstance(item, HoldLost):
+                self._later.append(item)
+            return
+        if item.run < run.number:
+            return
+        match item:
+            case Heard():
+                if not run.hold.can_hold and run.commits.holding:
+                    self._feed_all(run.commits.held(item.progress.batch, item.progress, now))
+                else:
+                    self._feed_all(run.commits.heard(item.progress, now))
+            case HeardIdle():
+                if not run.commits.holding or not run.hold.can_hold:
+                    held = run.commits.holding
+                    self._feed(QueryIdle(at=now, run=run.number, batch=run.commits.last, held=held))
+            case Held(found=found):
+                if not run.commits.holding:
+                    run.hold.go_on(found.batch)
+                self._feed_all(run.commits.held(found.batch, found.of_batch(), now))
+            case HoldLost():
+                run.commits.holding = False
+                self._feed_all(run.commits.release(now))
+
+    def _gone(self, item: RunEnded) -> None:
+        run, now = item.run, self._clock.now()
+        if run is not self._run:
+            return
+        run.commits.holding = False
+        self._feed_all(run.commits.ended(item.recent, item.committed, now))
+        if item.failed is not None:
+            self._feed(item.failed)
+        else:
+            self._feed(QueryFinished(at=now, run=run.number, batch=item.committed))
+
+    def _feed_all(self, events: Iterable[AnyStreamEvent]) -> None:
+        for event in events:
+            self._feed(event)
+
+    def _feed(self, event: AnyStreamEvent) -> None:
+        if self._end is not None:
+            return
+        self._events += 1
+        with self._lock:
+            commands = list(self._scheduler.handle(replace(event, id=self._events)))
+        for command in commands:
+            self._actions[type(command)](command)
+
+    # --- commands --------------------------------------------------------------------------------------------
+
+    def _hold(self, command: HoldCheckpoints) -> None:
+        run = self._run
+        if run is None or run.number != command.run:
+            return
+        run.commits.holding = command.on
+        run.hold.arm(command.on)
+        if not command.on:
+            self._feed_all(run.commits.release(self._clock.now()))
+
+    def _go_on(self, command: Continue) -> None:
+        run = self._run
+        if run is not None and run.number == command.run:
+            run.hold.go_on(command.batch)
+
+    def _rescale(self, command: Rescale) -> None:
+        if self._run is not None:
+            self._run.commits.holding = False
+        self._protocol.do(command)
+
+    def _write(self, record: JournalRecord) -> None:
+        if isinstance(record, RescaleRecord):
+            self._rescales.append(record)
+        elif isinstance(record, Decision):
+            self._decisions.append(record)
+        self._instruments.record(record)
+
+    def _end_stream(self, command: EndStream) -> None:
+        self._end = StreamEnd(command.failed, command.cause)
+
+
+class _Watch:
+    """A thread that looks at the cluster, and for batches that have begun: Spark tells of a batch when it is over."""
+
+    def __init__(self, cluster: ClusterWatch, report: Callable[[AnyStreamEvent], None], now: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._report = report
+        self._now = now
+        self.run: Run | None = None
+        self._looked: Run | None = None
+        self._looks = 0
+        self._told: tuple[int, int] = (0, -1)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="firesteel-watch", daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stopped.set()
+
+    def _work(self) -> None:
+        look_at = 0.0
+        while not self._stopped.is_set():
+            try:
+                if self._now() >= look_at:
+                    look_at = self._now() + LOOK_SECONDS
+                    changed: ClusterChanged | None = self._cluster.look(self._now())
+                    if changed is not None:
+                        self._report(changed)
+                self._look_at_batch()
+            except Exception as error:  # Spark is stopping: the query's end tells of it
+                _log.debug("a look at the cluster failed", exc_info=error)
+            self._stopped.wait(self._wait())
+
+    def _wait(self) -> float:
+        """A query that has just started is looked at often: when its first batch begins, a rescale's downtime is over."""
+        run = self.run
+        fresh = run is not None and self._told[0] != run.number and self._looks < FIRST_LOOKS
+        return FIRST_LOOK_SECONDS if fresh or run is None else LOOK_SECONDS
+
+    def _look_at_batch(self) -> None:
+        run = self.run
+        if run is None or run.expected:
+            return
+        if run is not self._looked:
+            self._looked, self._looks = run, 0
+        self._looks += 1
+        batch = run.hold.running()
+        if batch is not None and batch > run.commits.last and (run.number, batch) > self._told:
+            self._told = (run.number, batch)
+            self._report(BatchStarted(at=self._now(), run=run.number, batch=batch))

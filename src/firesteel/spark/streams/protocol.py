@@ -1,0 +1,339 @@
+"""Carries out what a stream's scheduler asks of Spark, one thing after the other: start, rescale, stop.
+
+A rescale: hold the query at its next checkpoint, stop it there, bring the state to the new number, start again. Whatever goes
+wrong on the way, the checkpoint is brought into order and the query started with the number it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from typing import Any
+
+from firesteel.errors import FiresteelError, JobExecutionError
+from firesteel.scheduler.streaming.commands import Action, Rescale, StartQuery, StopQuery
+from firesteel.scheduler.streaming.events import (
+    QueryFailed,
+    QueryStarted,
+    QueryStopped,
+    RescaleFailed,
+    RescaleStep,
+    RescaleStepped,
+)
+from firesteel.spark.streams.checkpoint_files import CheckpointFiles, CheckpointState
+from firesteel.spark.streams.failures import describe
+from firesteel.spark.streams.hold import QueryHold, hold_of
+from firesteel.spark.streams.listener import Ears
+from firesteel.spark.streams.progress import Commits, Progress
+from firesteel.spark.streams.query import Prepared, QueryStarter
+from firesteel.spark.streams.recovery import recover, replay_pending
+from firesteel.spark.streams.repartition import repartition_state
+
+_log = logging.getLogger("firesteel.spark")
+
+
+@dataclass(eq=False)
+class Run:
+    """A query that was started."""
+
+    number: int
+    query: Any
+    hold: QueryHold
+    ears: Ears
+    commits: Commits
+    started: QueryStarted
+    expected: bool = False
+    """It is being stopped by us: its end is no news."""
+
+    def close(self) -> None:
+        self.hold.close()
+        self.ears.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A query is gone that nobody stopped. ``failed`` None: it ended by itself. ``recent``: the last of its progress."""
+
+    run: Run
+    failed: QueryFailed | None
+    recent: tuple[Progress, ...]
+    committed: int
+
+
+class Protocol:
+    """``report`` takes events, RunStarted and RunEnded, from several threads; ``stepped`` is called as each step begins."""
+
+    def __init__(
+        self,
+        spark: Any,
+        starter: QueryStarter,
+        checkpoint: str,
+        report: Callable[[Any], None],
+        now: Callable[[], float],
+        stepped: Callable[[RescaleStep], None] = lambda step: None,
+    ) -> None:
+        self._spark = spark
+        self._starter = starter
+        self._checkpoint = checkpoint
+        self._report = report
+        self._now = now
+        self._stepped = stepped
+        self._commands: SimpleQueue[StartQuery | Rescale | StopQuery | None] = SimpleQueue()
+        self._run: Run | None = None
+        self._given_up = threading.Event()
+        """Whatever is under way is not to start a query any more."""
+        self._ahead = ThreadPoolExecutor(1, "firesteel-build")
+        self._thread = threading.Thread(target=self._work, name="firesteel-query", daemon=True)
+
+    # --- for the driver's thread -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def do(self, command: StartQuery | Rescale | StopQuery) -> None:
+        """In order; returns at once. A stop without savepoint breaks into a wait for a checkpoint."""
+        if isinstance(command, StopQuery) and not command.savepoint:
+            self._given_up.set()
+            run = self._run
+            if run is not None:
+                run.expected = True
+                threading.Thread(target=run.hold.close, name="firesteel-let-go", daemon=True).start()
+        self._commands.put(command)
+
+    def end(self) -> None:
+        """Whatever runs is stopped; returns when the thread has ended."""
+        self._given_up.set()
+        run = self._run
+        if run is not None:
+            run.expected = True
+            run.hold.close()
+        self._commands.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    # --- in the protocol's thread ----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (command := self._commands.get()) is not None:
+            try:
+                match command:
+                    case StartQuery():
+                        self._start(command.run, command.parallelism)
+                    case Rescale():
+                        self._rescale(command)
+                    case StopQuery():
+                        self._stop(command)
+            except Exception as error:
+                _log.debug("%s went wrong", type(command).__name__, exc_info=error)
+                self._tell_failed(command.run, error)
+        with suppress(Exception):  # Spark may be gone
+            self._forget_run(stop=True)
+        self._ahead.shutdown(wait=False, cancel_futures=True)
+
+    def _tell_failed(self, number: int, error: BaseException, batch: int | None = None) -> None:
+        told = describe(error)
+        self._report(
+            QueryFailed(
+                at=self._now(), run=number, cause=told.cause, batch=batch, final=told.final, charged=told.charged
+            )
+        )
+
+    def _start(
+        self,
+        number: int,
+        parallelism: int,
+        ahead: Future[Prepared] | None = None,
+        *,
+        replayed_rows: int = 0,
+        recovered: str = "",
+    ) -> None:
+        """Raises whatever keeps the query from starting."""
+        self._forget_run(stop=True)
+        recovery = recover(self._spark, self._checkpoint)
+        prepared = _result(ahead)
+        if prepared is None or prepared.parallelism != parallelism:
+            prepared = self._starter.prepare(parallelism, recovery.state)
+        if self._given_up.is_set():
+            return
+        ears = Ears(prepared.session, number, self._report)
+        try:
+            query = prepared.writer.start()
+        except BaseException:
+            ears.close()
+            raise
+        hold = hold_of(number, query, self._spark.sparkContext, query.stop, self._report)
+        pinned = recovery.state.parallelism if prepared.plan.stateful else None
+        started = QueryStarted(
+            at=self._now(),
+            run=number,
+            plan=replace(
+                prepared.plan, can_hold=hold.can_hold, parallelism=pinned or prepared.plan.parallelism
+            ),
+            batch=recovery.state.committed,
+            recovered=" ".join(filter(None, (recovered, recovery.sentence))),
+            replayed_rows=replayed_rows,
+        )
+        self._run = Run(number, query, hold, ears, Commits(number, started.batch), started)
+        self._report(RunStarted(self._run))
+        threading.Thread(target=self._await_end, args=(self._run,), name="firesteel-await", daemon=True).start()
+
+    def _rescale(self, command: Rescale) -> None:
+        rescaling = _Rescaling(command, self._state().parallelism or 0)
+        ahead: Future[Prepared] | None = None
+        try:
+            self._halt(rescaling)
+            if self._given_up.is_set():
+                return
+            ahead = self._ahead.submit(self._starter.prepare, command.parallelism, None)
+            self._replay(rescaling)
+            if command.action is Action.REPARTITION:
+                self._step(rescaling, RescaleStep.REPARTITION)
+                repartition_state(self._spark, self._checkpoint, command.parallelism)
+            parallelism = command.parallelism
+        except Exception as error:
+            parallelism = rescaling.before or command.parallelism
+            cause = error.message if isinstance(error, FiresteelError) else describe(error).cause
+            _log.debug("rescale %d failed", command.rescale, exc_info=error)
+            self._report(
+                RescaleFailed(at=self._now(), rescale=command.rescale, cause=cause, parallelism=parallelism)
+            )
+        if self._given_up.is_set():
+            return
+        self._step(rescaling, RescaleStep.START)
+        self._start(command.run, parallelism, ahead, replayed_rows=rescaling.replayed)
+
+    def _halt(self, rescaling: _Rescaling) -> None:
+        """Stops the query, at a checkpoint unless the command is not to wait for one."""
+        self._step(rescaling, RescaleStep.HOLD)
+        run = self._run
+        if run is None:
+            return
+        run.expected = True
+        if rescaling.command.replay or not run.query.isActive:
+            run.hold.close()
+            self._step(rescaling, RescaleStep.STOP)
+            run.query.stop()
+        else:
+            run.hold.stop(lambda: self._step(rescaling, RescaleStep.STOP))
+        error = run.query.exception()
+        self._forget_run()
+        rescaling.state = self._state()
+        if error is not None:
+            raise JobExecutionError(f"The query failed before it was stopped: {describe(error).cause}")
+
+    def _replay(self, rescaling: _Rescaling) -> None:
+        """Commits a batch that was left half done, with the number it was planned for."""
+        state = rescaling.state
+        if state is None or state.pending is None or state.unfinished is not None:
+            return
+        self._step(rescaling, RescaleStep.REPLAY)
+        prepared = self._starter.prepare(rescaling.before or rescaling.command.parallelism, state)
+        replayed = replay_pending(prepared.writer, self._spark, self._checkpoint)
+        rescaling.replayed, rescaling.state = replayed.rows, replace(state, committed=replayed.batch)
+
+    def _step(self, rescaling: _Rescaling, step: RescaleStep) -> None:
+        if step in rescaling.told:
+            return
+        rescaling.told.append(step)
+        batch = -1 if rescaling.state is None else rescaling.state.committed
+        if rescaling.state is None and self._run is not None:
+            batch = self._run.commits.last
+        self._report(RescaleStepped(at=self._now(), rescale=rescaling.command.rescale, step=step, batch=batch))
+        self._stepped(step)
+
+    def _stop(self, command: StopQuery) -> None:
+        run = self._run
+        if run is not None:
+            run.expected = True
+            if command.savepoint and run.query.isActive:
+                run.hold.stop(lambda: None)
+            error = run.query.exception() if command.savepoint else None
+            self._forget_run(stop=True)
+            if error is not None and not self._given_up.is_set():
+                self._tell_failed(command.run, error, self._state().pending)
+                return
+        state = self._state()
+        committed = state.pending is None
+        self._report(QueryStopped(at=self._now(), run=command.run, batch=state.committed, committed=committed))
+
+    def _forget_run(self, *, stop: bool = False) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        run.expected = True
+        run.hold.close()
+        if stop:
+            run.query.stop()
+        run.ears.close()
+
+    def _state(self) -> CheckpointState:
+        return CheckpointFiles(self._spark, self._checkpoint).read()
+
+    # --- in a thread of each run -----------------------------------------------------------------------------
+
+    def _await_end(self, run: Run) -> None:
+        with suppress(Exception):  # what it ended with is asked below
+            run.query.awaitTermination()
+        if run.expected:
+            return
+        failed: QueryFailed | None = None
+        recent: list[Progress] = []
+        committed, pending = run.commits.last, None
+        try:
+            error = run.query.exception()
+            recent = list(_recent(run))
+            state = self._state()
+            committed, pending = state.committed, state.pending
+        except Exception as gone:
+            error = gone
+        if error is not None:
+            told = describe(error)
+            failed = QueryFailed(
+                at=self._now(), run=run.number, cause=told.cause, batch=pending, final=told.final, charged=told.charged
+            )
+        if not run.expected:
+            self._report(RunEnded(run, failed, tuple(recent), committed))
+
+
+@dataclass(eq=False)
+class _Rescaling:
+    """A rescale under way. ``before``: partitions as pinned in the checkpoint, 0: not pinned."""
+
+    command: Rescale
+    before: int
+    state: CheckpointState | None = None
+    replayed: int = 0
+    told: list[RescaleStep] = field(default_factory=list[RescaleStep])
+
+
+def _recent(run: Run) -> list[Progress]:
+    """What was not told yet, newest first."""
+    import json
+
+    found: list[Progress] = []
+    for told in reversed(run.query._jsq.recentProgress()):
+        progress = Progress.of(json.loads(told.json()))
+        if progress.batch <= run.commits.last:
+            break
+        found.append(progress)
+    return found
+
+
+def _result(ahead: Future[Prepared] | None) -> Prepared | None:
+    """None: nothing was prepared, or it failed; it is tried again then, for the user to see why."""
+    if ahead is None:
+        return None
+    try:
+        return ahead.result()
+    except Exception:
+        return None
