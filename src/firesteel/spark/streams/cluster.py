@@ -34,10 +34,17 @@ class Cluster:
         """What has changed, half a sentence; empty: nothing."""
         if before is None:
             return "the stream was started"
-        gone = [f"executor {e} on {before.executors[e].host} was lost" for e in sorted(before.executors.keys() - self.executors)]
-        come = [f"executor {e} on {self.executors[e].host} came" for e in sorted(self.executors.keys() - before.executors)]
+        gone = [
+            f"executor {e} on {before.executors[e].host} was lost"
+            for e in sorted(before.executors.keys() - self.executors)
+        ]
+        come = [
+            f"executor {e} on {self.executors[e].host} came" for e in sorted(self.executors.keys() - before.executors)
+        ]
         shut = [f"Spark excluded executor {e}" for e in sorted(self.excluded - before.excluded) if e in self.executors]
-        open_ = [f"Spark uses executor {e} again" for e in sorted(before.excluded - self.excluded) if e in self.executors]
+        open_ = [
+            f"Spark uses executor {e} again" for e in sorted(before.excluded - self.excluded) if e in self.executors
+        ]
         return ", ".join(gone + come + shut + open_)
 
 
@@ -66,7 +73,7 @@ class ClusterWatch:
         if ids == self._ids and not self._excludes:
             return None
         found = self._found(ids)
-        if not self._local and found.executors.keys() == ids:  # one that is just coming has no cores yet
+        if not self._local and set(found.executors) == ids:  # one that is just coming has no cores yet
             self._ids = ids
         what = found.compared(self._known)
         self._known = found

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol as Interface
+from typing import Any
+from typing import Protocol as Interface
 
 from firesteel.journal.journal import Instruments
 from firesteel.scheduler.records import Decision, JournalRecord
@@ -35,7 +36,6 @@ from firesteel.scheduler.streaming.events import (
     QueryFinished,
     QueryIdle,
     RescaleStep,
-    StreamEvent,
     StreamSubmitted,
     TimerFired,
 )
@@ -95,7 +95,12 @@ class StreamDriver:
         self._clock = Clock()
         self._inbox: SimpleQueue[Any] = SimpleQueue()
         self._protocol = Protocol(
-            spark, QueryStarter(spark, build, checkpoint, name), checkpoint, self._inbox.put, self._clock.now, stepped
+            spark,
+            QueryStarter(spark, build, checkpoint, name),
+            checkpoint,
+            report=self._inbox.put,
+            now=self._clock.now,
+            stepped=stepped,
         )
         self._watch = _Watch(ClusterWatch(spark.sparkContext), self._inbox.put, self._clock.now)
         self._ended = ended
@@ -118,7 +123,7 @@ class StreamDriver:
             HoldCheckpoints: self._hold,
             Continue: self._go_on,
             SetTimer: lambda command: self._timers.__setitem__(command.timer, command.when),
-            CancelTimer: lambda command: self._timers.pop(command.timer, None),
+            CancelTimer: self._cancel_timer,
             WriteRecord: lambda command: self._write(command.record),
             EndStream: self._end_stream,
         }
@@ -139,6 +144,11 @@ class StreamDriver:
     def status(self) -> StreamStatus:
         with self._lock:
             return self._scheduler.status()
+
+    def refusal(self) -> str:
+        """Why the running query cannot be rescaled, a sentence; empty: it can, as far as is known."""
+        run = self._run
+        return "" if run is None else run.started.plan.refusal
 
     def rescales(self) -> list[RescaleRecord]:
         return list(self._rescales)
@@ -207,10 +217,8 @@ class StreamDriver:
                 self._gone(item)
             case Heard() | HeardIdle() | Held() | HoldLost():
                 self._heard(item, now)
-            case StreamEvent():
-                self._feed(item)
             case _:
-                raise TypeError(f"the stream's loop knows no {type(item).__name__}")
+                self._feed(item)
 
     def _started(self, run: Run) -> None:
         self._run = run
@@ -281,6 +289,9 @@ class StreamDriver:
         if not command.on:
             self._feed_all(run.commits.release(self._clock.now()))
 
+    def _cancel_timer(self, command: CancelTimer) -> None:
+        self._timers.pop(command.timer, None)
+
     def _go_on(self, command: Continue) -> None:
         run = self._run
         if run is not None and run.number == command.run:
@@ -305,7 +316,9 @@ class StreamDriver:
 class _Watch:
     """A thread that looks at the cluster, and for batches that have begun: Spark tells of a batch when it is over."""
 
-    def __init__(self, cluster: ClusterWatch, report: Callable[[AnyStreamEvent], None], now: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: ClusterWatch, report: Callable[[AnyStreamEvent], None], now: Callable[[], float]
+    ) -> None:
         self._cluster = cluster
         self._report = report
         self._now = now

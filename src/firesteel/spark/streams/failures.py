@@ -12,8 +12,15 @@ _TRACEBACK = "Traceback (most recent call last):"
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
 _CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
-_LOST = ("ExecutorLostFailure", "FetchFailed", "MetadataFetchFailed", "Executor heartbeat timed out", "ExecutorDeadException")
+_LOST = (
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "MetadataFetchFailed",
+    "Executor heartbeat timed out",
+    "ExecutorDeadException",
+)
 _DIED = ("Python worker exited unexpectedly", "Python worker failed to connect back")
+_IN_DRIVER = ("FOREACH_BATCH", "raised by the Python Proxy")
 _FINAL = (
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
@@ -59,7 +66,9 @@ def described(text: str, *, planning: bool = False) -> Described:
     before, found, trace = said.partition(_TRACEBACK)
     if found:
         frames, words = _frames(trace)
-        where = "The function of foreachBatch" if "FOREACH_BATCH" in before else "A Python function of the query"
+        where = (
+            "The function of foreachBatch" if any(w in before for w in _IN_DRIVER) else "A Python function of the query"
+        )
         if "FOREACH_USER" in before:
             where = "The function of foreach"
         return Described(f"{where} raised {words}.{_cut(frames, chr(10))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,4 +136,4 @@ def _between(end: Any, latest: Any) -> int | None:
 
 def _rate(value: Any) -> float:
     """Spark writes none, or words, where it divided by nought."""
-    return float(value) if isinstance(value, int | float) and value == value and abs(value) != float("inf") else 0.0
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0

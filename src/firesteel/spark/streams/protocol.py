@@ -78,9 +78,10 @@ class Protocol:
         spark: Any,
         starter: QueryStarter,
         checkpoint: str,
+        *,
         report: Callable[[Any], None],
         now: Callable[[], float],
-        stepped: Callable[[RescaleStep], None] = lambda step: None,
+        stepped: Callable[[RescaleStep], None],
     ) -> None:
         self._spark = spark
         self._starter = starter
@@ -176,9 +177,7 @@ class Protocol:
         started = QueryStarted(
             at=self._now(),
             run=number,
-            plan=replace(
-                prepared.plan, can_hold=hold.can_hold, parallelism=pinned or prepared.plan.parallelism
-            ),
+            plan=replace(prepared.plan, can_hold=hold.can_hold, parallelism=pinned or prepared.plan.parallelism),
             batch=recovery.state.committed,
             recovered=" ".join(filter(None, (recovered, recovery.sentence))),
             replayed_rows=replayed_rows,
@@ -204,9 +203,7 @@ class Protocol:
             parallelism = rescaling.before or command.parallelism
             cause = error.message if isinstance(error, FiresteelError) else describe(error).cause
             _log.debug("rescale %d failed", command.rescale, exc_info=error)
-            self._report(
-                RescaleFailed(at=self._now(), rescale=command.rescale, cause=cause, parallelism=parallelism)
-            )
+            self._report(RescaleFailed(at=self._now(), rescale=command.rescale, cause=cause, parallelism=parallelism))
         if self._given_up.is_set():
             return
         self._step(rescaling, RescaleStep.START)

@@ -48,7 +48,8 @@ class QueryStarter:
 
     def _checked(self, writer: Any) -> Any:
         from pyspark.sql import DataFrame
-        from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+        from pyspark.sql.streaming.query import StreamingQuery
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
 
         example = "build=lambda spark: spark.readStream....groupBy(...).count().writeStream.outputMode('update').foreachBatch(f)"
         if isinstance(writer, StreamingQuery):
@@ -59,7 +60,8 @@ class QueryStarter:
             )
         if isinstance(writer, DataFrame):
             raise UsageError(
-                "'build' gave back a DataFrame; a DataStreamWriter is needed.", hint="End it with .writeStream and its sink."
+                "'build' gave back a DataFrame; a DataStreamWriter is needed.",
+                hint="End it with .writeStream and its sink.",
             )
         if not isinstance(writer, DataStreamWriter):
             what = "nothing" if writer is None else f"a {type(writer).__name__}"

@@ -1,0 +1,138 @@
+"""A stream's data plane on a real Spark: held at its checkpoints, stopped, repartitioned, started again, under a scripted scheduler."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyspark.sql.functions as F
+
+from firesteel.journal.journal import Instruments
+from firesteel.scheduler.streaming.commands import (
+    Action,
+    Continue,
+    EndStream,
+    HoldCheckpoints,
+    Rescale,
+    StartQuery,
+    StopQuery,
+)
+from firesteel.scheduler.streaming.events import (
+    BatchCommitted,
+    QueryFailed,
+    QueryIdle,
+    QueryStarted,
+    QueryStopped,
+    RescaleStep,
+    RescaleStepped,
+    StreamSubmitted,
+)
+from firesteel.spark.streams.driver import StreamDriver
+
+SECONDS = 90
+
+
+class Scripted:
+    """Rescales to each of ``targets`` at a held checkpoint, and stops at one."""
+
+    def __init__(self, first, targets):
+        self.first = first
+        self.targets = list(targets)
+        self.events = []
+        self.run = 1
+
+    def status(self):
+        raise AssertionError("nobody asks")
+
+    def handle(self, event):
+        self.events.append(event)
+        match event:
+            case StreamSubmitted():
+                return [StartQuery(run=1, parallelism=self.first)]
+            case BatchCommitted(held=False):
+                return [HoldCheckpoints(run=self.run, on=True)]
+            case BatchCommitted(held=True, rows=0):
+                return [Continue(run=self.run, batch=event.batch)]
+            case BatchCommitted(held=True) | QueryIdle(held=True) if self.targets:
+                self.run += 1
+                target = self.targets.pop(0)
+                return [Rescale(rescale=self.run, run=self.run, parallelism=target, action=Action.REPARTITION)]
+            case BatchCommitted(held=True) | QueryIdle(held=True):
+                return [StopQuery(run=self.run, savepoint=True)]
+            case QueryStopped():
+                return [EndStream(failed=False)]
+            case QueryFailed():
+                return [EndStream(failed=True, cause=event.cause)]
+        return []
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def numbers(folder: Path):
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+def run(spark, build, checkpoint, scheduler):
+    driver = StreamDriver(spark, build, str(checkpoint), scheduler, Instruments(), name="counted")
+    driver.start()
+    assert driver.join(SECONDS), scheduler.events
+    return driver.end
+
+
+def test_a_running_query_goes_from_2_to_8_to_3_partitions_and_loses_and_doubles_nothing(spark, tmp_path):
+    totals, batches = {}, []
+
+    def sink(frame, batch):
+        batches.append(batch)
+        totals.update({row["k"]: row["count"] for row in frame.collect()})
+
+    def build(session):
+        rows = session.readStream.format("rate").option("rowsPerSecond", 500).load()
+        counted = rows.groupBy((F.col("value") % 10).alias("k")).count()
+        return counted.writeStream.outputMode("update").foreachBatch(sink)
+
+    scheduler = Scripted(2, [8, 3])
+    assert not run(spark, build, tmp_path / "c", scheduler).failed
+    starts = scheduler.of(QueryStarted)
+    assert [start.plan.parallelism for start in starts] == [2, 8, 3]
+    assert all(start.plan.can_hold and not start.plan.refusal and start.replayed_rows == 0 for start in starts)
+    steps = [RescaleStep.HOLD, RescaleStep.STOP, RescaleStep.REPARTITION, RescaleStep.START]
+    assert [event.step for event in scheduler.of(RescaleStepped)] == steps * 2
+    assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
+    assert scheduler.of(QueryStopped)[0].committed
+    assert sorted(batches) == sorted(set(batches))
+    told = [event.batch for event in scheduler.of(BatchCommitted)]
+    assert told == sorted(set(told)) == batches
+    assert sum(totals.values()) == sum(event.rows for event in scheduler.of(BatchCommitted))
+    assert set(totals) == set(range(10))
+    assert max(totals.values()) - min(totals.values()) <= 1
+    left = {
+        t.name
+        for t in threading.enumerate()
+        if t.name.startswith(("firesteel-hold", "firesteel-stream", "firesteel-query"))
+    }
+    assert not left
+
+
+def test_a_query_that_fails_tells_its_users_frames(spark, tmp_path):
+    def build(session):
+        def broken(frame, batch):
+            raise ValueError("my sink is broken")
+
+        return session.readStream.format("rate").load().writeStream.foreachBatch(broken)
+
+    end = run(spark, build, tmp_path / "c", Scripted(2, []))
+    assert end.failed
+    assert end.cause.startswith("The function of foreachBatch raised ValueError: my sink is broken.")
+    assert "test_stream_driver.py" in end.cause
+    assert "py4j" not in end.cause
+
+
+def test_what_build_must_not_give_back_is_said(spark, tmp_path):
+    scheduler = Scripted(2, [])
+    end = run(spark, lambda session: session.readStream.format("rate").load(), tmp_path / "c", scheduler)
+    assert end.failed
+    assert "a DataStreamWriter is needed" in end.cause
+    assert scheduler.of(QueryFailed)[0].final
+    assert not (tmp_path / "c").exists()
