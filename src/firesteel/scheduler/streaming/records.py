@@ -49,7 +49,7 @@ class StreamStateChange(JournalRecord, frozen=True):
 
 
 class StreamBatch(JournalRecord, frozen=True):
-    """A committed batch."""
+    """A committed batch, or several of one second: then ``rows`` and ``duration`` are their sums, the rest is the last's."""
 
     run: int
     batch: int
@@ -60,6 +60,7 @@ class StreamBatch(JournalRecord, frozen=True):
     state_bytes: int = 0
     backlog: int | None = None
     input_rate: float = 0.0
+    batches: int = 1
 
 
 class RescaleRecord(JournalRecord, frozen=True):

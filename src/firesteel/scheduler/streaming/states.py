@@ -60,6 +60,7 @@ STATE_MOVES: tuple[Move[SchedulerState], ...] = (
     Move(S.EXECUTING, S.FINISHED, "its source has ended"),
     Move(S.RESTARTING, S.WAITING_FOR_RESOURCES, "stopped; resources are looked at anew"),
     Move(S.RESTARTING, S.CREATING_EXECUTION_GRAPH, "stopped, and what runs next is known"),
+    Move(S.RESTARTING, S.FINISHED, "its source had ended before it was stopped"),
     Move(S.RESTARTING, S.CANCELING, "cancelled or stopped meanwhile"),
     Move(S.RESTARTING, S.FAILING, "the state cannot be brought into order"),
     Move(S.STOP_WITH_SAVEPOINT, S.FINISHED, "the last batch is committed and the query stopped"),

@@ -1,0 +1,618 @@
+"""The adaptive scheduler of a stream: states, and what each event means in each of them (FLIP-160, FLIP-461)."""
+
+from __future__ import annotations
+
+from firesteel.humanize import plural
+from firesteel.options import Options
+from firesteel.scheduler.restart import RestartStrategy
+from firesteel.scheduler.restart import restart_strategy as strategy_of
+from firesteel.scheduler.streaming import events as told
+from firesteel.scheduler.streaming.assessment import Assessment, Assessor
+from firesteel.scheduler.streaming.checkpoint_stats import CheckpointStatsTracker, FailedCheckpoints, max_delay
+from firesteel.scheduler.streaming.commands import (
+    Continue,
+    EndStream,
+    HoldCheckpoints,
+    Rescale,
+    StartQuery,
+    StopQuery,
+    StreamCommand,
+)
+from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start
+from firesteel.scheduler.streaming.downtime import DowntimePrediction
+from firesteel.scheduler.streaming.load import load_signal
+from firesteel.scheduler.streaming.machine import StateMachine
+from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
+from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus, TriggerCause
+from firesteel.scheduler.streaming.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
+from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
+from firesteel.scheduler.streaming.running import RunningQuery
+from firesteel.scheduler.streaming.settings import StreamSettings
+from firesteel.scheduler.streaming.states import Phase, SchedulerState
+from firesteel.scheduler.streaming.status import (
+    WAITS_FOR,
+    stream_status,
+    waits_for_restart,
+    waits_for_slots,
+    waits_while_executing,
+    waits_while_rescaling,
+)
+from firesteel.scheduler.streaming.submission import Submission
+from firesteel.scheduler.streaming.wanted import Resources, Wanted
+
+S = SchedulerState
+_OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
+
+
+class AdaptiveScheduler:
+    """``handle`` each event, execute what it returns, in order. No I/O, no clock: time is what events say.
+
+    A held checkpoint is answered in the same ``handle`` by Continue, Rescale or StopQuery. While a Rescale or StopQuery is
+    outstanding, that is the answer to a held checkpoint which was told before. Events of a run that is over, late ones
+    and doubled ones change nothing; nothing does after EndStream.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        checkpoint: str,
+        requirements: ResourceRequirements,
+        options: Options,
+        *,
+        restart_strategy: RestartStrategy | None = None,
+        stream_id: str = "",
+    ) -> None:
+        """Raises UsageError for options that conflict."""
+        self.name = name
+        self.checkpoint = checkpoint
+        self._stream_id = stream_id or name
+        self._options = options
+        self._settings = StreamSettings.of(options)
+        self._strategy = restart_strategy or strategy_of(options, name)
+        self._recorder = StreamRecorder()
+        self._timers = Timers(self._recorder)
+        self._machine = StateMachine(name, self._recorder)
+        self._wanted = Wanted(requirements, self._settings)
+        self._submission = Submission(
+            self._wanted, self._settings, self._recorder, self._timers, start=self._create, give_up=self._fail
+        )
+        self._load = load_signal(self._settings)
+        downtime = DowntimePrediction()
+        self._query = RunningQuery(self._recorder)
+        self._rescales = Rescales(self._recorder, downtime)
+        self._assessor = Assessor(
+            self._wanted, self._load, self._query, downtime=downtime, settings=self._settings, recorder=self._recorder
+        )
+        self._stats = CheckpointStatsTracker(self, self._recorder, self._timers, self._settings.checkpoint_timeout)
+        self._failed_checkpoints = FailedCheckpoints(self._settings.failed_checkpoints)
+        self._resources = Resources()
+        self._there = Resources()
+        """As told last; the other is what counts."""
+        self._assessment: Assessment | None = None
+        self._manager: RescaleManager | None = None
+        self._first_change: float | None = None
+        self._cooldown_since: float | None = None
+        self._why = (TriggerCause.INITIAL_SCHEDULE, "the stream was started")
+        self._old_run = 0
+        """Of the query that a rescale under way is to stop."""
+        self._asked = 0
+        self._alive = False
+        """A query runs, or is about to: it is to be stopped before the end."""
+        self._holding = False
+        self._held: int | None = None
+        """Batch after which the query is held while this event is handled."""
+        self._take_along = False
+        """The next restart may rescale."""
+        self._stopping = False
+        self._end = ("FINISHED", "")
+        self._cause = ""
+
+    def handle(self, event: told.StreamEvent) -> list[StreamCommand]:
+        """What is to be done now. Raises ValueError, with the story, for a move that no table has."""
+        self._recorder.begin(event)
+        if self.state is S.FINISHED:
+            return []
+        self._held = self._held_at(event)
+        if not isinstance(event, _OVER):
+            self._timers.fire_due()
+        self._dispatch(event)
+        self._timers.fire_due()
+        self._settle()
+        return self._recorder.take()
+
+    @property
+    def state(self) -> SchedulerState:
+        return self._machine.state
+
+    @property
+    def phase(self) -> Phase | None:
+        """Of the rescale manager, in Executing."""
+        return self._manager.phase if self._manager is not None and self.state is S.EXECUTING else None
+
+    @property
+    def parallelism(self) -> int:
+        """0: not known yet."""
+        return self._query.parallelism
+
+    @property
+    def max_delay(self) -> float:
+        """How long a wanted rescale waits for a checkpoint as things are now, seconds."""
+        settings = self._settings
+        return max_delay(settings.max_delay, self._stats.interval, settings.failed_checkpoints)
+
+    def story(self) -> list[str]:
+        """What happened, oldest first."""
+        return self._recorder.story()
+
+    def status(self, at: float | None = None) -> StreamStatus:
+        """The live view; ``at``: now, else the time of the last event."""
+        now = self._recorder.at if at is None else max(at, self._recorder.at)
+        assessment = self._assessment
+        wanted = self.parallelism or self._asked if assessment is None else assessment.wish.parallelism
+        return stream_status(
+            self._query,
+            self._rescales,
+            self._wanted.requirements,
+            self._there,
+            name=self.name,
+            checkpoint=self.checkpoint,
+            state=self.state.value,
+            phase="" if self.phase is None else self.phase.value,
+            wanted=wanted,
+            waits_for=self._waits_for(now),
+            cause=self._end[1] if self.state is S.FINISHED else self._cause,
+        )
+
+    # -- checkpoints (CheckpointStatsListener)
+
+    def on_completed_checkpoint(self) -> None:
+        self._failed_checkpoints.clear()
+        manager = self._manager
+        if self.state is not S.EXECUTING or manager is None:
+            return
+        # The next batch has begun already: wait for one that is held, as long as max delay allows.
+        if self._held is None and self._query.plan.can_hold and manager.would_rescale:
+            return
+        manager.on_trigger(f"checkpoint {self._query.batch}")
+
+    def on_failed_checkpoint(self) -> None:
+        manager = self._manager
+        changed = self._first_change is not None if manager is None else manager.first_change is not None
+        if not self._failed_checkpoints.failed(changed=changed):
+            return
+        if self.state is S.EXECUTING and manager is not None and self._alive:
+            count = self._failed_checkpoints.count
+            self._failed_checkpoints.clear()
+            manager.on_trigger(f"failed checkpoints: {count}")
+
+    # -- the world of the rescale manager (RescaleEnvironment)
+
+    def direction(self) -> Direction | None:
+        return None if self._assessment is None else self._assessment.direction
+
+    def has_sufficient(self) -> bool:
+        assessment = self._assessment
+        return assessment is not None and assessment.direction is not None and assessment.wish.sufficient
+
+    def has_desired(self) -> bool:
+        return self.has_sufficient() and self._assessment is not None and self._assessment.wish.desired
+
+    def rescale(self, trigger: str) -> None:
+        assert self._assessment is not None
+        cause = f"{trigger}: {plural(self._assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
+        self._leave_executing()
+        self._machine.go(S.RESTARTING, cause)
+        self._begin_rescale(trigger, replay=self._held is None)
+
+    def _begin_rescale(self, trigger: str, *, replay: bool) -> None:
+        assessment, query = self._assessment, self._query
+        assert assessment is not None
+        current = self._rescales.trigger(trigger, assessment, query, held=self._held is not None)
+        self._old_run, self._asked, self._alive = query.run, current.requested, True
+        query.run += 1
+        self._failed_checkpoints.clear()
+        self._recorder.emit(
+            Rescale(
+                rescale=current.rescale,
+                run=query.run,
+                parallelism=current.requested,
+                action=current.action,
+                replay=replay,
+            )
+        )
+
+    # -- events
+
+    def _dispatch(self, event: told.StreamEvent) -> None:
+        match event:
+            case told.StreamSubmitted():
+                self._submitted()
+            case told.ClusterChanged():
+                self._cluster_changed(event)
+            case told.RequirementsChanged() | told.RescaleRequested():
+                self._user_said(event)
+            case told.StopRequested() | told.CancelRequested():
+                self._end_requested(isinstance(event, told.CancelRequested))
+            case told.TimerFired():
+                self._timers.fired(event.timer)
+            case told.RescaleStepped() | told.RescaleFailed():
+                self._rescale_told(event)
+            case _:
+                self._of_query(event)
+
+    def _of_query(self, event: told.StreamEvent) -> None:
+        match event:
+            case told.QueryStarted() if event.run == self._query.run:
+                self._started(event)
+            case told.BatchStarted() if self._is_current(event.run) and event.batch > self._query.batch:
+                self._batch_started(event)
+            case told.BatchCommitted() if self._is_current(event.run) and event.batch > self._query.batch:
+                self._committed(event)
+            case told.QueryIdle() if event.run == self._query.run and event.batch >= self._query.begun:
+                self._idle()
+            case told.QueryFailed() if self._is_current(event.run):
+                self._failed(event)
+            case told.QueryStopped() | told.QueryFinished() if self._is_current(event.run):
+                self._over(event)
+            case _:
+                self._recorder.tell(f"{type(event).__name__} is stale")
+
+    def _is_current(self, run: int) -> bool:
+        return run == self._query.run or (run == self._old_run and self.state is S.RESTARTING)
+
+    def _submitted(self) -> None:
+        if self.state is not S.CREATED:
+            return
+        needs = self._wanted.requirements
+        self._recorder.record(
+            StreamPlanned(
+                at=self._recorder.at,
+                event=self._recorder.event,
+                stream_id=self._stream_id,
+                name=self.name,
+                checkpoint=self.checkpoint,
+                lower=needs.lower,
+                upper=needs.upper,
+                options=dict(self._options.items()),
+            )
+        )
+        for warning in self._settings.warnings:
+            self._recorder.decision("warning", rule="options", reason=warning)
+        self._wait_for_resources("the stream was started")
+
+    def _cluster_changed(self, event: told.ClusterChanged) -> None:
+        before, self._there = self._there, self._there.changed(event)
+        if self._there == before:
+            return
+        if self._there.says_more_than(before):
+            self._resources = self._there
+        else:
+            self._resources = self._there.counted_as(self._resources)
+        self._why = (
+            TriggerCause.NEW_RESOURCE_AVAILABLE,
+            event.what or f"{plural(self._there.cores, 'core')} are there",
+        )
+        self._look()
+
+    def _user_said(self, event: told.RequirementsChanged | told.RescaleRequested) -> None:
+        if isinstance(event, told.RequirementsChanged):
+            needs = ResourceRequirements(event.lower, event.upper)
+            if needs == self._wanted.requirements and not self._wanted.exact:
+                return
+            self._wanted.require(needs)
+            self._why = (TriggerCause.UPDATE_REQUIREMENT, f"the requirements are now {needs.lower} to {needs.upper}")
+        elif event.parallelism is None:
+            self._why = (TriggerCause.USER, "the user said to go ahead")
+        else:
+            number = event.parallelism
+            self._wanted.require(ResourceRequirements(number, number), exact=True)
+            self._why = (TriggerCause.USER, f"the user asked for {plural(number, 'partition')}")
+        # Dynamic allocation is no signal; the user's word is one to look at what there is.
+        self._resources = self._there
+        self._assessor.user_said(go=isinstance(event, told.RescaleRequested))
+        self._look(said=True)
+
+    def _look(self, *, said: bool = False) -> None:
+        """Something changed that parallelism depends on. ``said``: by the user, who is owed an answer."""
+        if self.state is S.WAITING_FOR_RESOURCES:
+            self._submission.changed(self._resources)
+        if self.state is not S.EXECUTING or self._manager is None:
+            return
+        before = self._assessment
+        now = self._assessment = self._assessor.assess(self._resources)
+        if before is not None and before.key == now.key and not said:
+            return
+        cause, what = self._why
+        self._assessor.decide(now, self._resources, what)
+        if now.is_wanted:
+            self._rescales.want(cause, what, now.running, now.wish.parallelism)
+        if now.refused or not now.is_wanted:
+            self._rescales.ignore(now.refused or now.wish.reason, now)
+        self._manager.on_change()
+
+    # -- waiting for resources and starting
+
+    def _wait_for_resources(self, why: str) -> None:
+        self._machine.go(S.WAITING_FOR_RESOURCES, why)
+        self._submission.begin(self._resources)
+
+    def _create(self, why: str) -> None:
+        """Start the query with what there is."""
+        self._submission.close()
+        wish, needs = self._wanted.at_start(self._resources), self._wanted.requirements
+        self._asked = decide_start(self._recorder, self._resources, needs, wish, before=self.parallelism, why=why)
+        self._start_query(why)
+
+    def _start_query(self, why: str) -> None:
+        self._machine.go(S.CREATING_EXECUTION_GRAPH, why)
+        self._query.run += 1
+        self._alive = True
+        self._recorder.emit(StartQuery(run=self._query.run, parallelism=self._asked))
+
+    def _started(self, event: told.QueryStarted) -> None:
+        if self.state not in (S.CREATING_EXECUTION_GRAPH, S.RESTARTING):
+            return
+        query, rescaled = self._query, self._rescales.is_under_way
+        query.started(event.plan, event.batch, self._asked)
+        self._stats.trigger_interval = event.plan.trigger_interval
+        self._stats.no_batch()
+        self._load.started()
+        self._cause = ""
+        decide_recovery(self._recorder, event)
+        if rescaled:
+            self._after_rescale(self._rescales.started(query.parallelism, event.replayed_rows))
+        self._enter_executing(rescaled)
+
+    # -- executing
+
+    def _enter_executing(self, rescaled: bool) -> None:
+        if self.state is S.RESTARTING:
+            self._machine.go(S.CREATING_EXECUTION_GRAPH, "the query is started")
+        self._machine.go(S.EXECUTING, "the query runs", phase=Phase.COOLDOWN.value)
+        since = self._cooldown_since
+        self._cooldown_since = since = self._recorder.at if rescaled or since is None else since
+        settings = self._settings
+        self._holding, self._assessment = False, None
+        self._manager = RescaleManager(
+            self,
+            Delays(
+                settings.cooldown_up,
+                settings.cooldown_down,
+                settings.stabilization,
+                lambda: self.max_delay,
+            ),
+            self._recorder,
+            self._timers,
+            cooldown_since=since,
+            first_change=self._first_change,
+            observe=self._machine.phase_changed,
+        )
+        self._first_change = None
+        if self._stopping:
+            self._stop_with_savepoint()
+            return
+        self._look()
+
+    def _after_rescale(self, current: RescaleInProgress | None) -> None:
+        self._first_change = None
+        if current is not None and current.granted == current.requested:
+            self._assessor.granted()
+        elif current is not None:
+            current.reason = current.reason or f"{plural(current.granted, 'partition')} were come to"
+            self._assessor.failed(current.requested, current.reason)
+
+    def _leave_executing(self) -> None:
+        manager = self._manager
+        if manager is not None:
+            self._first_change = manager.first_change
+            manager.close()
+            self._manager = None
+        self._stats.no_batch()
+        self._query.tell()
+        self._holding = False
+
+    def _batch_started(self, event: told.BatchStarted) -> None:
+        if event.run != self._query.run:
+            return
+        self._query.begun = max(self._query.begun, event.batch)
+        if self.state is S.EXECUTING:
+            self._rescales.takes_batch()
+            self._stats.batch_started()
+            self._look()
+
+    def _committed(self, event: told.BatchCommitted) -> None:
+        self._query.committed(event)
+        if event.run != self._query.run:
+            self._rescales.committed()
+            return
+        if self.state is not S.EXECUTING:
+            return
+        self._rescales.first_batch()
+        self._load.batch(event, self.parallelism, self._query.plan.trigger_interval)
+        if self._load.wanted is not None:
+            self._why = (TriggerCause.LOAD, f"the load changed ({self._load.reason})")
+        self._look()
+        self._stats.batch_committed(event.duration)
+
+    def _idle(self) -> None:
+        if self.state is S.EXECUTING:
+            self._rescales.first_batch()
+            self._look()
+            self._stats.idle()
+
+    def _held_at(self, event: told.StreamEvent) -> int | None:
+        if not isinstance(event, told.BatchCommitted | told.QueryIdle):
+            return None
+        return event.batch if event.held and event.run == self._query.run else None
+
+    def _settle(self) -> None:
+        """Answers what is held, and holds what is to come while the next checkpoint would be followed by a rescale."""
+        if self.state not in (S.EXECUTING, S.CREATING_EXECUTION_GRAPH):
+            return
+        run, manager = self._query.run, self._manager
+        holding = self.state is S.EXECUTING and manager is not None and manager.would_rescale
+        holding = holding and self._query.plan.can_hold
+        if holding != self._holding:
+            self._holding = holding
+            self._recorder.emit(HoldCheckpoints(run=run, on=holding))
+        if self._held is not None:
+            self._recorder.emit(Continue(run=run, batch=self._held))
+
+    # -- rescaling
+
+    def _rescale_told(self, event: told.RescaleStepped | told.RescaleFailed) -> None:
+        current = self._rescales.current
+        is_late = self.state not in (S.RESTARTING, S.CREATING_EXECUTION_GRAPH)
+        if current is None or current.rescale != event.rescale or is_late:
+            self._recorder.tell(f"{type(event).__name__} is stale")
+            return
+        if isinstance(event, told.RescaleStepped):
+            self._rescales.stepped(event.step, event.batch)
+            if event.step is told.RescaleStep.START and self.state is S.RESTARTING:
+                self._machine.go(S.CREATING_EXECUTION_GRAPH, f"{plural(current.requested, 'partition')} are there")
+            return
+        current.reason = event.cause
+        self._asked = self._query.parallelism = event.parallelism
+        if event.final:
+            self._rescales.failed(event.cause, event.parallelism)
+            self._fail(event.cause)
+
+    # -- failures
+
+    def _failed(self, event: told.QueryFailed) -> None:
+        if event.run != self._query.run:
+            self._recorder.tell(f"the query failed while it was to be stopped: {event.cause}")
+            return
+        self._alive = False
+        if self.state in (S.CANCELING, S.FAILING):
+            self._finish()
+            return
+        if event.batch is None:
+            self._stats.no_batch()
+        else:
+            self._stats.batch_failed()
+        self._end_failed_rescale(event.cause)
+        self._cause = event.cause
+        verdict = decide_restart(self._recorder, self._strategy, event)
+        if verdict.delay is None:
+            self._fail(event.cause)
+        else:
+            self._restart_after(verdict.delay, verdict.reason)
+
+    def _end_failed_rescale(self, cause: str) -> None:
+        """The first batch after a rescale failed, or the first start."""
+        self._rescales.complete(f"it failed before its first batch was committed: {cause}")
+        current = self._rescales.current
+        if current is None or not current.trigger:
+            return
+        if current.step is told.RescaleStep.START and not current.reason:
+            self._query.parallelism = self._asked = current.requested
+            self._rescales.started(current.requested, 0)
+            self._rescales.complete(f"its first start failed: {cause}")
+            return
+        self._assessor.failed(current.requested, current.reason or cause)
+        self._rescales.failed(current.reason or cause, self.parallelism)
+
+    def _restart_after(self, delay: float, why: str) -> None:
+        self._take_along = self._manager is not None and self._manager.would_rescale
+        self._leave_executing()
+        if self.state is not S.RESTARTING:
+            self._machine.go(S.RESTARTING, why)
+        self._timers.set("restart", self._recorder.at + delay, self._restart)
+
+    def _restart(self) -> None:
+        if not self._submission.is_sufficient(self._resources):
+            self._wait_for_resources("the delay of the restart is over, and slots are too few")
+            return
+        self._asked = self._query.parallelism or self._wanted.at_start(self._resources).parallelism
+        if self._rescales_with_restart():
+            return
+        self._start_query("the delay of the restart is over")
+
+    def _rescales_with_restart(self) -> bool:
+        """The query is down anyway, and the failed batch is replayed anyway: what a checkpoint was waited for is free now."""
+        if not self._take_along or self._rescales.current is None:
+            return False
+        now = self._assessment = self._assessor.assess(self._resources)
+        if now.direction is None or not now.wish.sufficient:
+            return False
+        self._rescales.current.cause = TriggerCause.RECOVERABLE_FAILOVER
+        self._begin_rescale("a restart after a failure", replay=True)
+        return True
+
+    # -- the end
+
+    def _end_requested(self, cancel: bool) -> None:
+        if cancel:
+            self._end = ("CANCELED", "cancelled by its user")
+        elif self._stopping or self.state is S.CANCELING:
+            return
+        self._stopping = True
+        if self.state in (S.CREATED, S.WAITING_FOR_RESOURCES):
+            self._submission.close()
+            self._finish()
+        elif self.state is S.EXECUTING and not cancel:
+            self._stop_with_savepoint()
+        elif self.state is not S.CANCELING or cancel:
+            self._cancel(savepoint=not cancel)
+
+    def _stop_with_savepoint(self) -> None:
+        self._leave_executing()
+        self._machine.go(S.STOP_WITH_SAVEPOINT, "stopped by its user")
+        self._recorder.emit(StopQuery(run=self._query.run, savepoint=True))
+
+    def _cancel(self, *, savepoint: bool) -> None:
+        self._leave_executing()
+        self._timers.cancel("restart")
+        if self.state is not S.CANCELING:
+            self._machine.go(S.CANCELING, "stopped by its user" if savepoint else "cancelled by its user")
+        if self._alive:
+            self._recorder.emit(StopQuery(run=self._query.run, savepoint=savepoint))
+        else:
+            self._finish()
+
+    def _over(self, event: told.QueryStopped | told.QueryFinished) -> None:
+        """The query is gone: as was asked, or by itself."""
+        self._alive = False
+        if isinstance(event, told.QueryStopped) and not event.committed:
+            self._recorder.tell("a batch is left to be replayed")
+        if self.state is S.CREATING_EXECUTION_GRAPH:
+            self._machine.go(S.EXECUTING, "the query ran")
+        self._leave_executing()
+        self._finish()
+
+    def _fail(self, cause: str) -> None:
+        self._end = ("FAILED", cause)
+        self._submission.close()
+        self._leave_executing()
+        if self.state is not S.WAITING_FOR_RESOURCES:
+            self._machine.go(S.FAILING, cause)
+        self._finish()
+
+    def _finish(self) -> None:
+        status, cause = self._end
+        self._rescales.first_batch()
+        if self._rescales.is_under_way:
+            self._rescales.failed("the stream ended first", self.parallelism)
+        self._rescales.ignore("the stream ended first")
+        self._machine.go(S.FINISHED, cause)
+        self._timers.cancel("restart")
+        self._recorder.record(StreamEnded(at=self._recorder.at, event=self._recorder.event, status=status, cause=cause))
+        failed = status == "FAILED"
+        self._recorder.emit(EndStream(failed=failed, cause=cause if failed else ""))
+
+    def _waits_for(self, now: float) -> str:
+        match self.state:
+            case S.WAITING_FOR_RESOURCES:
+                there, needed = self._wanted.slots(self._resources), self._wanted.requirements.lower
+                words = waits_for_slots(there, needed, self._submission.until, now)
+            case S.EXECUTING if self._assessment is not None and self._manager is not None:
+                words = waits_while_executing(self._assessment, self._manager, now)
+            case S.RESTARTING if self._rescales.is_under_way:
+                words = waits_while_rescaling(self._rescales.current)
+            case S.RESTARTING:
+                words = waits_for_restart(self._timers.when("restart"), now, self._cause)
+            case _:
+                words = WAITS_FOR.get(self.state, "")
+        return words

@@ -1,0 +1,118 @@
+"""What parallelism the load of a stream needs, from the numbers of its own batches. Off by default."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from firesteel.scheduler.streaming.events import BatchCommitted
+from firesteel.scheduler.streaming.settings import StreamSettings
+
+_WARM_UP = 3
+"""Batches after a start that say nothing: they read what has gathered, and Spark plans and warms up."""
+_LEAST_BATCHES = 3
+
+
+class LoadSignal(Protocol):
+    def started(self) -> None:
+        """The query was started, or started again."""
+        ...
+
+    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None:
+        """``interval``: gap of the trigger, seconds; None: batches follow each other."""
+        ...
+
+    @property
+    def wanted(self) -> int | None:
+        """Partitions; None: nothing to say."""
+        ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+class NoLoadSignal:
+    """The parallelism follows the slots alone."""
+
+    wanted: int | None = None
+    reason = ""
+
+    def started(self) -> None: ...
+
+    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    at: float
+    busy: float
+    """Seconds."""
+    rows: int
+    backlog: int | None
+
+
+class BusyLoad:
+    """Utilisation over a window = part of the time that batches took x rows that came per row that was processed.
+
+    The second factor is known where the source tells its backlog, and is 1 elsewhere. Above ``high`` or below ``low``
+    the parallelism is wanted with which it would be at the target; in between the running one stays. While it catches
+    up (the backlog is more than some batches and shrinks) a stream is busier than its load: nothing is said then.
+    """
+
+    def __init__(self, settings: StreamSettings) -> None:
+        self._settings = settings
+        self._batches: deque[_Batch] = deque()
+        self._skip = _WARM_UP
+        self.wanted: int | None = None
+        self.reason = ""
+
+    def started(self) -> None:
+        self._batches.clear()
+        self._skip = _WARM_UP
+        self.wanted, self.reason = None, ""
+
+    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None:
+        if self._skip > 0:
+            self._skip -= 1
+            self.wanted = parallelism
+            self.reason = "the query has only just been started"
+            return
+        self._batches.append(_Batch(event.at, event.duration, event.rows, event.backlog))
+        while self._batches[-1].at - self._batches[0].at > self._settings.load_window:
+            self._batches.popleft()
+        self._judge(parallelism, interval)
+
+    def _judge(self, parallelism: int, interval: float | None) -> None:
+        settings, batches = self._settings, self._batches
+        span = batches[-1].at - batches[0].at
+        # The first one is the mark from which the others are counted.
+        if len(batches) <= _LEAST_BATCHES or span < settings.load_window / 2:
+            self.wanted = parallelism if self.wanted is None else self.wanted
+            return
+        later = list(batches)[1:]
+        rows = sum(batch.rows for batch in later)
+        grown = _difference(batches[0].backlog, batches[-1].backlog)
+        if self._catches_up(rows / len(later), grown):
+            self.wanted, self.reason = parallelism, "it catches up with what has gathered"
+            return
+        busy = min(sum(batch.busy for batch in later) / span, 1.0)
+        utilization = busy * max(0.0, 1 + grown / rows) if rows else busy
+        self.reason = f"batches take {busy:.0%} of the time" + (f", {grown:+,} rows of backlog" if grown else "")
+        if settings.load_low <= utilization <= settings.load_high:
+            self.wanted = parallelism
+            return
+        self.wanted = max(1, math.ceil(parallelism * utilization / settings.load_target))
+
+    def _catches_up(self, rows_per_batch: float, grown: int) -> bool:
+        backlog = self._batches[-1].backlog
+        return backlog is not None and grown < 0 and backlog > rows_per_batch
+
+
+def _difference(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else after - before
+
+
+def load_signal(settings: StreamSettings) -> LoadSignal:
+    return BusyLoad(settings) if settings.by_load else NoLoadSignal()

@@ -1,0 +1,73 @@
+"""What is known of the query that runs."""
+
+from __future__ import annotations
+
+from firesteel.scheduler.streaming.events import BatchCommitted, StreamPlan
+from firesteel.scheduler.streaming.recorder import StreamRecorder
+from firesteel.scheduler.streaming.records import StreamBatch
+
+_RECORDS_APART = 1.0
+"""Seconds between lines of the journal about batches: there may be a hundred batches a second, for months."""
+
+
+class RunningQuery:
+    """Numbers of the run and of its last batch; ``parallelism`` 0: not known yet."""
+
+    def __init__(self, recorder: StreamRecorder) -> None:
+        self._recorder = recorder
+        self.run = 0
+        """Newest that the data plane was asked for."""
+        self.plan = StreamPlan()
+        self.parallelism = 0
+        self.batch = -1
+        """Last committed."""
+        self.begun = -1
+        """Last that began."""
+        self.batches = 0
+        self.last: BatchCommitted | None = None
+        self._told_at = float("-inf")
+        self._untold: list[BatchCommitted] = []
+
+    @property
+    def pinned(self) -> bool:
+        """A batch has begun: the number of state partitions is in the checkpoint."""
+        return self.plan.parallelism > 0 or max(self.batch, self.begun) >= 0
+
+    @property
+    def state_bytes(self) -> int:
+        return 0 if self.last is None else self.last.state_bytes
+
+    def started(self, plan: StreamPlan, batch: int, asked: int) -> None:
+        self.plan, self.batch, self.begun = plan, batch, batch
+        self.parallelism = plan.parallelism or asked
+
+    def committed(self, event: BatchCommitted) -> None:
+        self.batch, self.begun = event.batch, max(event.batch, self.begun)
+        self.batches += 1
+        self.last = event
+        self._untold.append(event)
+        if self._recorder.at - self._told_at >= _RECORDS_APART:
+            self.tell()
+
+    def tell(self) -> None:
+        """Batches since the last line."""
+        if not self._untold:
+            return
+        last, batches, self._untold = self._untold[-1], self._untold, []
+        self._told_at = self._recorder.at
+        self._recorder.record(
+            StreamBatch(
+                at=self._recorder.at,
+                event=self._recorder.event,
+                run=last.run,
+                batch=last.batch,
+                parallelism=self.parallelism,
+                rows=sum(batch.rows for batch in batches),
+                duration=sum(batch.duration for batch in batches),
+                state_rows=last.state_rows,
+                state_bytes=last.state_bytes,
+                backlog=last.backlog,
+                input_rate=last.input_rate,
+                batches=len(batches),
+            )
+        )
