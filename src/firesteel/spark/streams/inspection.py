@@ -6,10 +6,11 @@ and need not be: it keeps no state of the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.streams.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
 from firesteel.spark.streams.repartition import lacks_repartition
@@ -23,21 +24,42 @@ _ALWAYS_STATEFUL = {
     "FlatMapGroupsWithState": "flatMapGroupsWithState",
     "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
     "TransformWithState": "transformWithState",
-    "TransformWithStateInPandas": "transformWithStateInPandas",
-    "TransformWithStateInPySpark": "transformWithStateInPandas",
+    "TransformWithStateInPandas": "transformWithState",
+    "TransformWithStateInPySpark": "transformWithState",
     "GlobalLimit": "limit",
 }
+_GLOBAL = (
+    "An aggregation without a key has one state partition by nature: group by a key (a hash of the rows will do), and merge "
+    "the few partial results downstream."
+)
 _TRIGGERS = {
     "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
     "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
 }
 
 
+_IN_CHECKPOINT = {
+    "stateStoreSave": "aggregation",
+    "StatefulStreamlineAggregate": "aggregation",
+    "sessionWindowStateStoreSaveExec": "session window",
+    "dedupe": "deduplication",
+    "dedupeWithinWatermark": "deduplication within the watermark",
+    "symmetricHashJoin": "stream-stream join",
+    "flatMapGroupsWithState": "flatMapGroupsWithState",
+    "applyInPandasWithState": "applyInPandasWithState",
+    "transformWithStateExec": "transformWithState",
+    "transformWithStateInPandasExec": "transformWithState",
+    "transformWithStateInPySparkExec": "transformWithState",
+    "globalLimit": "limit",
+}
+"""By the names that Spark gives operators in a checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     names: tuple[str, ...]
     one_partition: str
-    """What needs all rows in one place, in words; empty: nothing."""
+    """What needs all rows in one place, a sentence; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +72,15 @@ def inspect(spark: Any, writer: Any, state: CheckpointState | None = None) -> St
     """The plan of a query that is about to start.
 
     ``writer``: the DataStreamWriter that ``build`` gave; ``spark``: its session; ``state``: of its checkpoint, if it has begun.
+    Raises UsageError where that checkpoint was written by another query.
     A stateless query takes the session's number at each start; what its offsets say (Spark writes it down all the same) is not used.
     """
     reason = lacks_repartition(spark)
     if not hasattr(writer, "_jwrite"):
         return StreamPlan(refusal=reason)
     found, trigger = _operators(writer._df), _trigger(writer)
+    if state is not None:
+        _check_same_query(found.names, state)
     pinned = state.parallelism if state is not None and found.names else None
     refusal = _refusal(spark, found, trigger, writer, state) or (reason if found.names else "")
     return StreamPlan(
@@ -75,15 +100,31 @@ def _operators(frame: Any) -> _Found:
         if name in _ALWAYS_STATEFUL:
             names.append(_ALWAYS_STATEFUL[name])
             if name == "GlobalLimit":
-                single = "A limit on a stream counts all rows in one place"
+                single = "A limit on a stream counts all rows in one place: take the first rows downstream."
         elif name == "Aggregate":
             keys = node.groupingExpressions().mkString(" ")
             names.append("session window" if "session_window" in keys else "aggregation")
             if not keys:
-                single = "An aggregation without a key has one state partition by nature"
+                single = _GLOBAL
         elif name == "Join" and node.left().isStreaming() and node.right().isStreaming():
             names.append("stream-stream join")
     return _Found(tuple(reversed(names)), single)
+
+
+def _check_same_query(names: tuple[str, ...], state: CheckpointState) -> None:
+    """A checkpoint that holds none of the query's operators was not written by it. (Some may have been added or optimised away.)"""
+    there = {_IN_CHECKPOINT.get(operator.name, operator.name) for operator in state.operators}
+    if there and there.isdisjoint(names):
+        ours = f"has {_listed(names)}" if names else "keeps no state"
+        raise UsageError(
+            f"The checkpoint at {state.location} belongs to another query: it holds the state of {_listed(sorted(there))}, "
+            f"and this query {ours}.",
+            hint="Name another directory, or remove that one to begin anew.",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(f"'{name}'" for name in names)
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -115,7 +156,7 @@ def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: C
     if _option(writer, "asyncprogresstrackingenabled") == "true":
         return "With asynchronous progress tracking the log of batches is incomplete: leave out asyncProgressTrackingEnabled."
     if found.one_partition:
-        return f"{found.one_partition}: group by a key, and merge the few partial results downstream."
+        return found.one_partition
     return _store_refusal(spark, state) if found.names else ""
 
 

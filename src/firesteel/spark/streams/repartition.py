@@ -77,13 +77,13 @@ def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
         raise RepartitionError(f"{where} it must be 1 or more.")
     if state.committed < 0:
         raise RepartitionError(f"{where} no batch was committed yet.", hint="Let the query commit one first.")
+    if not state.operators:
+        raise RepartitionError(f"{where} it holds no stateful operator.", hint="Restart the query with the new number.")
     if state.provider and state.provider != ROCKSDB:
         raise RepartitionError(
             f"{where} it is kept in {state.provider.rpartition('.')[2]}, whose state Spark cannot repartition.",
             hint=f"Begin a new checkpoint with {PROVIDER}={ROCKSDB}.",
         )
-    if not state.operators:
-        raise RepartitionError(f"{where} it holds no stateful operator.", hint="Restart the query with the new number.")
     if state.unfinished is not None and state.unfinished != parallelism:
         raise RepartitionError(
             f"{where} a repartition to {state.unfinished} broke off there and must be finished or rolled back first.",

@@ -1,0 +1,287 @@
+"""Checkpoints of real queries, read, repartitioned and taken back; queries, looked at before they start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from firesteel.errors import UsageError
+from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
+from firesteel.spark.streams.recovery import Outcome, recover, replay_pending
+from firesteel.spark.streams.repartition import RepartitionError, repartition_state
+
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+SCHEMA = "k long, v long, t timestamp"
+
+
+class Counting:
+    """A count of rows by key over a folder of files; ``counts`` is what the sink was told last of each key."""
+
+    def __init__(self, spark, folder, settings=None):
+        self.spark, self.folder = spark, folder
+        self.checkpoint = str(folder / "checkpoint")
+        self.source = folder / "source"
+        self.settings = {**STREAM_SETTINGS, **(settings or {})}
+        self.counts, self.batches, self.fails = {}, [], False
+        self.source.mkdir(parents=True)
+        self.fed = 0
+
+    def feed(self, rows=60, width=0):
+        self.fed += 1
+        lines = (json.dumps({"k": i % 17, "v": i, "w": os.urandom(width).hex()}) for i in range(rows))
+        (self.source / f"{self.fed}.json").write_text("\n".join(lines))
+
+    def session(self, partitions=2):
+        session = self.spark.newSession()
+        for key, value in {**self.settings, "spark.sql.shuffle.partitions": str(partitions)}.items():
+            session.conf.set(key, value)
+        return session
+
+    def rows(self, session):
+        return session.readStream.format("json").schema("k long, v long, w string").load(str(self.source))
+
+    def frame(self, session):
+        return self.rows(session).groupBy("k").count()
+
+    def writer(self, partitions=2):
+        return self.frame(self.session(partitions)).writeStream.outputMode("update").foreachBatch(self._sink)
+
+    def _sink(self, frame, batch):
+        if self.fails:
+            raise ValueError("no sink today")
+        self.batches.append((batch, frame.rdd.getNumPartitions()))
+        self.counts |= {row[0]: row[-1] for row in frame.collect()}
+
+    def run(self, partitions=2):
+        """Feeds a file and runs until it is read."""
+        self.feed()
+        query = self.writer(partitions).option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    def state(self):
+        return CheckpointFiles(self.spark, self.checkpoint).read()
+
+    def is_right(self):
+        return sum(self.counts.values()) == 60 * self.fed and len(self.counts) == 17
+
+    def block(self, partition):
+        """A file where a partition's state is to go: writing there fails."""
+        path = self.folder / "checkpoint" / "state" / "0" / str(partition)
+        shutil.rmtree(path, ignore_errors=True)
+        path.write_text("not a directory")
+        return path
+
+
+@pytest.fixture
+def counting(spark, tmp_path):
+    spark.sparkContext.setLogLevel("OFF")
+    yield Counting(spark, tmp_path)
+    spark.sparkContext.setLogLevel("WARN")
+
+
+def test_a_checkpoint_says_what_was_committed_and_what_hangs_in_the_air(counting):
+    assert counting.state().planned == -1
+    assert counting.state().parallelism is None
+    assert recover(counting.spark, counting.checkpoint).outcome is Outcome.CLEAN
+    counting.run()
+    state = counting.state()
+    assert (state.planned, state.committed, state.parallelism, state.pending) == (0, 0, 2, None)
+    assert [(o.name, o.stores, o.partitions) for o in state.operators] == [("stateStoreSave", ("default",), 2)]
+
+    counting.fails = True
+    with pytest.raises(Exception, match="no sink today"):
+        counting.run()
+    state = counting.state()
+    assert (state.planned, state.committed, state.pending, state.unfinished) == (1, 0, 1, None)
+    with pytest.raises(RepartitionError, match="batch 1 was not committed"):
+        repartition_state(counting.spark, counting.checkpoint, 5)
+    counting.fails = False
+    counting.feed()  # what came later is not part of the replay
+    assert recover(counting.spark, counting.checkpoint).sentence.startswith("Batch 1 was begun before")
+    replayed = replay_pending(counting.writer(), counting.spark, counting.checkpoint)
+    assert (replayed.batch, replayed.rows) == (1, 60)
+    assert repartition_state(counting.spark, counting.checkpoint, 5).batch == 2
+    assert counting.state().parallelism == 5
+    counting.run()
+    assert counting.is_right()
+    assert counting.batches[-1] == (3, 5)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {CHANGELOG: "true"}, {CHANGELOG: "true", STATE_FORMAT: "2"}], ids=["snapshots", "changelog", "v2"]
+)
+def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
+    counting = Counting(spark, tmp_path, settings)
+    counting.run()
+    in_the_way = counting.block(partition=7)
+    with pytest.raises(RepartitionError, match="could not be brought to 8 partitions") as caught:
+        repartition_state(spark, counting.checkpoint, 8)
+    assert not caught.value.unfinished
+    assert (counting.state().planned, counting.state().parallelism) == (0, 2)
+    version = [p for p in (tmp_path / "checkpoint" / "state").rglob("2[._]*") if p.is_file()]
+    assert version == []
+    in_the_way.unlink()
+    counting.run()
+    counting.run()  # loads the version whose number the failed attempt had
+    assert repartition_state(spark, counting.checkpoint, 8).after == 8
+    counting.run()
+    assert counting.is_right()
+
+
+def test_a_full_disk_in_a_repartition(spark, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(disk)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no small disk can be made here: {made.stderr.strip()}")
+    try:
+        counting = Counting(spark, disk)
+        counting.frame = lambda session: counting.rows(session).dropDuplicates(["w"]).select("k", "v")
+        counting.feed(rows=4000, width=200)
+        counting.run()
+        usage = shutil.disk_usage(disk)
+        (disk / "filler").write_bytes(bytes(usage.free - 300_000))
+        with pytest.raises(RepartitionError, match="the disk is full") as caught:
+            repartition_state(spark, counting.checkpoint, 6)
+        assert not caught.value.unfinished
+        assert "Make room" in str(caught.value)
+        assert counting.state().pending is None
+        (disk / "filler").unlink()
+        counting.run()
+        assert repartition_state(spark, counting.checkpoint, 6).after == 6
+        rows = spark.read.format("statestore").load(counting.checkpoint).count()
+        assert rows == 4001  # as many as there were, and the one of all files without a 'w'
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_what_cannot_be_repartitioned_is_said_before_anything_is_touched(counting):
+    counting.run()
+    before = sorted(p for p in counting.folder.rglob("*"))
+    for number, words in ((0, "must be 1 or more"), (2, "has that many partitions already")):
+        with pytest.raises(RepartitionError, match=words):
+            repartition_state(counting.spark, counting.checkpoint, number)
+    assert sorted(p for p in counting.folder.rglob("*")) == before
+    with pytest.raises(RepartitionError, match="no batch was committed yet"):
+        repartition_state(counting.spark, str(counting.folder / "nowhere"), 4)
+    assert not (counting.folder / "nowhere").exists()
+    with pytest.raises(UsageError, match="cannot be read or changed"):
+        CheckpointFiles(counting.spark, "nonsense://there/checkpoint")
+    (counting.folder / "checkpoint" / "offsets" / "0").write_text("my notes")
+    (counting.folder / "checkpoint" / "offsets" / ".0.crc").unlink()
+    with pytest.raises(UsageError, match="offsets/0 is not what Spark writes there"):
+        counting.state()
+
+
+def test_state_that_is_kept_in_memory_is_refused_with_what_would_help(spark, tmp_path):
+    counting = Counting(spark, tmp_path, {PROVIDER: HDFS})
+    counting.run()
+    with pytest.raises(RepartitionError, match="HDFSBackedStateStoreProvider"):
+        repartition_state(spark, counting.checkpoint, 5)
+    counting.settings = STREAM_SETTINGS  # as a stream of ours would start it
+    plan = inspect(counting.session(), counting.writer(), counting.state())
+    assert "begin a new checkpoint with" in plan.refusal
+    assert plan.parallelism == 2
+
+
+def test_a_checkpoint_of_another_query_is_not_touched(counting):
+    counting.run()
+    other = Counting(counting.spark, counting.folder / "other")
+    frame = other.rows(other.session()).dropDuplicates(["k"])
+    with pytest.raises(UsageError, match="belongs to another query: it holds the state of 'aggregation'"):
+        inspect(other.session(), frame.writeStream, counting.state())
+
+
+def test_a_stateless_query_takes_another_number_at_its_next_start(counting):
+    """Spark goes on writing the first number into the offsets, and shuffles with the session's."""
+    counting.settings = {"spark.sql.adaptive.enabled": "false"}
+    counting.frame = lambda session: counting.rows(session).repartition("k")
+    counting.run(2)
+    counting.run(5)
+    assert [partitions for _, partitions in counting.batches] == [2, 5]
+    assert counting.state().unfinished is None
+    plan = inspect(counting.session(7), counting.writer(7), counting.state())
+    assert (plan.stateful, plan.parallelism, plan.refusal) == ((), 7, "")
+    with pytest.raises(RepartitionError, match="holds no stateful operator"):
+        repartition_state(counting.spark, counting.checkpoint, 5)
+
+
+@pytest.fixture(scope="module")
+def plans(spark, tmp_path_factory):
+    """From what makes a stream of the rows and of those with a watermark, to the plan of its query."""
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    folder = tmp_path_factory.mktemp("plans")
+    session = spark.newSession()
+    for key, value in STREAM_SETTINGS.items():
+        session.conf.set(key, value)
+    rows = session.readStream.format("json").schema(SCHEMA).load(str(folder))
+    timed = rows.withWatermark("t", "1 hour")
+
+    def plan(make, trigger=None, **options):
+        writer = make(rows, timed).writeStream.options(**options)
+        return inspect(session, writer.trigger(**trigger) if trigger else writer)
+
+    plan.session, plan.no_timeout = session, GroupStateTimeout.NoTimeout
+    return plan
+
+
+def test_stateful_operators_are_found_by_name(plans):
+    from pyspark.sql import functions as f
+
+    def nothing(_key, _rows, _state):
+        yield from ()
+
+    cases = [
+        (("aggregation",), lambda rows, timed: rows.groupBy("k").count()),
+        (("aggregation",), lambda rows, timed: timed.groupBy(f.window("t", "1 minute")).count()),
+        (("session window",), lambda rows, timed: timed.groupBy(f.session_window("t", "1 minute"), "k").count()),
+        (("deduplication",), lambda rows, timed: rows.dropDuplicates(["k"])),
+        (("deduplication",), lambda rows, timed: rows.distinct()),
+        (("deduplication within the watermark",), lambda rows, timed: timed.dropDuplicatesWithinWatermark(["k"])),
+        (("stream-stream join",), lambda rows, timed: timed.alias("a").join(timed.alias("b"), "k")),
+        ((), lambda rows, timed: rows.join(plans.session.range(3).withColumnRenamed("id", "k"), "k")),
+        ((), lambda rows, timed: rows.select("k")),
+        (
+            ("applyInPandasWithState",),
+            lambda rows, timed: rows.groupBy("k").applyInPandasWithState(
+                nothing, "k long", "k long", "update", plans.no_timeout
+            ),
+        ),
+        (
+            ("deduplication within the watermark", "aggregation"),
+            lambda rows, timed: timed.dropDuplicatesWithinWatermark(["k"]).groupBy(f.window("t", "1 minute")).count(),
+        ),
+    ]
+    for names, make in cases:
+        plan = plans(make)
+        assert (plan.stateful, plan.refusal) == (names, "")
+
+
+def test_queries_that_cannot_be_rescaled_are_refused_with_what_would_help(plans):
+    def counted(rows, timed):
+        return rows.groupBy("k").count()
+
+    assert "group by a key" in plans(lambda rows, timed: rows.groupBy().count()).refusal
+    assert "take the first rows downstream" in plans(lambda rows, timed: rows.limit(3)).refusal
+    assert "no micro-batches" in plans(counted, trigger={"continuous": "1 second"}).refusal
+    assert "real-time mode" in plans(counted, trigger={"realTime": "5 minutes"}).refusal
+    assert "asyncProgressTrackingEnabled" in plans(counted, asyncProgressTrackingEnabled="true").refusal
+    assert plans(counted, asyncProgressTrackingEnabled="false").refusal == ""
+
+
+def test_a_plan_knows_its_trigger(plans):
+    def counted(rows, timed):
+        return rows.groupBy("k").count()
+
+    assert plans(counted, trigger={"processingTime": "3 seconds"}).trigger_interval == 3.0
+    assert plans(counted).trigger_interval is None
+    assert plans(counted).continuous
+    assert not plans(counted, trigger={"availableNow": True}).continuous
