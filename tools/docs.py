@@ -11,6 +11,8 @@ from pathlib import Path
 
 from firesteel.options import Option, all_options, format_value
 from firesteel.scheduler.states import diagram
+from firesteel.scheduler.streaming.states import PHASE_MOVES, STATE_MOVES, Phase, SchedulerState
+from firesteel.scheduler.streaming.states import diagram as stream_diagram
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,8 +88,15 @@ def _entry(option: Option[object]) -> str:
 
 
 def architecture_page(text: str) -> str:
-    """docs/architecture.md with its generated part as the transition table has it now."""
-    return replace_part(text, "execution states", f"```mermaid\n{diagram()}```")
+    """docs/architecture.md with its generated parts as the tables have them now."""
+    drawn = {
+        "execution states": diagram(),
+        "stream states": stream_diagram(STATE_MOVES, SchedulerState.CREATED),
+        "rescale phases": stream_diagram(PHASE_MOVES, Phase.COOLDOWN),
+    }
+    for name, content in drawn.items():
+        text = replace_part(text, name, f"```mermaid\n{content}```")
+    return text
 
 
 def replace_part(text: str, name: str, content: str) -> str:

@@ -20,10 +20,11 @@ from firesteel.scheduler.streaming.commands import (
 )
 from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start
 from firesteel.scheduler.streaming.downtime import DowntimePrediction
+from firesteel.scheduler.streaming.intent import Intent
 from firesteel.scheduler.streaming.load import load_signal
 from firesteel.scheduler.streaming.machine import StateMachine
 from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
-from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus, TriggerCause
+from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
 from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
@@ -39,7 +40,7 @@ from firesteel.scheduler.streaming.status import (
     waits_while_rescaling,
 )
 from firesteel.scheduler.streaming.submission import Submission
-from firesteel.scheduler.streaming.wanted import Resources, Wanted
+from firesteel.scheduler.streaming.wanted import Wanted
 
 S = SchedulerState
 _OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
@@ -86,14 +87,10 @@ class AdaptiveScheduler:
         )
         self._stats = CheckpointStatsTracker(self, self._recorder, self._timers, self._settings.checkpoint_timeout)
         self._failed_checkpoints = FailedCheckpoints(self._settings.failed_checkpoints)
-        self._resources = Resources()
-        self._there = Resources()
-        """As told last; the other is what counts."""
-        self._assessment: Assessment | None = None
+        self._intent = Intent(self._wanted, self._assessor, self._rescales, self._recorder)
         self._manager: RescaleManager | None = None
         self._first_change: float | None = None
         self._cooldown_since: float | None = None
-        self._why = (TriggerCause.INITIAL_SCHEDULE, "the stream was started")
         self._old_run = 0
         """Of the query that a rescale under way is to stop."""
         self._asked = 0
@@ -148,13 +145,13 @@ class AdaptiveScheduler:
     def status(self, at: float | None = None) -> StreamStatus:
         """The live view; ``at``: now, else the time of the last event."""
         now = self._recorder.at if at is None else max(at, self._recorder.at)
-        assessment = self._assessment
+        assessment = self._intent.assessment
         wanted = self.parallelism or self._asked if assessment is None else assessment.wish.parallelism
         return stream_status(
             self._query,
             self._rescales,
             self._wanted.requirements,
-            self._there,
+            self._intent.there,
             name=self.name,
             checkpoint=self.checkpoint,
             state=self.state.value,
@@ -189,29 +186,30 @@ class AdaptiveScheduler:
     # -- the world of the rescale manager (RescaleEnvironment)
 
     def direction(self) -> Direction | None:
-        return None if self._assessment is None else self._assessment.direction
+        return self._intent.direction()
 
     def has_sufficient(self) -> bool:
-        assessment = self._assessment
-        return assessment is not None and assessment.direction is not None and assessment.wish.sufficient
+        return self._intent.has_sufficient()
 
     def has_desired(self) -> bool:
-        return self.has_sufficient() and self._assessment is not None and self._assessment.wish.desired
+        return self._intent.has_desired()
 
     def rescale(self, trigger: str) -> None:
-        assert self._assessment is not None
-        cause = f"{trigger}: {plural(self._assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
-        self._leave_executing()
-        self._machine.go(S.RESTARTING, cause)
-        self._begin_rescale(trigger, replay=self._held is None)
-
-    def _begin_rescale(self, trigger: str, *, replay: bool) -> None:
-        assessment, query = self._assessment, self._query
+        assessment = self._intent.assessment
         assert assessment is not None
+        self._leave_executing()
+        aim = f"{plural(assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
+        self._machine.go(S.RESTARTING, f"{trigger}: {aim}")
+        self._begin_rescale(trigger, assessment, replay=self._held is None)
+
+    def _begin_rescale(self, trigger: str, assessment: Assessment, *, replay: bool) -> None:
+        query = self._query
         current = self._rescales.trigger(trigger, assessment, query, held=self._held is not None)
         self._old_run, self._asked, self._alive = query.run, current.requested, True
-        query.run += 1
+        self._cooldown_since = None
+        self._assessor.followed()
         self._failed_checkpoints.clear()
+        query.run += 1
         self._recorder.emit(
             Rescale(
                 rescale=current.rescale,
@@ -229,9 +227,11 @@ class AdaptiveScheduler:
             case told.StreamSubmitted():
                 self._submitted()
             case told.ClusterChanged():
-                self._cluster_changed(event)
+                if self._intent.cluster_changed(event, started=self._query.run > 0):
+                    self._look()
             case told.RequirementsChanged() | told.RescaleRequested():
-                self._user_said(event)
+                if self._intent.user_said(event):
+                    self._look(said=True)
             case told.StopRequested() | told.CancelRequested():
                 self._end_requested(isinstance(event, told.CancelRequested))
             case told.TimerFired():
@@ -253,7 +253,7 @@ class AdaptiveScheduler:
                 self._idle()
             case told.QueryFailed() if self._is_current(event.run):
                 self._failed(event)
-            case told.QueryStopped() | told.QueryFinished() if self._is_current(event.run):
+            case told.QueryStopped() | told.QueryFinished() if event.run == self._query.run:
                 self._over(event)
             case _:
                 self._recorder.tell(f"{type(event).__name__} is stale")
@@ -281,67 +281,26 @@ class AdaptiveScheduler:
             self._recorder.decision("warning", rule="options", reason=warning)
         self._wait_for_resources("the stream was started")
 
-    def _cluster_changed(self, event: told.ClusterChanged) -> None:
-        before, self._there = self._there, self._there.changed(event)
-        if self._there == before:
-            return
-        if self._there.says_more_than(before):
-            self._resources = self._there
-        else:
-            self._resources = self._there.counted_as(self._resources)
-        self._why = (
-            TriggerCause.NEW_RESOURCE_AVAILABLE,
-            event.what or f"{plural(self._there.cores, 'core')} are there",
-        )
-        self._look()
-
-    def _user_said(self, event: told.RequirementsChanged | told.RescaleRequested) -> None:
-        if isinstance(event, told.RequirementsChanged):
-            needs = ResourceRequirements(event.lower, event.upper)
-            if needs == self._wanted.requirements and not self._wanted.exact:
-                return
-            self._wanted.require(needs)
-            self._why = (TriggerCause.UPDATE_REQUIREMENT, f"the requirements are now {needs.lower} to {needs.upper}")
-        elif event.parallelism is None:
-            self._why = (TriggerCause.USER, "the user said to go ahead")
-        else:
-            number = event.parallelism
-            self._wanted.require(ResourceRequirements(number, number), exact=True)
-            self._why = (TriggerCause.USER, f"the user asked for {plural(number, 'partition')}")
-        # Dynamic allocation is no signal; the user's word is one to look at what there is.
-        self._resources = self._there
-        self._assessor.user_said(go=isinstance(event, told.RescaleRequested))
-        self._look(said=True)
-
     def _look(self, *, said: bool = False) -> None:
-        """Something changed that parallelism depends on. ``said``: by the user, who is owed an answer."""
+        """Something changed that parallelism depends on. ``said``: by the user."""
         if self.state is S.WAITING_FOR_RESOURCES:
-            self._submission.changed(self._resources)
-        if self.state is not S.EXECUTING or self._manager is None:
-            return
-        before = self._assessment
-        now = self._assessment = self._assessor.assess(self._resources)
-        if before is not None and before.key == now.key and not said:
-            return
-        cause, what = self._why
-        self._assessor.decide(now, self._resources, what)
-        if now.is_wanted:
-            self._rescales.want(cause, what, now.running, now.wish.parallelism)
-        if now.refused or not now.is_wanted:
-            self._rescales.ignore(now.refused or now.wish.reason, now)
-        self._manager.on_change()
+            self._submission.changed(self._intent.resources)
+        elif self.state is S.EXECUTING and self._manager is not None and self._intent.look(said=said):
+            self._manager.on_change()
 
     # -- waiting for resources and starting
 
     def _wait_for_resources(self, why: str) -> None:
         self._machine.go(S.WAITING_FOR_RESOURCES, why)
-        self._submission.begin(self._resources)
+        self._submission.begin(self._intent.resources)
 
     def _create(self, why: str) -> None:
         """Start the query with what there is."""
         self._submission.close()
-        wish, needs = self._wanted.at_start(self._resources), self._wanted.requirements
-        self._asked = decide_start(self._recorder, self._resources, needs, wish, before=self.parallelism, why=why)
+        wish, needs = self._wanted.at_start(self._intent.resources), self._wanted.requirements
+        self._asked = decide_start(
+            self._recorder, self._intent.resources, needs, wish, before=self.parallelism, why=why
+        )
         self._start_query(why)
 
     def _start_query(self, why: str) -> None:
@@ -357,23 +316,24 @@ class AdaptiveScheduler:
         query.started(event.plan, event.batch, self._asked)
         self._stats.trigger_interval = event.plan.trigger_interval
         self._stats.no_batch()
-        self._load.started()
+        self._load.started(query.parallelism)
         self._cause = ""
         decide_recovery(self._recorder, event)
         if rescaled:
             self._after_rescale(self._rescales.started(query.parallelism, event.replayed_rows))
-        self._enter_executing(rescaled)
+        self._enter_executing()
 
     # -- executing
 
-    def _enter_executing(self, rescaled: bool) -> None:
+    def _enter_executing(self) -> None:
         if self.state is S.RESTARTING:
             self._machine.go(S.CREATING_EXECUTION_GRAPH, "the query is started")
         self._machine.go(S.EXECUTING, "the query runs", phase=Phase.COOLDOWN.value)
-        since = self._cooldown_since
-        self._cooldown_since = since = self._recorder.at if rescaled or since is None else since
+        # A restart after a failure is no rescale: the cooldown goes on.
+        if self._cooldown_since is None:
+            self._cooldown_since = self._recorder.at
         settings = self._settings
-        self._holding, self._assessment = False, None
+        self._holding, self._intent.assessment = False, None
         self._manager = RescaleManager(
             self,
             Delays(
@@ -384,7 +344,7 @@ class AdaptiveScheduler:
             ),
             self._recorder,
             self._timers,
-            cooldown_since=since,
+            cooldown_since=self._cooldown_since,
             first_change=self._first_change,
             observe=self._machine.phase_changed,
         )
@@ -413,9 +373,9 @@ class AdaptiveScheduler:
         self._holding = False
 
     def _batch_started(self, event: told.BatchStarted) -> None:
-        if event.run != self._query.run:
+        if event.run != self._query.run or event.batch <= self._query.begun:
             return
-        self._query.begun = max(self._query.begun, event.batch)
+        self._query.begun = event.batch
         if self.state is S.EXECUTING:
             self._rescales.takes_batch()
             self._stats.batch_started()
@@ -431,7 +391,7 @@ class AdaptiveScheduler:
         self._rescales.first_batch()
         self._load.batch(event, self.parallelism, self._query.plan.trigger_interval)
         if self._load.wanted is not None:
-            self._why = (TriggerCause.LOAD, f"the load changed ({self._load.reason})")
+            self._intent.load_changed(self._load.reason)
         self._look()
         self._stats.batch_committed(event.duration)
 
@@ -522,24 +482,20 @@ class AdaptiveScheduler:
         self._timers.set("restart", self._recorder.at + delay, self._restart)
 
     def _restart(self) -> None:
-        if not self._submission.is_sufficient(self._resources):
+        if not self._submission.is_sufficient(self._intent.resources):
             self._wait_for_resources("the delay of the restart is over, and slots are too few")
             return
-        self._asked = self._query.parallelism or self._wanted.at_start(self._resources).parallelism
+        self._asked = self._query.parallelism or self._wanted.at_start(self._intent.resources).parallelism
         if self._rescales_with_restart():
             return
         self._start_query("the delay of the restart is over")
 
     def _rescales_with_restart(self) -> bool:
         """The query is down anyway, and the failed batch is replayed anyway: what a checkpoint was waited for is free now."""
-        if not self._take_along or self._rescales.current is None:
-            return False
-        now = self._assessment = self._assessor.assess(self._resources)
-        if now.direction is None or not now.wish.sufficient:
-            return False
-        self._rescales.current.cause = TriggerCause.RECOVERABLE_FAILOVER
-        self._begin_rescale("a restart after a failure", replay=True)
-        return True
+        now = self._intent.look_after_failure() if self._take_along else None
+        if now is not None:
+            self._begin_rescale("a restart after a failure", now, replay=True)
+        return now is not None
 
     # -- the end
 
@@ -574,6 +530,8 @@ class AdaptiveScheduler:
 
     def _over(self, event: told.QueryStopped | told.QueryFinished) -> None:
         """The query is gone: as was asked, or by itself."""
+        if self.state is S.RESTARTING:
+            return
         self._alive = False
         if isinstance(event, told.QueryStopped) and not event.committed:
             self._recorder.tell("a batch is left to be replayed")
@@ -605,10 +563,10 @@ class AdaptiveScheduler:
     def _waits_for(self, now: float) -> str:
         match self.state:
             case S.WAITING_FOR_RESOURCES:
-                there, needed = self._wanted.slots(self._resources), self._wanted.requirements.lower
+                there, needed = self._wanted.slots(self._intent.resources), self._wanted.requirements.lower
                 words = waits_for_slots(there, needed, self._submission.until, now)
-            case S.EXECUTING if self._assessment is not None and self._manager is not None:
-                words = waits_while_executing(self._assessment, self._manager, now)
+            case S.EXECUTING if (assessment := self._intent.assessment) is not None and self._manager is not None:
+                words = waits_while_executing(assessment, self._manager, now)
             case S.RESTARTING if self._rescales.is_under_way:
                 words = waits_while_rescaling(self._rescales.current)
             case S.RESTARTING:

@@ -86,6 +86,9 @@ class Assessor:
     def granted(self) -> None:
         """A rescale came to what was wanted."""
         self._failures.clear()
+
+    def followed(self) -> None:
+        """A rescale begins: what the user said so far is done with it."""
         self.user_word = self.go = False
 
     def assess(self, resources: Resources) -> Assessment:

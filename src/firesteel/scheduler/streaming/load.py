@@ -16,7 +16,7 @@ _LEAST_BATCHES = 3
 
 
 class LoadSignal(Protocol):
-    def started(self) -> None:
+    def started(self, parallelism: int) -> None:
         """The query was started, or started again."""
         ...
 
@@ -39,7 +39,7 @@ class NoLoadSignal:
     wanted: int | None = None
     reason = ""
 
-    def started(self) -> None: ...
+    def started(self, parallelism: int) -> None: ...
 
     def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None: ...
 
@@ -68,16 +68,14 @@ class BusyLoad:
         self.wanted: int | None = None
         self.reason = ""
 
-    def started(self) -> None:
+    def started(self, parallelism: int) -> None:
         self._batches.clear()
         self._skip = _WARM_UP
-        self.wanted, self.reason = None, ""
+        self.wanted, self.reason = parallelism, "the query has only just been started"
 
     def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None:
         if self._skip > 0:
             self._skip -= 1
-            self.wanted = parallelism
-            self.reason = "the query has only just been started"
             return
         self._batches.append(_Batch(event.at, event.duration, event.rows, event.backlog))
         while self._batches[-1].at - self._batches[0].at > self._settings.load_window:
@@ -89,7 +87,6 @@ class BusyLoad:
         span = batches[-1].at - batches[0].at
         # The first one is the mark from which the others are counted.
         if len(batches) <= _LEAST_BATCHES or span < settings.load_window / 2:
-            self.wanted = parallelism if self.wanted is None else self.wanted
             return
         later = list(batches)[1:]
         rows = sum(batch.rows for batch in later)

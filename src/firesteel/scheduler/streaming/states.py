@@ -60,7 +60,6 @@ STATE_MOVES: tuple[Move[SchedulerState], ...] = (
     Move(S.EXECUTING, S.FINISHED, "its source has ended"),
     Move(S.RESTARTING, S.WAITING_FOR_RESOURCES, "stopped; resources are looked at anew"),
     Move(S.RESTARTING, S.CREATING_EXECUTION_GRAPH, "stopped, and what runs next is known"),
-    Move(S.RESTARTING, S.FINISHED, "its source had ended before it was stopped"),
     Move(S.RESTARTING, S.CANCELING, "cancelled or stopped meanwhile"),
     Move(S.RESTARTING, S.FAILING, "the state cannot be brought into order"),
     Move(S.STOP_WITH_SAVEPOINT, S.FINISHED, "the last batch is committed and the query stopped"),
@@ -85,3 +84,13 @@ PHASE_MOVES: tuple[Move[Phase], ...] = (
     Move(P.STABILIZED, P.COOLDOWN, "the wanted direction changed to one that still cools down"),
 )
 """Transitioning is final: the next run of the query begins with a manager of its own."""
+
+
+def diagram(moves: tuple[Move[T], ...], start: T) -> str:
+    """A table as a mermaid state diagram, for the documentation. Its first state is ``start``; ends have no way out."""
+    name = {state: str(getattr(state, "value", state)) for move in moves for state in (move.source, move.target)}
+    ends = [state for state in name if all(move.source != state for move in moves)]
+    lines = ["stateDiagram-v2", f"    [*] --> {name[start]}"]
+    lines += [f"    {name[move.source]} --> {name[move.target]}: {move.when}" for move in moves]
+    lines += [f"    {name[state]} --> [*]" for state in ends]
+    return "\n".join(lines) + "\n"

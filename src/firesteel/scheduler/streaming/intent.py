@@ -1,0 +1,107 @@
+"""What is wanted of a stream, by whom, and since when it is known: slots, requirements, the user's word, load."""
+
+from __future__ import annotations
+
+from firesteel.errors import UsageError
+from firesteel.humanize import plural
+from firesteel.scheduler.streaming.assessment import Assessment, Assessor
+from firesteel.scheduler.streaming.events import ClusterChanged, RequirementsChanged, RescaleRequested
+from firesteel.scheduler.streaming.recorder import StreamRecorder
+from firesteel.scheduler.streaming.records import TriggerCause
+from firesteel.scheduler.streaming.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.rescale_manager import Direction
+from firesteel.scheduler.streaming.rescaling import Rescales
+from firesteel.scheduler.streaming.wanted import Resources, Wanted
+
+
+class Intent:
+    def __init__(self, wanted: Wanted, assessor: Assessor, rescales: Rescales, recorder: StreamRecorder) -> None:
+        self._wanted = wanted
+        self._assessor = assessor
+        self._rescales = rescales
+        self._recorder = recorder
+        self.resources = Resources()
+        """That count."""
+        self.there = Resources()
+        """As told last."""
+        self.assessment: Assessment | None = None
+        """Of the running query; None: not looked at yet."""
+        self._why = (TriggerCause.INITIAL_SCHEDULE, "the stream was started")
+
+    def cluster_changed(self, event: ClusterChanged, *, started: bool) -> bool:
+        """Whether something did. ``started``: the query was, so that this may be the cause of a rescale."""
+        before, self.there = self.there, self.there.changed(event)
+        if self.there == before:
+            return False
+        is_signal = self.there.says_more_than(before)
+        self.resources = self.there if is_signal else self.there.counted_as(self.resources)
+        if started:
+            what = event.what or f"{plural(self.there.cores, 'core')} can be used now"
+            self._why = (TriggerCause.NEW_RESOURCE_AVAILABLE, what)
+        return True
+
+    def user_said(self, event: RequirementsChanged | RescaleRequested) -> bool:
+        """Whether that changes anything."""
+        try:
+            changed = self._take_word(event)
+        except UsageError as error:
+            self._recorder.decision("requirements", rule="refused", reason=str(error))
+            return False
+        if changed:
+            # What dynamic allocation does is no signal; the user's word is one to look at what there is.
+            self.resources = self.there
+            self._assessor.user_said(go=isinstance(event, RescaleRequested))
+        return changed
+
+    def load_changed(self, reason: str) -> None:
+        self._why = (TriggerCause.LOAD, f"the load changed ({reason})")
+
+    def look(self, *, said: bool = False) -> bool:
+        """Whether there is news for the rescale manager. ``said``: by the user, who is owed an answer."""
+        before = self.assessment
+        now = self.assessment = self._assessor.assess(self.resources)
+        if before is not None and before.key == now.key and not said:
+            return False
+        cause, what = self._why
+        self._assessor.decide(now, self.resources, what)
+        if now.is_wanted:
+            self._rescales.want(cause, what, now.running, now.wish.parallelism)
+        if now.refused or not now.is_wanted:
+            self._rescales.ignore(now.refused or now.wish.reason, now)
+        return True
+
+    def look_after_failure(self) -> Assessment | None:
+        """What may be done before the query is started again; None: nothing that was wanted before."""
+        if self._rescales.current is None:
+            return None
+        now = self.assessment = self._assessor.assess(self.resources)
+        if now.direction is None or not now.wish.sufficient:
+            return None
+        self._rescales.current.cause = TriggerCause.RECOVERABLE_FAILOVER
+        return now
+
+    def direction(self) -> Direction | None:
+        return None if self.assessment is None else self.assessment.direction
+
+    def has_sufficient(self) -> bool:
+        assessment = self.assessment
+        return assessment is not None and assessment.direction is not None and assessment.wish.sufficient
+
+    def has_desired(self) -> bool:
+        return self.has_sufficient() and self.assessment is not None and self.assessment.wish.desired
+
+    def _take_word(self, event: RequirementsChanged | RescaleRequested) -> bool:
+        """Raises UsageError for numbers that no stream can have."""
+        if isinstance(event, RequirementsChanged):
+            needs = ResourceRequirements(event.lower, event.upper)
+            if needs == self._wanted.requirements and not self._wanted.exact:
+                return False
+            self._wanted.require(needs)
+            self._why = (TriggerCause.UPDATE_REQUIREMENT, f"the requirements are now {needs.lower} to {needs.upper}")
+        elif event.parallelism is None:
+            self._why = (TriggerCause.USER, "the user said to go ahead")
+        else:
+            number = event.parallelism
+            self._wanted.require(ResourceRequirements(number, number), exact=True)
+            self._why = (TriggerCause.USER, f"the user asked for {plural(number, 'partition')}")
+        return True
