@@ -24,7 +24,9 @@ from firesteel.scheduler.streaming.commands import (
 )
 from firesteel.scheduler.streaming.events import (
     BatchCommitted,
+    BatchStarted,
     QueryIdle,
+    QueryStarted,
     QueryStopped,
     StreamEvent,
     TimerFired,
@@ -66,6 +68,8 @@ class SimulatedDataPlane:
     load: Load = field(init=False)
     checkpoint: SimulatedCheckpoint = field(init=False)
     cores: int = 0
+    parallelism: int = 0
+    """Of the query that runs, or ran last."""
     query: SimulatedQuery | None = None
     rescale: SimulatedRescale | None = None
     last_rescale: Begun | None = None
@@ -76,19 +80,27 @@ class SimulatedDataPlane:
     _timers: dict[str, _Timer] = field(default_factory=dict[str, _Timer])
     _timer_count: int = 0
     _stopping: StopQuery | None = None
+    _known_state: bool = False
+    """The scheduler was told that there is state."""
     _answered: int = 0
     """Held checkpoints that were answered."""
 
     def __post_init__(self) -> None:
         world = self.world
         self.load = Load(world)
-        self.checkpoint = SimulatedCheckpoint(world.born, batch=4 if world.born else -1, pending=world.pending or None)
+        self.checkpoint = SimulatedCheckpoint(
+            world.born if world.stateful else 0, batch=4 if world.born else -1, pending=world.pending or None
+        )
 
     def tell(self, event: StreamEvent) -> None:
         self.tell_at(event)
 
     def carry_out(self, event: StreamEvent, commands: Iterable[StreamCommand]) -> None:
         """What the scheduler asks for as ``event`` is told to it."""
+        if isinstance(event, BatchStarted | BatchCommitted):
+            self._known_state = self.world.stateful
+        elif isinstance(event, QueryStarted):
+            self._known_state = self._known_state or (self.world.stateful and event.plan.parallelism > 0)
         holder = self._holding(event)
         before = self._answered
         for command in commands:
@@ -135,13 +147,12 @@ class SimulatedDataPlane:
         check(command.parallelism >= 1, f"{command}: a query has one partition at least")
         self._new_run(command.run)
         self._stopping = None
-        pinned = self.checkpoint.parallelism if self.world.stateful else 0
-        self.checkpoint.parallelism = pinned or command.parallelism
-        self.start_query(command.run, self.checkpoint.parallelism)
+        self.parallelism = self.checkpoint.parallelism or command.parallelism
+        self.start_query(command.run)
 
-    def start_query(self, run: int, parallelism: int, recovered: str = "") -> None:
-        self.query = SimulatedQuery(self, run, parallelism, self.checkpoint)
-        self.query.begin(self.dice.about(self.world.starting), recovered)
+    def start_query(self, run: int, replayed_rows: int = 0) -> None:
+        self.query = SimulatedQuery(self, run, self.parallelism, self.checkpoint)
+        self.query.begin(self.dice.about(self.world.starting), replayed_rows)
 
     def _alive(self) -> SimulatedQuery | None:
         """The query that is there; one that failed or finished is not, told or untold."""
@@ -164,20 +175,26 @@ class SimulatedDataPlane:
         query.let_go(command.batch)
 
     def _rescale(self, command: Rescale) -> None:
-        world, before = self.world, self.checkpoint.parallelism
+        world, before = self.world, self.parallelism
         check(self.rescale is None, f"{command} in the middle of another")
         check(self._stopping is None, f"{command} while the stream stops")
         check(before > 0, f"{command}: nothing was ever started")
         check(command.parallelism != before, f"{command}: it has {before} partitions")
         check(command.parallelism >= 1, f"{command}: a query has one partition at least")
         check(not world.refusal, f"{command}: {world.refusal}")
-        fits = Action.REPARTITION if world.stateful else Action.RESTART
-        check(command.action is fits, f"{command}: '{fits.value}' is what fits")
+        if command.action is Action.REPARTITION:
+            check(self.checkpoint.parallelism > 0, f"{command}: there is no state")
+        else:
+            check(command.action is Action.RESTART, f"{command}: nothing to do")
+            check(not self._known_state, f"{command}: the state must be rewritten")
         check(command.rescale > (self.last_rescale.command.rescale if self.last_rescale else 0), f"{command}: number")
+        finished = self.query is not None and self.query.finished
         query = self._alive()
         check(query is None or query.state is not QueryState.STARTING, f"{command} of a query that has not started")
         self._new_run(command.run)
         self._answered += 1
+        if finished:  # the news of it is the answer
+            return
         self.rescales += 1
         self.last_rescale = Begun(self.clock.now, command, before)
         self.rescale = SimulatedRescale(self, command)

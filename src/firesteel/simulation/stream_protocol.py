@@ -16,8 +16,10 @@ class RescalingHost(Host, Protocol):
 
     checkpoint: SimulatedCheckpoint
     query: SimulatedQuery | None
+    parallelism: int
+    """Of the query that runs, or ran last."""
 
-    def start_query(self, run: int, parallelism: int, recovered: str = "") -> None: ...
+    def start_query(self, run: int, replayed_rows: int = 0) -> None: ...
 
     def rescale_over(self, begun: bool) -> None: ...
 
@@ -29,6 +31,7 @@ class SimulatedRescale:
     step: RescaleStep = RescaleStep.HOLD
     given_up: Callable[[], None] | None = None
     """The stream is to stop: called when the step that runs is over, and no other begins."""
+    replayed_rows: int = 0
     final: bool = False
     """It has failed for good: nothing can be started any more."""
 
@@ -69,6 +72,7 @@ class SimulatedRescale:
     def _replayed(self) -> None:
         checkpoint = self.host.checkpoint
         assert checkpoint.pending is not None
+        self.replayed_rows = checkpoint.pending
         checkpoint.read += checkpoint.pending
         checkpoint.commit()
         self._repartition()
@@ -84,13 +88,14 @@ class SimulatedRescale:
         checkpoint = self.host.checkpoint
         if self.command.action is Action.REPARTITION:
             checkpoint.batch += 1  # the rewritten state is a batch of its own
-        checkpoint.parallelism = self.command.parallelism
+            checkpoint.parallelism = self.command.parallelism
+        self.host.parallelism = checkpoint.parallelism or self.command.parallelism
         self._told(RescaleStep.START)
         self._then(0.0, self._end)
 
     def _end(self) -> None:
         self.host.rescale_over(True)
-        self.host.start_query(self.command.run, self.command.parallelism)
+        self.host.start_query(self.command.run, self.replayed_rows)
 
     def _told(self, step: RescaleStep) -> None:
         self.step = step
@@ -118,16 +123,16 @@ class SimulatedRescale:
         if self.given_up is not None:
             self.given_up()
             return
-        host, checkpoint = self.host, self.host.checkpoint
+        host = self.host
         event = RescaleFailed(
             at=host.clock.now,
             rescale=self.command.rescale,
             cause=cause,
-            parallelism=checkpoint.parallelism,
+            parallelism=host.parallelism,
             final=final,
         )
         self.final = final
         host.rescale_over(not final)
         host.tell(event)
         if not final:
-            host.start_query(self.command.run, checkpoint.parallelism)
+            host.start_query(self.command.run, self.replayed_rows)

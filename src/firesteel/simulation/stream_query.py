@@ -31,7 +31,7 @@ class SimulatedCheckpoint:
     """What outlives a query: the truth that the scheduler is measured against."""
 
     parallelism: int = 0
-    """0: nothing is pinned yet."""
+    """Partitions of the state; 0: there is none, or no batch was ever planned."""
     batch: int = -1
     """The last committed one."""
     pending: int | None = None
@@ -97,13 +97,15 @@ class SimulatedQuery:
     _since: float = 0.0
     _speed: float = 0.0
     _fails: bool = False
+    finished: bool = False
+    """Its source has ended."""
     failure: QueryFailed | None = None
     """That nobody was told of, for somebody waited for the query to rest."""
     on_rest: Callable[[bool], None] | None = field(default=None)
     """Called once, and the query does nothing more: True when what ran is committed, False when it failed."""
 
-    def begin(self, seconds: float, recovered: str = "") -> None:
-        self._plan(seconds, lambda: self._begun(recovered))
+    def begin(self, seconds: float, replayed_rows: int = 0) -> None:
+        self._plan(seconds, lambda: self._begun(replayed_rows))
 
     def _plan(self, seconds: float, action: Callable[[], None]) -> None:
         self._turn += 1
@@ -115,7 +117,7 @@ class SimulatedQuery:
 
         self.host.clock.after(seconds, act)
 
-    def _begun(self, recovered: str) -> None:
+    def _begun(self, replayed_rows: int) -> None:
         host = self.host
         if host.dice.hits(host.world.faults.start):
             self._fail(batch=None)
@@ -123,17 +125,17 @@ class SimulatedQuery:
         world = host.world
         plan = StreamPlan(
             stateful=("stateStoreSave",) if world.stateful else (),
-            parallelism=self.parallelism,
+            parallelism=self.checkpoint.parallelism if world.stateful else self.parallelism,
             refusal=world.refusal,
             trigger_interval=world.trigger_interval,
             continuous=math.isinf(world.rows_to_end),
             can_hold=world.can_hold,
         )
-        if not self.checkpoint.parallelism:
-            self.checkpoint.parallelism = self.parallelism
         self.state = QueryState.IDLE
         host.tell(
-            QueryStarted(at=host.clock.now, run=self.run, plan=plan, batch=self.checkpoint.batch, recovered=recovered)
+            QueryStarted(
+                at=host.clock.now, run=self.run, plan=plan, batch=self.checkpoint.batch, replayed_rows=replayed_rows
+            )
         )
         self._look()
 
@@ -150,6 +152,7 @@ class SimulatedQuery:
             return
         if not waiting and host.load.ended:
             self._leave()
+            self.finished = True
             host.tell(QueryFinished(at=now, run=self.run, batch=self.checkpoint.batch))
             return
         self.state = QueryState.IDLE
@@ -173,7 +176,7 @@ class SimulatedQuery:
 
     def _batch(self, rows: int) -> None:
         host, world, faults = self.host, self.host.world, self.host.world.faults
-        self.checkpoint.plan_batch(rows)
+        self._plan_batch(rows)
         self.state, self.cores_lost = QueryState.RUNNING, False
         self._triggered = self._since = host.clock.now
         host.tell(BatchStarted(at=host.clock.now, run=self.run, batch=self.checkpoint.batch + 1))
@@ -182,6 +185,11 @@ class SimulatedQuery:
         self._speed = 0.0
         hangs = faults.hang_for if host.dice.hits(faults.hang) else 0.0
         self._plan(world.overhead * (1 + self.parallelism / 1000) + hangs, self.cores_changed)
+
+    def _plan_batch(self, rows: int) -> None:
+        self.checkpoint.plan_batch(rows)
+        if self.host.world.stateful:
+            self.checkpoint.parallelism = self.parallelism
 
     def cores_changed(self) -> None:
         """The batch goes on with the cores there are now; with none it waits."""
@@ -256,7 +264,7 @@ class SimulatedQuery:
         if fine and not self.host.world.can_hold and self.checkpoint.pending is None:
             rows = self._waiting()
             if rows:
-                self.checkpoint.plan_batch(rows)  # begun before it could be stopped
+                self._plan_batch(rows)  # begun before it could be stopped
         then(fine)
 
     def kill(self) -> None:

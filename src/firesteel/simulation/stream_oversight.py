@@ -1,0 +1,228 @@
+"""What must hold of any stream, whatever happens: looked at from outside, with what was told and what was asked alone.
+
+Never two rescales inside a cooldown; what is wanted is never forgotten, and comes in time (FLIP-461); only allowed moves;
+one record of each rescale, which is true.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from firesteel.options import Options
+from firesteel.scheduler.records import JournalRecord
+from firesteel.scheduler.streaming.assessment import MOST_FAILURES
+from firesteel.scheduler.streaming.commands import Rescale, StreamCommand
+from firesteel.scheduler.streaming.events import (
+    CancelRequested,
+    ClusterChanged,
+    QueryFailed,
+    QueryStarted,
+    RequirementsChanged,
+    RescaleRequested,
+    StopRequested,
+    StreamEvent,
+)
+from firesteel.scheduler.streaming.records import EndState, RescaleRecord, StreamEnded, StreamStateChange
+from firesteel.scheduler.streaming.settings import StreamSettings
+from firesteel.scheduler.streaming.states import PHASE_MOVES, STATE_MOVES, Phase, SchedulerState
+from firesteel.simulation.stream import StreamOutcome
+from firesteel.simulation.stream_plane import SimulatedDataPlane
+from firesteel.simulation.stream_world import StreamWorld
+from firesteel.simulation.violation import check
+
+MOVES = {(move.source.value, move.target.value) for move in STATE_MOVES}
+PHASES = {(move.source.value, move.target.value) for move in PHASE_MOVES}
+SLACK = 0.5
+"""Seconds."""
+
+
+class Watched(Protocol):
+    @property
+    def state(self) -> SchedulerState: ...
+
+    @property
+    def phase(self) -> Phase | None: ...
+
+    @property
+    def max_delay(self) -> float: ...
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What the user wants, last said."""
+
+    lower: int
+    upper: int
+    exact: bool = False
+
+    def wanted(self, slots: int, running: int, cores: int, most_per_core: int) -> int | None:
+        """The parallelism that should be; None: what runs is as good, or there are too few slots."""
+        if self.exact:
+            return self.upper if running != self.upper and cores else None
+        if slots < self.lower:
+            return None
+        if self.lower <= running <= self.upper and cores <= running <= cores * most_per_core:
+            return None
+        wanted = max(self.lower, min(slots, self.upper))
+        return wanted if wanted != running else None
+
+
+@dataclass(slots=True, eq=False)
+class Oversight:
+    scheduler: Watched
+    world: StreamWorld
+    options: Options
+    plane: SimulatedDataPlane = field(init=False)
+    settings: StreamSettings = field(init=False)
+    bounds: Bounds = field(init=False)
+    cores: int = 0
+    parallelism: int = 0
+    run: int = 0
+    executing_since: float = math.inf
+    rescaled_at: float = -math.inf
+    """When the query of the last rescale began to run."""
+    pending_since: float = math.inf
+    pending_up: bool = False
+    longest_delay: float = 0.0
+    """The max delay, which may follow the batches' durations, at its longest since then."""
+    ending: bool = False
+    asked: dict[int, Rescale] = field(default_factory=dict[int, Rescale])
+    """Rescales whose record has not come."""
+    failures: Counter[int] = field(default_factory=Counter[int])
+    """Rescales that failed since the user's last word, by what they were to come to."""
+    clean: bool = True
+    """Nothing has happened yet after which rows must be read again."""
+    state: str = SchedulerState.CREATED.value
+    phase: str = ""
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.settings = StreamSettings.of(self.options)
+        self.bounds = Bounds(self.world.hand.lower, self.world.hand.upper)
+        self.clean = self.world.can_hold and not self.world.pending
+
+    def seen(self, now: float, event: StreamEvent, commands: Sequence[StreamCommand]) -> None:
+        self._learn(now, event)
+        for command in commands:
+            if isinstance(command, Rescale):
+                self._rescaled(now, command)
+        self._look(now)
+
+    def _learn(self, now: float, event: StreamEvent) -> None:
+        match event:
+            case ClusterChanged():
+                self.cores = event.cores
+            case RequirementsChanged():
+                self.bounds = Bounds(event.lower, event.upper)
+                self.failures.clear()
+            case RescaleRequested():
+                if event.parallelism is not None:
+                    self.bounds = Bounds(event.parallelism, event.parallelism, exact=True)
+                self.failures.clear()
+            case QueryFailed():
+                self.clean = False
+            case StopRequested() | CancelRequested():
+                self.ending = True
+            case QueryStarted() if event.run == self.plane.last_run and event.run != self.run:
+                now = event.at
+                self.run, self.executing_since, self.parallelism = event.run, now, self.plane.parallelism
+                begun = self.plane.last_rescale
+                if begun is not None and begun.command.run == event.run:
+                    self.rescaled_at = now
+            case _:
+                pass
+
+    def _cooldown(self, up: bool) -> float:
+        return self.settings.cooldown_up if up else self.settings.cooldown_down
+
+    def _rescaled(self, now: float, command: Rescale) -> None:
+        up = command.parallelism > self.parallelism
+        over = self.rescaled_at + self._cooldown(up)
+        check(now >= over - 1e-6, f"{command} at {now:.3f}, and the cooldown ends at {over:.3f}")
+        bounds = self.bounds
+        check(bounds.lower <= command.parallelism <= bounds.upper, f"{command}, and {bounds} are asked for")
+        self.asked[command.rescale] = command
+        self.clean = self.clean and not command.replay
+        self.executing_since = self.pending_since = math.inf
+
+    def _look(self, now: float) -> None:
+        """Is something wanted, and for how long?"""
+        settings = self.settings
+        wanted = self.bounds.wanted(
+            self.cores * settings.partitions_per_core, self.parallelism, self.cores, settings.max_partitions_per_core
+        )
+        running = self.scheduler.state is SchedulerState.EXECUTING and self.executing_since < math.inf
+        free = (
+            settings.by_load
+            or self.world.dynamic
+            or settings.max_downtime < math.inf
+            or self.world.refusal
+            or self.ending
+        )
+        if wanted is None or not running or free or not self.parallelism or self.failures[wanted] >= MOST_FAILURES:
+            self.pending_since = math.inf
+            return
+        up = wanted > self.parallelism
+        if self.pending_since == math.inf or up != self.pending_up:
+            self.pending_since, self.pending_up, self.longest_delay = now, up, 0.0
+        self.longest_delay = max(self.longest_delay, self.scheduler.max_delay)
+        deadline = self._deadline(up)
+        slack = SLACK + 2 * self.world.latency  # for news that is on its way
+        late = now > deadline + slack and not self.plane.overdue(now - slack)
+        check(
+            not late,
+            f"{wanted} for {self.parallelism} was wanted at {self.pending_since:.3f}, should have come by "
+            f"{deadline:.3f}, and it is {now:.3f}: {self.scheduler.phase}",
+        )
+
+    def _deadline(self, up: bool) -> float:
+        """As FLIP-461 has it."""
+        first = self.pending_since
+        return max(
+            self.executing_since + self._cooldown(up), first + self.settings.stabilization, first + self.longest_delay
+        )
+
+    def written(self, record: JournalRecord) -> None:
+        match record:
+            case StreamStateChange():
+                self._moved(record)
+            case RescaleRecord():
+                self._recorded(record)
+            case StreamEnded():
+                check(not self.is_over, "the stream ends twice")
+                self.is_over = True
+            case _:
+                pass
+
+    def _moved(self, record: StreamStateChange) -> None:
+        move = (self.state, record.state)
+        check(record.state == self.state or move in MOVES, f"from {move[0]} to {move[1]}")
+        if record.state == self.state and record.phase != self.phase and self.phase:
+            check((self.phase, record.phase) in PHASES, f"from {self.phase} to {record.phase}")
+        self.state, self.phase = record.state, record.phase
+
+    def _recorded(self, record: RescaleRecord) -> None:
+        command = self.asked.pop(record.rescale, None)
+        check(record.end in {end.value for end in EndState}, f"{record} has no end")
+        tried = record.end != EndState.IGNORED.value
+        check((command is not None) or not tried, f"{record} was not asked for, or is told twice")
+        if command is None:
+            return
+        if record.end == EndState.FAILED.value:
+            self.failures[record.requested] += 1
+        else:
+            check(record.granted == record.requested, f"{record} is completed")
+            self.failures.clear()
+        check(record.requested == command.parallelism, f"{record} of {command}")
+        check(record.first_change <= record.triggered <= record.at, f"{record}: its times")
+        check(all(seconds >= 0 for seconds in record.steps.values()), f"{record}: its steps")
+
+    def ended(self, outcome: StreamOutcome) -> None:
+        check(self.scheduler.state is SchedulerState.FINISHED, f"it has ended, and is {self.scheduler.state.value}")
+        check(self.is_over, "the end is not on record")
+        check(not self.asked, f"no record of {self.asked}")
+        check(not self.clean or outcome.replayed_rows == 0, f"{outcome.replayed_rows} rows were read twice for nothing")
