@@ -215,3 +215,12 @@ def deep_size(thing):
             todo += [getattr(one, name) for name in getattr(type(one), "__slots__", ()) if hasattr(one, name)]
             todo += list(getattr(one, "__dict__", {}).values())
     return len(seen)
+
+
+def test_a_rescale_that_is_overtaken_before_its_first_batch_is_written_down():
+    """Cooldown 0, and the user has another word before the query that was started has committed anything."""
+    journal = Journal()
+    run_chaotic_stream(chaotic_stream(187, faults=False, hours=0.1), (journal,))
+    asked = [record for record in journal.rescales if record.trigger]
+    assert sum("next rescale" in record.reason for record in asked) == 2
+    assert len(asked) == journal.count["Rescale"] == 3

@@ -84,6 +84,7 @@ class Rescales:
     def trigger(self, trigger: str, assessment: Assessment, query: RunningQuery, *, held: bool) -> RescaleInProgress:
         """It begins, whatever was wanted first."""
         assert self.current is not None
+        self.complete("the next rescale began before its first batch was committed")
         current = self.current
         current.take(assessment)
         current.requested, current.state_bytes = assessment.wish.parallelism, query.state_bytes
