@@ -117,6 +117,9 @@ def options(
 
 @app.command()
 def demo(
+    which: Annotated[
+        str | None, typer.Argument(metavar="[stream]", help="A stream that is rescaled while it runs.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo).")
     ] = None,
@@ -124,8 +127,15 @@ def demo(
     master: Master = None,
     quiet: Quiet = False,
 ) -> None:
-    """Count the identifiers of all Python sources of this machine: the main job on real input."""
+    """Count the identifiers of all Python sources of this machine: the main job on real input. 'demo stream': a rescale."""
     given = given_options(option, quiet)
+    if which not in (None, "stream"):
+        raise UsageError(f"There is no demo '{which}'.", hint="There are 'firesteel demo' and 'firesteel demo stream'.")
+    if which == "stream":
+        from firesteel.cli.demo_stream import run_stream_demo
+
+        run_stream_demo(out or Path("out/demo-stream"), master, given)
+        return
     from firesteel.cli.demo import run_demo
 
     run_demo(out or Path("out/demo"), master, given)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firesteel.cli.shared import OptionPairs, given_options, number, show, whole
+from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, number, show, whole
 from firesteel.errors import FiresteelError, UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +38,43 @@ Lower = Annotated[
 Upper = Annotated[
     int | None, typer.Option("--upper", parser=whole("--upper"), metavar="N", help="Never more partitions.")
 ]
+
+
+@stream_app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    *,
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file that defines build(spark).")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]", help="What the script finds in sys.argv.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", metavar="DIR", help="Where the stream's progress and state lie: a path or URL."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What to call it (default: the script's name).")
+    ] = None,
+    lower: Lower = None,
+    upper: Upper = None,
+    option: OptionPairs = None,
+    config: Config = None,
+    master: Master = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run the stream of a script.
+
+    The script defines build(spark), which returns a DataStreamWriter that is not started. Ctrl-C lets the running batch
+    finish and stops; a second one stops at once.
+    """
+    options = given_options(option, quiet, config)
+    if not Path(script).is_file():
+        raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+    from firesteel.cli.stream_run import StreamJob, run_stream
+
+    job = StreamJob(
+        checkpoint=checkpoint, name=name or Path(script).stem, lower=lower, upper=upper, master=master, options=options
+    )
+    raise typer.Exit(run_stream(Path(script), arguments or [], job))
 
 
 @stream_app.command("list")

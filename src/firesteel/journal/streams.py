@@ -87,3 +87,8 @@ class StreamHistory:
 def is_stream(records: Sequence[JournalRecord]) -> bool:
     """Whether a journal tells of a stream, not of a job."""
     return bool(records) and isinstance(records[0], StreamPlanned)
+
+
+def committed_batch(record: JournalRecord) -> StreamBatch | None:
+    """The batch that a record tells of; None: it tells of something else."""
+    return record if isinstance(record, StreamBatch) else None

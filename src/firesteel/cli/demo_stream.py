@@ -1,0 +1,240 @@
+"""The demo of streams: payments flow in, each is checked at some cost, and the stream is rescaled twice meanwhile.
+
+An ordinary stream by the public API: a folder that files are put into, a function with state per customer, a sink that takes
+each batch. Its answer is compared with a sum over the same files that knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from firesteel.errors import FiresteelError
+from firesteel.humanize import format_count, plural, printable
+from firesteel.journal.stream_report import stream_history
+from firesteel.options import lookup
+
+NAME = "payments"
+FIRST, GROWN, SHRUNK = 2, 8, 3
+"""Partitions that the state has in turn."""
+CUSTOMERS = 100
+ROWS_PER_FILE = 500
+FILE_SECONDS = 0.25
+BATCHES = 3
+"""With rows, between one rescale and the next."""
+PATIENCE = 120.0
+"""Seconds without news after which the demo gives up: far longer than anything in it takes."""
+OPTIONS = {
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "1 s",
+}
+"""So that nobody has to wait; those of -O go over them."""
+
+
+def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
+    """Runs the stream in ``out`` (what an earlier run left there goes) and prints what happens. Raises FiresteelError if its
+    answer is wrong."""
+    from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.journal.journal import read
+    from firesteel.streaming import AdaptiveStream, ResourceRequirements
+
+    given = {lookup(key).key for key in options}
+    chosen = {**{key: value for key, value in OPTIONS.items() if lookup(key).key not in given}, **options}
+    inbox, checkpoint = out / "in", out / "checkpoint"
+    for folder in (inbox, checkpoint):
+        shutil.rmtree(folder, ignore_errors=True)
+    inbox.mkdir(parents=True)
+    sink, watcher = Sink(), Watcher()
+    _say(f"Files with payments of {CUSTOMERS} customers arrive in {inbox}, {plural(ROWS_PER_FILE, 'payment')} each.")
+    with ExecutionEnvironment(master=master, app_name=NAME) as env, Feeder(inbox) as feeder:
+        stream = AdaptiveStream.start(
+            lambda spark: query(spark, inbox, sink.take),
+            checkpoint,
+            ResourceRequirements(FIRST, FIRST),
+            options=chosen,
+            spark=env.spark,
+            name=NAME,
+            instruments=[watcher],
+        )
+        with stream:
+            watcher.wait(lambda: watcher.batches_with(FIRST) >= BATCHES, stream)
+            _say(f"\nMore is wanted: {GROWN} partitions from now on. The running batch is finished first.")
+            stream.update_requirements(lower=GROWN, upper=GROWN)
+            watcher.wait(lambda: watcher.batches_with(GROWN) >= BATCHES, stream)
+            _say(f"\nLess will do: {SHRUNK} partitions.")
+            stream.update_requirements(lower=SHRUNK, upper=SHRUNK)
+            watcher.wait(lambda: watcher.batches_with(SHRUNK) >= BATCHES, stream)
+            _say("\nNo more files; what has arrived is finished.")
+            feeder.stop()
+            expected = independent_sums(inbox)
+            rows = sum(count for _, count in expected.values())
+            watcher.wait(lambda: watcher.rows >= rows, stream)
+    print(printable(f"\n{stream_history(read(stream.journal))}"))
+    _compare(sink.totals, expected)
+    print(printable(f"\n{_what_next(stream.journal, checkpoint)}"))
+
+
+def query(spark: Any, inbox: Path, take: Callable[[Any, int], None]) -> Any:
+    """Sum and number of payments per customer, kept in state of our own."""
+    payments = spark.readStream.schema("customer string, cents long").option("maxFilesPerTrigger", 4).json(str(inbox))
+    accounts = payments.groupBy("customer").applyInPandasWithState(
+        _account(),
+        outputStructType="customer string, cents long, payments long",
+        stateStructType="cents long, payments long",
+        outputMode="update",
+        timeoutConf="NoTimeout",
+    )
+    return accounts.writeStream.outputMode("update").foreachBatch(take)
+
+
+def _account() -> Any:
+    """The function is made in here, so that it travels to the workers by value: they need not know this module."""
+
+    def account(key: tuple[str], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import hashlib
+
+        import pandas as pd
+
+        cents, payments = state.get if state.exists else (0, 0)
+        for frame in frames:
+            for amount in frame["cents"]:
+                hashlib.pbkdf2_hmac(
+                    "sha256", key[0].encode(), str(amount).encode(), 300
+                )  # the costly check of a payment
+                cents, payments = cents + int(amount), payments + 1
+        state.update((cents, payments))
+        yield pd.DataFrame({"customer": [key[0]], "cents": [cents], "payments": [payments]})
+
+    return account
+
+
+class Sink:
+    """Keeps each customer's last word. A batch that comes twice changes nothing: this is what makes it exactly-once."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, tuple[int, int]] = {}
+
+    def take(self, frame: Any, _batch: int) -> None:
+        self.totals |= {row.customer: (row.cents, row.payments) for row in frame.collect()}
+
+
+class Feeder:
+    """Puts a new file into the folder every now and then, until it is stopped."""
+
+    def __init__(self, inbox: Path) -> None:
+        self._inbox = inbox
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._feed, name="firesteel-demo-feeder", daemon=True)
+
+    def _feed(self) -> None:
+        number = 0
+        while not self._over.wait(FILE_SECONDS):
+            write_file(self._inbox, number)
+            number += 1
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def __enter__(self) -> Feeder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def write_file(inbox: Path, number: int) -> None:
+    """File ``number`` has the same payments in every run; it appears as a whole."""
+    rows = range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
+    lines = [json.dumps({"customer": f"customer {row * 7919 % CUSTOMERS}", "cents": row * 31 % 9973}) for row in rows]
+    draft = inbox / f".{number:06}"
+    draft.write_text("\n".join(lines))
+    draft.rename(inbox / f"{number:06}.json")
+
+
+def independent_sums(inbox: Path) -> dict[str, tuple[int, int]]:
+    """Cents and number of payments per customer, by reading all files once."""
+    cents: Counter[str] = Counter()
+    payments: Counter[str] = Counter()
+    for path in sorted(inbox.glob("*.json")):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            cents[row["customer"]] += row["cents"]
+            payments[row["customer"]] += 1
+    return {customer: (cents[customer], payments[customer]) for customer in payments}
+
+
+class Watcher:
+    """An instrument that tells the demo how far the stream has come."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._batches: Counter[int] = Counter()
+        self.rows = 0
+
+    def record(self, record: Any) -> None:
+        from firesteel.journal.streams import committed_batch
+
+        batch = committed_batch(record)
+        with self._news:
+            if batch is not None and batch.rows:
+                self._batches[batch.parallelism] += 1
+                self.rows += batch.rows
+            self._news.notify_all()
+
+    def close(self) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def batches_with(self, parallelism: int) -> int:
+        return self._batches[parallelism]
+
+    def wait(self, reached: Callable[[], bool], stream: Any) -> None:
+        """Raises FiresteelError if the stream ends before that, or nothing is heard of it for long."""
+        with self._news:
+            while not reached():
+                if not stream.is_active:
+                    break
+                if not self._news.wait(PATIENCE):
+                    raise FiresteelError(f"Nothing has happened for {PATIENCE:g} s.", hint=stream.status().waits_for)
+        if not reached():
+            stream.await_termination()
+            raise FiresteelError("The stream has ended before the demo was over.")
+
+
+def _compare(found: Mapping[str, tuple[int, int]], expected: Mapping[str, tuple[int, int]]) -> None:
+    wrong = sorted(customer for customer in {*found, *expected} if found.get(customer) != expected.get(customer))
+    if wrong:
+        first = wrong[0]
+        raise FiresteelError(
+            f"The stream's answer is wrong for {plural(len(wrong), 'customer')}: '{first}' has (cents, payments) "
+            f"{found.get(first)}, and should have {expected.get(first)}."
+        )
+    cents, payments = (sum(column) for column in zip(*expected.values(), strict=True))
+    print(
+        f"\nThe answer is right: {format_count(payments)} payments of {len(expected)} customers, {format_count(cents)} cents, "
+        "none lost and none counted twice,\nas a sum over the same files says that knows nothing of Spark."
+    )
+
+
+def _what_next(journal: Path, checkpoint: Path) -> str:
+    dev = os.environ.get("FIRESTEEL_DEV")
+    command = f"{dev} firesteel" if dev else "firesteel"
+    tries = {
+        f"{command} explain {journal}": "every decision, in order",
+        f"{command} stream history {checkpoint}": "the table above, at any time",
+        f"{command} stream run --help": "a stream of your own",
+    }
+    width = max(map(len, tries))
+    return "\n".join(["What to try next:", *(f"  {text:<{width}}  {why}" for text, why in tries.items())])
+
+
+def _say(text: str) -> None:
+    print(printable(text), flush=True)

@@ -1,0 +1,62 @@
+"""``firesteel stream run``: the stream of a script that defines ``build(spark)``.
+
+The script is loaded under another name than ``__main__``: one that starts its stream itself, under ``if __name__ ==
+"__main__"``, can be run in both ways. One that only does that is for ``firesteel run``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firesteel.cli.script import run_script
+from firesteel.errors import UsageError
+
+MODULE = "__stream__"
+"""What ``__name__`` is in the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """What the command line says of the stream."""
+
+    checkpoint: str | None
+    name: str
+    lower: int | None
+    upper: int | None
+    master: str | None
+    options: Mapping[str, Any]
+
+
+def run_stream(script: Path, arguments: list[str], job: StreamJob) -> int:
+    """Until the stream ends. The exit code: 0, 1 if it failed, 130 after Ctrl-C, 143 after SIGTERM."""
+    from firesteel.api.environment import set_defaults
+
+    set_defaults(master=job.master, options=job.options)
+    return run_script(script, arguments, name=MODULE, then=lambda names: _run(script, names, job))
+
+
+def _run(script: Path, names: Mapping[str, Any], job: StreamJob) -> int:
+    from firesteel.streaming import AdaptiveStream, ResourceRequirements
+
+    build = names.get("build")
+    if not callable(build):
+        raise UsageError(
+            f"{script} defines no function build(spark).",
+            hint="It is to return a DataStreamWriter that is not started. A script that calls AdaptiveStream.start itself is "
+            f"run by 'firesteel run {script}'.",
+        )
+    checkpoint = job.checkpoint or names.get("checkpoint")
+    if not checkpoint:
+        raise UsageError(
+            "It is not said where the stream's checkpoint lies.",
+            hint=f"Say --checkpoint DIR, or set checkpoint = 'DIR' in {script}.",
+        )
+    common = ResourceRequirements()
+    lower = common.lower if job.lower is None else job.lower
+    upper = max(lower, common.upper) if job.upper is None else job.upper
+    stream = AdaptiveStream.start(build, checkpoint, ResourceRequirements(lower, upper), name=job.name)
+    stream.await_termination()
+    return 0
