@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,8 +16,8 @@ from tests.unit.stream_samples import GROWN, REFUSED, STATUS, words
 from firesteel.cli import main, stream_watch
 from firesteel.control import places, server
 from firesteel.errors import UsageError
-from firesteel.journal.journal import Journal
-from firesteel.scheduler.streaming.records import StreamStatus
+from firesteel.journal.journal import Journal, encode
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus
 
 
 class Stream:
@@ -150,12 +151,12 @@ def test_stop_waits_for_the_end(stream, call):
     stream.next = [stream.now, replace(stream.now, state="StopWithSavepoint"), replace(stream.now, state="Finished")]
     code, out, _ = call("stop", "words")
     assert (code, stream.asked) == (0, ["stop"])
-    assert out == f"words: it has ended after batch 18; its checkpoint is '{stream.now.checkpoint}'.\n"
+    assert out == f"words: it has ended; its checkpoint is '{stream.now.checkpoint}'.\n"
     stream.now = replace(stream.now, state="Canceling")
     assert call("stop", "words", "--cancel", "--no-wait")[1] == "words: it is being cancelled.\n"
     stream.next = [stream.now, replace(stream.now, state="Finished", cause="the disk is full")]
     code, _, err = call("stop", "words")
-    assert (code, err) == (1, "firesteel: words: it ended after batch 18: the disk is full\n")
+    assert (code, err) == (1, "firesteel: words: it failed: the disk is full\n")
 
 
 def test_a_stream_that_goes_while_it_is_waited_for_has_ended(stream, call, monkeypatch):
@@ -171,6 +172,17 @@ def test_a_stream_that_goes_while_it_is_waited_for_has_ended(stream, call, monke
 
     code, out, _ = call("stop", "words")
     assert (code, out) == (0, f"words: it has ended; its checkpoint is '{stream.now.checkpoint}'.\n")
+
+
+def test_a_stream_that_failed_says_why_it_is_gone(stream, call, tmp_path):
+    with (tmp_path / "words.jsonl").open("ab") as journal:
+        journal.write(encode(StreamEnded(at=170.0, status="FAILED", cause="It raised ValueError: x.\n  File y")))
+    stream.control.close()
+    code, out, err = call("status", "words")
+    assert (code, out) == (1, "")
+    assert re.match(
+        r"firesteel: The stream 'words' does not run: it ended on .*\. FAILED: It raised ValueError: x\. 'fire", err
+    )
 
 
 def test_history_and_explain_take_names_ids_and_journals(stream, call):
@@ -222,7 +234,10 @@ def test_watch_ends_with_a_stream_that_goes(stream, call, monkeypatch):
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.01)
     looks = iter([stream.now])
     monkeypatch.setattr(stream_watch, "_status", lambda client: next(looks, None))
-    assert call("status", "words", "--watch")[1].splitlines()[-1] == "words: it has ended."
+    assert (
+        call("status", "words", "--watch")[1].splitlines()[-1]
+        == f"words: it has ended; its checkpoint is '{stream.now.checkpoint}'."
+    )
 
 
 def test_watch_on_a_terminal_redraws_and_leaves_a_plain_one(stream, tmp_path):

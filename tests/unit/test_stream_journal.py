@@ -10,11 +10,11 @@ from rich.console import Console
 from tests.unit.stream_samples import GROWN, REFUSED, STATUS, batch, planned, words
 
 from firesteel.errors import UsageError
-from firesteel.journal.journal import Journal, begins_like_a_journal, read
+from firesteel.journal.journal import Journal, begins_like_a_journal, encode, last_record, read
 from firesteel.journal.stream_progress import create_stream_progress
 from firesteel.journal.stream_report import MAX_TOLD, explain_stream, rescale_sentence, stream_history
 from firesteel.journal.stream_view import status_line, status_table, status_text
-from firesteel.journal.streams import is_stream
+from firesteel.journal.streams import how_it_ended, is_stream
 from firesteel.scheduler.records import Decision
 from firesteel.scheduler.streaming.records import StreamStateChange
 
@@ -29,6 +29,17 @@ def test_a_streams_journal_is_read_as_it_was_written(tmp_path):
     assert begins_like_a_journal(journal.path)
     assert is_stream(read(journal.path))
     assert not is_stream([])
+
+
+def test_how_a_stream_ended_is_read_from_the_end_of_its_journal(tmp_path):
+    path = tmp_path / "a.jsonl"
+    assert how_it_ended(str(path)) is None
+    path.write_bytes(b"".join(encode(record) for record in words()))
+    assert how_it_ended(str(path)) == words()[-1]
+    path.write_bytes(path.read_bytes()[:-9])  # cut off
+    assert how_it_ended(str(path)) is None
+    assert last_record(path) == words()[-2]
+    assert how_it_ended("") is None
 
 
 def test_explain_tells_facts_then_what_happened_in_order():
@@ -47,11 +58,11 @@ def test_explain_tells_facts_then_what_happened_in_order():
         "       1 s  phase        Executing, Cooldown: the query runs",
         "       6 s  wanted       8 partitions: 32 slots, at most 8 allowed.",
         "      10 s  state        Restarting: rescale 1",
-        "    12.5 s  rescale      2 -> 8 partitions at checkpoint 17 (slots went from 8 to 32: an executor came): completed, "
+        "    12.5 s  rescaled     2 -> 8 partitions at checkpoint 17 (slots went from 8 to 32: an executor came): completed, "
         "down 1.9 s, no row twice. It took: hold 10 ms, stop 100 ms, rewrite state 1.2 s, start 600 ms.",
         "      11 s  wanted       8 of 8 slots are used.",
         "                         the same 2 more times.",
-        "      30 s  rescale      8 -> 500 partitions (a user asked for 500 partitions): ignored: the sink takes at most 64 "
+        "      30 s  no rescale   8 -> 500 partitions (a user asked for 500 partitions): ignored: the sink takes at most 64 "
         "partitions.",
     ]
 

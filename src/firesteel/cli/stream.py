@@ -198,15 +198,14 @@ def stop(
                 time.sleep(POLL_SECONDS)
                 last = client.status()
         except StreamGone:
-            show(f"{last.name}: it has ended; its checkpoint is '{last.checkpoint}'.")
+            show(ended(client.entry))
             return
-    after = f" after batch {last.batch}" if last.batch >= 0 else ""
     if last.state != OVER:
         show(f"{last.name}: it is being {'cancelled' if cancel else 'stopped'}.")
     elif last.cause:
-        raise FiresteelError(f"{last.name}: it ended{after}: {last.cause}")
+        raise FiresteelError(f"{last.name}: it failed: {last.cause}")
     else:
-        show(f"{last.name}: it has ended{after}; its checkpoint is '{last.checkpoint}'.")
+        show(f"{last.name}: it has ended; its checkpoint is '{last.checkpoint}'.")
 
 
 @stream_app.command()
@@ -232,9 +231,28 @@ def explain(name: Name, option: OptionPairs = None) -> None:
 
 
 def connect(name: str) -> StreamClient:
-    from firesteel.control.client import StreamClient
+    """Raises FiresteelError, with how it ended as far as that is known, for a stream that does not run."""
+    from firesteel.control.client import StreamClient, StreamGone
+    from firesteel.journal.streams import how_it_ended
 
-    return StreamClient(_find(name))
+    entry = _find(name)
+    try:
+        return StreamClient(entry)
+    except StreamGone as gone:
+        end = how_it_ended(entry.journal)
+        if end is None or not end.cause:
+            raise
+        raise FiresteelError(f"{gone.message} {end.status}: {end.cause.splitlines()[0]}", hint=gone.hint) from None
+
+
+def ended(entry: StreamEntry) -> str:
+    """That it has ended, and where it can be started again. Raises FiresteelError if it failed."""
+    from firesteel.journal.streams import how_it_ended
+
+    end = how_it_ended(entry.journal)
+    if end is not None and end.status == "FAILED":
+        raise FiresteelError(f"{entry.name}: it failed: {end.cause}")
+    return f"{entry.name}: it has ended; its checkpoint is '{entry.checkpoint}'."
 
 
 def _find(name: str) -> StreamEntry:

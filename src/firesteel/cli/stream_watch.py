@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from firesteel.cli.shared import show
-from firesteel.cli.stream import as_json_text, is_terminal
+from firesteel.cli.stream import as_json_text, ended, is_terminal
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import StreamStatus
 from firesteel.journal.stream_view import OVER, status_line, status_table
@@ -25,7 +25,7 @@ def _watch_lines(client: StreamClient, interval: float, as_json: bool) -> None:
         status = _status(client)
         if status is None:
             if not as_json:
-                show(f"{client.entry.name}: it has ended.")
+                show(ended(client.entry))
             return
         text = as_json_text(status) if as_json else f"{status.name}: {status_line(status)}"
         if text != said and not show(text):
@@ -49,7 +49,7 @@ def _watch_table(client: StreamClient, interval: float) -> None:
                 return
             time.sleep(interval)
             status = _status(client)
-    show(f"{client.entry.name}: it has ended.")
+    show(ended(client.entry))
 
 
 def _status(client: StreamClient) -> StreamStatus | None:

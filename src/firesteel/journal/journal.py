@@ -37,6 +37,7 @@ FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
 
 _LONGEST_LINE = 1 << 26
+_TAIL = 1 << 20
 _AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded)
 
 _log = logging.getLogger("firesteel.journal")
@@ -162,6 +163,20 @@ def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
     return records
+
+
+def last_record(path: str | os.PathLike[str]) -> AnyJournalRecord | None:
+    """The last whole record of a journal, however long it is; None: there is none, or the file cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            return _decoder.decode(line)
+    return None
 
 
 def begins_like_a_journal(path: Path) -> bool:

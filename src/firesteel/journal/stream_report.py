@@ -116,7 +116,8 @@ def _told(history: StreamHistory) -> Iterator[str]:
 def _line(record: Decision | StreamStateChange | RescaleRecord) -> str:
     match record:
         case RescaleRecord():
-            label, text = "rescale", f"{rescale_sentence(record)}.{_steps(record)}"
+            label = "rescaled" if record.end == "completed" else "no rescale"
+            text = f"{rescale_sentence(record)}.{_steps(record)}"
         case StreamStateChange():
             label = "phase" if record.phase else "state"
             where = f"{record.state}, {record.phase}" if record.phase else record.state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from firesteel.journal.journal import last_record
 from firesteel.scheduler.records import Decision, JournalRecord
 from firesteel.scheduler.streaming.records import (
     RescaleRecord,
@@ -92,3 +93,9 @@ def is_stream(records: Sequence[JournalRecord]) -> bool:
 def committed_batch(record: JournalRecord) -> StreamBatch | None:
     """The batch that a record tells of; None: it tells of something else."""
     return record if isinstance(record, StreamBatch) else None
+
+
+def how_it_ended(journal: str) -> StreamEnded | None:
+    """As the journal at this path says; None: it does not."""
+    record = last_record(journal) if journal else None
+    return record if isinstance(record, StreamEnded) else None
