@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import time
 from types import TracebackType
@@ -92,7 +93,7 @@ class StreamClient:
 def gone(entry: StreamEntry) -> StreamGone:
     """That this stream does not run here, as far as is known why."""
     here = entry.host == socket.gethostname()
-    hint = f"'firesteel stream explain {entry.name}' says how it ended." if entry.journal else None
+    hint = f"'firesteel stream explain {shlex.quote(entry.name)}' says how it ended." if entry.journal else None
     if entry.ended is not None:
         ago = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.ended))
         return StreamGone(f"The stream '{entry.name}' does not run: it ended on {ago}.", hint=hint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import selectors
+import shlex
 import socket
 import threading
 import time
@@ -110,7 +111,7 @@ def _lock(home: Path) -> int | None:
 def _in_use(home: Path, checkpoint: str) -> UsageError:
     entry = names.read_entry(home / places.ENTRY)
     who = f"'{entry.name}' (process {entry.pid} on {entry.host})" if entry else "another process"
-    hint = f"Stop it first: firesteel stream stop {entry.name}." if entry else "Stop it first."
+    hint = f"Stop it first: firesteel stream stop {shlex.quote(entry.name)}." if entry else "Stop it first."
     return UsageError(f"A stream runs on the checkpoint '{checkpoint}' already: {who}.", hint=hint)
 
 
