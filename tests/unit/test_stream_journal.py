@@ -170,6 +170,16 @@ def test_progress_tells_of_what_happened_and_not_of_each_batch():
     ]
 
 
+def test_several_batches_in_one_record_are_counted_as_several():
+    records = [planned(), replace(batch(101.0, 4, 2), batches=3)]
+    assert "    size         3 batches, 1,000 rows, 167 ms each on average." in explain_stream(records).splitlines()
+    out = io.StringIO()
+    progress = create_stream_progress(True, out)
+    for record in records:
+        progress.record(record)
+    assert out.getvalue().splitlines()[-1].endswith("first batch with 2 partitions: batch 2")
+
+
 def test_progress_that_cannot_write_or_is_off_is_silent():
     closed = io.StringIO()
     closed.close()

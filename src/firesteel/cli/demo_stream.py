@@ -12,11 +12,12 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError
-from firesteel.humanize import format_count, plural, printable
+from firesteel.humanize import format_count, format_seconds, plural, printable
 from firesteel.journal.stream_report import stream_history
 from firesteel.options import lookup
 
@@ -24,8 +25,8 @@ NAME = "payments"
 FIRST, GROWN, SHRUNK = 2, 8, 3
 """Partitions that the state has in turn."""
 CUSTOMERS = 100
-ROWS_PER_FILE = 500
-FILE_SECONDS = 0.25
+ROWS_PER_FILE = 300
+FILE_SECONDS = 0.4
 BATCHES = 3
 """With rows, between one rescale and the next."""
 PATIENCE = 120.0
@@ -52,9 +53,9 @@ def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -
     inbox.mkdir(parents=True)
     sink, watcher = Sink(), Watcher()
     _say(f"Files with payments of {CUSTOMERS} customers arrive in {inbox}, {plural(ROWS_PER_FILE, 'payment')} each.")
-    with ExecutionEnvironment(master=master, app_name=NAME) as env, Feeder(inbox) as feeder:
+    with ExecutionEnvironment(master=master, app_name=NAME) as env:
         stream = AdaptiveStream.start(
-            lambda spark: query(spark, inbox, sink.take),
+            partial(query, inbox=inbox, take=sink.take),
             checkpoint,
             ResourceRequirements(FIRST, FIRST),
             options=chosen,
@@ -62,7 +63,7 @@ def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -
             name=NAME,
             instruments=[watcher],
         )
-        with stream:
+        with stream, Feeder(inbox) as feeder:
             watcher.wait(lambda: watcher.batches_with(FIRST) >= BATCHES, stream)
             _say(f"\nMore is wanted: {GROWN} partitions from now on. The running batch is finished first.")
             stream.update_requirements(lower=GROWN, upper=GROWN)
@@ -77,12 +78,12 @@ def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -
             watcher.wait(lambda: watcher.rows >= rows, stream)
     print(printable(f"\n{stream_history(read(stream.journal))}"))
     _compare(sink.totals, expected)
-    print(printable(f"\n{_what_next(stream.journal, checkpoint)}"))
+    print(printable(f"\n{_what_next(checkpoint)}"))
 
 
 def query(spark: Any, inbox: Path, take: Callable[[Any, int], None]) -> Any:
     """Sum and number of payments per customer, kept in state of our own."""
-    payments = spark.readStream.schema("customer string, cents long").option("maxFilesPerTrigger", 4).json(str(inbox))
+    payments = spark.readStream.schema("customer string, cents long").json(str(inbox))
     accounts = payments.groupBy("customer").applyInPandasWithState(
         _account(),
         outputStructType="customer string, cents long, payments long",
@@ -185,8 +186,11 @@ class Watcher:
         batch = committed_batch(record)
         with self._news:
             if batch is not None and batch.rows:
-                self._batches[batch.parallelism] += 1
+                self._batches[batch.parallelism] += batch.batches
                 self.rows += batch.rows
+                size = f"{plural(batch.rows, 'payment')} in {format_seconds(batch.duration)}"
+                several = f"batches {batch.batch - batch.batches + 1} to" if batch.batches > 1 else "batch"
+                _say(f"  {several} {batch.batch}: {size}, state in {plural(batch.parallelism, 'partition')}")
             self._news.notify_all()
 
     def close(self) -> None:
@@ -224,11 +228,11 @@ def _compare(found: Mapping[str, tuple[int, int]], expected: Mapping[str, tuple[
     )
 
 
-def _what_next(journal: Path, checkpoint: Path) -> str:
+def _what_next(checkpoint: Path) -> str:
     dev = os.environ.get("FIRESTEEL_DEV")
     command = f"{dev} firesteel" if dev else "firesteel"
     tries = {
-        f"{command} explain {journal}": "every decision, in order",
+        f"{command} stream explain {NAME}": "every decision, in order",
         f"{command} stream history {checkpoint}": "the table above, at any time",
         f"{command} stream run --help": "a stream of your own",
     }

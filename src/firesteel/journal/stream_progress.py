@@ -68,7 +68,7 @@ class StreamProgress:
         del self._batches.parallelisms[:-1]
         if before == [record.parallelism]:
             return ""
-        return f"first batch with {plural(record.parallelism, 'partition')}: batch {record.batch}"
+        return f"first batch with {plural(record.parallelism, 'partition')}: batch {record.batch - record.batches + 1}"
 
     def _changed(self, record: StreamStateChange) -> str:
         before, self._state = self._state, record.state

@@ -29,7 +29,7 @@ class Batches:
     """Numbers of partitions that batches ran with, in order, each as often as it was come to."""
 
     def apply(self, record: StreamBatch) -> None:
-        self.count += 1
+        self.count += record.batches
         self.rows += record.rows
         self.seconds += record.duration
         self.last = record

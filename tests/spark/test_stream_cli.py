@@ -1,0 +1,197 @@
+"""``firesteel stream run`` in one process, looked after from others; and the demo of streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firesteel.cli import demo_stream
+from firesteel.control.client import StreamClient
+from firesteel.control.names import find_stream
+from firesteel.control.places import RUNTIME_VARIABLE
+from firesteel.errors import FiresteelError
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+    import json
+    import sys
+    from pathlib import Path
+
+    checkpoint = "chk"
+
+
+    def sink(frame, batch):
+        counts = {row["word"]: row["count"] for row in frame.collect()}
+        Path(f"sunk/{batch}.json").write_text(json.dumps(counts))
+
+
+    def build(spark):
+        words = spark.readStream.schema("word string").json(sys.argv[1])
+        return words.groupBy("word").count().writeStream.outputMode("update").foreachBatch(sink)
+
+
+    if __name__ == "__main__":
+        raise SystemExit("this is not run")
+"""
+PATIENCE = 120.0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "words.py").write_text(textwrap.dedent(SCRIPT))
+    for name in ("in", "sunk"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv(RUNTIME_VARIABLE, str(tmp_path / "run"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def firesteel(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "firesteel.cli", "stream", *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=PATIENCE,
+    )
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """A terminal of its own, in effect: Ctrl-C reaches all that it started."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "firesteel.cli", "stream", "run", "words.py", "in", "--master", "local[2]", *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def feed(folder: Path, number: int) -> Counter[str]:
+    words = [f"w{(number * 31 + at) % 17}" for at in range(200)]
+    draft = folder / "in" / f".{number}"
+    draft.write_text("\n".join(json.dumps({"word": word}) for word in words))
+    draft.rename(folder / "in" / f"{number}.json")
+    return Counter(words)
+
+
+def wait_until(running: subprocess.Popen[str], reached) -> None:
+    """``reached`` of the status that another process is given."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if running.poll() is not None:
+            pytest.fail(f"it has ended with {running.returncode}: {running.stderr.read()}")
+        try:
+            with StreamClient(find_stream("words")) as client:
+                while not reached(client.status()):
+                    time.sleep(0.1)
+                return
+        except FiresteelError:  # it is starting
+            time.sleep(0.2)
+    pytest.fail("nothing came of it")
+
+
+def answer(folder: Path) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for path in sorted((folder / "sunk").iterdir(), key=lambda path: int(path.stem)):
+        found |= json.loads(path.read_text())
+    return found
+
+
+def numbers(directory: Path) -> list[int]:
+    return sorted(int(path.name) for path in directory.iterdir() if path.name.isdigit())
+
+
+def test_a_stream_is_run_looked_after_from_another_terminal_and_goes_on_after_ctrl_c(folder):
+    expected = feed(folder, 0)
+    running = start(folder, "--lower", "2", "--upper", "2", "-O", "cooldown-after-rescaling=0s")
+    try:
+        wait_until(running, lambda now: now.batches >= 1)
+        status = json.loads(firesteel("status", "words", "--json").stdout)
+        assert (status["state"], status["parallelism"], status["upper"]) == ("Executing", 2, 2)
+        second = firesteel("run", "words.py", "in")
+        assert (second.returncode, second.stdout) == (2, "")
+        assert f"already: 'words' (process {running.pid} on " in second.stderr
+        refused = firesteel("requirements", "words", "--lower", "9")
+        assert (refused.returncode, refused.stderr.startswith("firesteel: Resource requirements of 9 to 2 ")) == (
+            2,
+            True,
+        )
+        rescaled = firesteel("rescale", "words", "5", "--wait")
+        assert rescaled.returncode == 0, rescaled.stderr
+        assert "words: 2 -> 5 partitions" in rescaled.stdout and "no row twice" in rescaled.stdout
+        expected += feed(folder, 1)
+        wait_until(running, lambda now: now.parallelism == 5 and now.state_rows == 17 and answer(folder) == expected)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=PATIENCE)
+    finally:
+        running.kill()
+        running.wait()
+    assert (running.returncode, out) == (130, ""), err
+    assert "Traceback" not in err and "Exception" not in err
+    assert err.splitlines()[-1] == "firesteel: The stream 'words' was interrupted and stopped."
+    assert numbers(folder / "chk" / "offsets")[-1] == numbers(folder / "chk" / "commits")[-1], "nothing is half done"
+    over = firesteel("status", "words")
+    assert (over.returncode, over.stderr.startswith("firesteel: The stream 'words' does not run: it ended on ")) == (
+        1,
+        True,
+    )
+    assert "2 -> 5" in firesteel("history", "chk").stdout
+
+    expected += feed(folder, 2)
+    running = start(folder, "--quiet")
+    try:
+        wait_until(running, lambda now: now.parallelism == 5 and answer(folder) == expected)
+        stopped = firesteel("stop", "words")
+        assert (stopped.returncode, stopped.stdout) == (
+            0,
+            f"words: it has ended; its checkpoint is '{folder / 'chk'}'.\n",
+        )
+        assert running.communicate(timeout=PATIENCE) == ("", "")
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 0
+    assert "FINISHED" in firesteel("explain", "words").stdout.splitlines()[0]
+    assert firesteel("list").stdout == "No stream of yours runs on this machine.\n"
+
+
+def test_a_build_that_fails_shows_the_users_frames(folder):
+    (folder / "words.py").write_text(
+        "def inner(spark):\n    return 1 / 0\n\ndef build(spark):\n    return inner(spark)\n"
+    )
+    failed = firesteel(
+        "run", "words.py", "--checkpoint", "chk", "--quiet", "--master", "local[1]", "-O", "restart-strategy.type=none"
+    )
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert [line.strip() for line in failed.stderr.splitlines() if "File" in line] == [
+        'File "words.py", line 5, in build',
+        'File "words.py", line 2, in inner',
+    ]
+    assert "The stream 'words' failed: It raised ZeroDivisionError: division by zero" in failed.stderr
+    over = firesteel("status", "words")
+    assert "FAILED: It raised ZeroDivisionError" in over.stderr
+
+
+def test_the_demo_shows_a_rescale_and_a_right_answer(spark, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(RUNTIME_VARIABLE, str(tmp_path / "run"))
+    for name, value in {"ROWS_PER_FILE": 50, "FILE_SECONDS": 0.2, "BATCHES": 1, "SHRUNK": 3, "GROWN": 5}.items():
+        monkeypatch.setattr(demo_stream, name, value)
+    options = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "journal")}
+    demo_stream.run_stream_demo(tmp_path / "out", None, options)
+    out = capsys.readouterr().out
+    assert "2 -> 5" in out and "5 -> 3" in out and "The answer is right: " in out
+    assert demo_stream.independent_sums(tmp_path / "out" / "in")
