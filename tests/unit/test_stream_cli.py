@@ -88,6 +88,28 @@ def test_status_for_people_and_for_programs(stream, call):
     assert (code, json.loads(out)["wanted"]) == (0, 16)
 
 
+def test_run_wants_build_and_a_checkpoint(stream, call, tmp_path):
+    script = tmp_path / "s.py"
+    script.write_text("import sys\nprint(__name__, sys.argv)\n")
+    code, out, err = call("run", "s.py", "a", "--deep")
+    assert (code, out) == (2, "__stream__ ['s.py', 'a', '--deep']\n")
+    assert err.startswith("firesteel: s.py defines no function build(spark). It is to return a DataStreamWriter")
+    assert "'firesteel run s.py'" in err
+    script.write_text("def build(spark): ...\n")
+    code, _, err = call("run", "s.py")
+    assert (code, err.splitlines()) == (
+        2,
+        [
+            "firesteel: It is not said where the stream's checkpoint lies. Say --checkpoint DIR, or set checkpoint = 'DIR' in s.py."
+        ],
+    )
+    code, _, err = call("run", "s.py", "--checkpoint", "chk2", "--lower", "5", "--upper", "4")
+    assert (code, err.splitlines()[0][:58]) == (2, "firesteel: Resource requirements of 5 to 4 cannot be met. ")
+    script.write_text("1 / 0\n")
+    code, _, err = call("run", "s.py")
+    assert (code, err.splitlines()[-1]) == (1, "ZeroDivisionError: division by zero")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -98,6 +120,7 @@ def test_status_for_people_and_for_programs(stream, call):
         (("requirements", "words", "--lower", "99"), "firesteel: Resource requirements of 99 to 64 cannot be met."),
         (("requirements", "words", "--lower", "x"), "firesteel: --lower x is no whole number."),
         (("status", "words", "--interval", "0"), "firesteel: --interval 0 must be between 0.05 and 3600 seconds."),
+        (("run", "missing.py"), "firesteel: There is no script 'missing.py'."),
         (("history", "clicks"), "firesteel: There is no stream 'clicks'."),
     ],
 )
@@ -139,6 +162,14 @@ def test_a_rescale_is_asked_for_and_waited_for(stream, call):
     code, out, _ = call("rescale", "words", "500", "--wait")
     assert code == 1
     assert "ignored: the sink takes at most 64 partitions" in out
+
+
+def test_a_rescale_that_is_not_needed_is_not_waited_for(stream, call, monkeypatch):
+    monkeypatch.setattr("firesteel.cli.stream.TAKEN_IN_SECONDS", 0.0)
+    stream.now = replace(stream.now, wanted=8)
+    code, out, _ = call("rescale", "words", "--wait")
+    assert (code, stream.asked) == (0, [None])
+    assert out.startswith("words: no rescale is needed. Now: Executing, Stabilizing; 8 partitions; 3 committed")
 
 
 def test_a_rescale_to_what_it_has_is_not_asked_for(stream, call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -252,6 +253,23 @@ def test_what_a_killed_process_left_is_taken_over(tmp_path, opened):
         assert caller.status() == STATUS
 
 
+def test_a_forked_child_of_a_killed_process_keeps_no_claim(tmp_path):
+    code = (
+        "import os, sys\nfrom firesteel.control.server import open_control\n"
+        "control = open_control(sys.argv[1], name='words')\n"
+        "if os.fork() == 0:\n    print('forked', flush=True)\n    sys.stdin.read()\n    os._exit(0)\n"
+        "os.wait()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "chk")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout.readline() == "forked\n"
+        parent.kill()
+        parent.wait()
+        server.open_control(str(tmp_path / "chk"), name="next").close()
+        parent.stdin.close()
+
+
 def test_after_its_end_a_stream_is_said_to_be_over(opened, tmp_path):
     _, control = opened()
     with StreamClient(names.find_stream("words")) as caller:
@@ -283,14 +301,29 @@ def test_a_remote_checkpoint_is_spoken_to_through_the_users_own_directory(opened
         server.open_control("s3a://bucket/chk", name="second")
 
 
-def test_a_stream_runs_without_a_socket_where_there_is_no_place_for_one(tmp_path, monkeypatch):
+def test_a_stream_runs_without_a_socket_where_there_is_no_place_for_one(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").touch()
     monkeypatch.setenv(places.RUNTIME_VARIABLE, str(tmp_path / "file" / "run"))
     control = server.open_control("hdfs://host/chk", name="words")
     assert isinstance(control, server.NoControl)
-    assert "no place for its socket" in control.reason
+    assert "'firesteel stream' cannot speak with the stream 'words': there is no place for its socket: " in caplog.text
     control.serve(Stream())
     control.close()
+
+
+def test_where_the_file_system_has_no_locks_the_users_own_directory_is_used(opened, tmp_path, runtime, monkeypatch):
+    flock = fcntl.flock
+
+    def only_there(file, how):
+        if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(tmp_path / ".chk.firesteel"):
+            raise OSError(37, "No locks available")
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", only_there)
+    _, control = opened()
+    assert control.path.is_relative_to(runtime)
+    with StreamClient(names.find_stream(str(tmp_path / "chk"))) as caller:
+        assert caller.status() == STATUS
 
 
 def test_a_directory_of_somebody_else_is_not_used(tmp_path, monkeypatch):

@@ -30,6 +30,8 @@ stream_app = typer.Typer(
 )
 
 POLL_SECONDS = 0.2
+TAKEN_IN_SECONDS = 3.0
+"""A stream that does anything at all has taken a wish in by then."""
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream's name, or the directory of its checkpoint.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lower = Annotated[
@@ -134,13 +136,13 @@ def requirements(name: Name, lower: Lower = None, upper: Upper = None, as_json: 
     changes = lower is not None or upper is not None
     with connect(name) as client:
         before = client.status()
+        asked = (before.lower if lower is None else lower, before.upper if upper is None else upper)
         after = client.call(Request(call=Call.REQUIREMENTS, lower=lower, upper=upper)) if changes else before
-    if as_json:
-        show(as_json_text(after))
-        return
-    asked = (before.lower if lower is None else lower, before.upper if upper is None else upper)
+        if (after.lower, after.upper) != asked:
+            after = _until(client, lambda now: (now.lower, now.upper) == asked, TAKEN_IN_SECONDS)
     was = f" (it was {before.lower} to {before.upper})" if changes else ""
-    show(f"{after.name}: {asked[0]} to {asked[1]} partitions{was}. {_now(after)}")
+    text = f"{after.name}: {asked[0]} to {asked[1]} partitions{was}. {_now(after)}"
+    show(as_json_text(after) if as_json else text)
 
 
 @stream_app.command()
@@ -169,9 +171,9 @@ def rescale(
             return
         after = client.call(Request(call=Call.RESCALE, parallelism=parallelism))
         if wait:
-            after = _until(client, lambda now: _has_rescaled(before, now))
+            after = _until_rescaled(client, before)
     show(as_json_text(after) if as_json else _rescaled(before, after, wait))
-    if wait and (after.last_rescale is None or after.last_rescale.end != "completed"):
+    if wait and _came_to_nothing(before, after):
         raise typer.Exit(1)
 
 
@@ -293,22 +295,36 @@ def as_json_text(status: StreamStatus) -> str:
     return msgspec.json.encode(status).decode()
 
 
-def _until(client: StreamClient, reached: Callable[[StreamStatus], bool]) -> StreamStatus:
-    while not reached(now := client.status()):
+def _until(client: StreamClient, reached: Callable[[StreamStatus], bool], seconds: float) -> StreamStatus:
+    """The status in which it is reached, or the last within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not reached(now := client.status()) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return now
 
 
-def _has_rescaled(before: StreamStatus, now: StreamStatus) -> bool:
-    return now.last_rescale != before.last_rescale
+def _until_rescaled(client: StreamClient, before: StreamStatus) -> StreamStatus:
+    """Until a rescale has ended, or none is wanted any more once the wish must have been taken in."""
+    taken_in = time.monotonic() + TAKEN_IN_SECONDS
+    while (now := client.status()).last_rescale == before.last_rescale:
+        if now.state == "Executing" and now.parallelism == now.wanted and time.monotonic() > taken_in:
+            break
+        time.sleep(POLL_SECONDS)
+    return now
+
+
+def _came_to_nothing(before: StreamStatus, after: StreamStatus) -> bool:
+    last = after.last_rescale
+    return last is not None and last != before.last_rescale and last.end != "completed"
 
 
 def _rescaled(before: StreamStatus, after: StreamStatus, waited: bool) -> str:
     from firesteel.journal.stream_report import rescale_sentence
 
-    if waited and after.last_rescale is not None:
+    if waited and after.last_rescale is not None and after.last_rescale != before.last_rescale:
         return f"{after.name}: {rescale_sentence(after.last_rescale)}."
-    return f"{before.name}: a rescale was asked for. {_now(after)}"
+    asked = "no rescale is needed" if waited else "a rescale was asked for"
+    return f"{before.name}: {asked}. {_now(after)}"
 
 
 def _now(status: StreamStatus) -> str:

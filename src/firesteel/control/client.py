@@ -6,13 +6,14 @@ import os
 import shlex
 import socket
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from firesteel.control.messages import MAX_ANSWER, Answer, Call, Lines, LineTooLong, Request, encode, peer_user
-from firesteel.control.names import StreamEntry
+from firesteel.control.names import StreamEntry, reread
 from firesteel.errors import FiresteelError
 from firesteel.scheduler.streaming.records import StreamStatus
 
@@ -46,7 +47,7 @@ class StreamClient:
         except TimeoutError:
             raise self._silent(CONNECT_SECONDS) from None
         except OSError:
-            raise gone(entry) from None
+            raise gone(reread(entry)) from None
         if peer_user(self._connection) not in (None, os.geteuid()):
             raise FiresteelError(f"At the socket of '{entry.name}' another user listens: {entry.socket}.")
 
@@ -54,14 +55,15 @@ class StreamClient:
         """How the stream is once it has taken the request in."""
         try:
             self._connection.settimeout(seconds)
-            self._connection.sendall(encode(request))
+            with suppress(BrokenPipeError):  # it has hung up, perhaps with a word
+                self._connection.sendall(encode(request))
             line = self._lines.next(seconds)
         except TimeoutError:
             raise self._silent(seconds) from None
         except (OSError, LineTooLong):
             line = None
         if line is None:
-            raise gone(self.entry)
+            raise gone(reread(self.entry))
         try:
             answer = msgspec.json.decode(line, type=Answer)
             answer.raise_error()

@@ -63,6 +63,12 @@ def read_entry(path: Path) -> StreamEntry | None:
         return None
 
 
+def reread(entry: StreamEntry) -> StreamEntry:
+    """As it stands beside its checkpoint now."""
+    found = (read_entry(home / ENTRY) for home in homes_of(entry.checkpoint))
+    return next((each for each in found if each is not None and each.pid == entry.pid), entry)
+
+
 def is_live(entry: StreamEntry) -> bool:
     """Whether somebody listens at its socket, on this machine."""
     if entry.ended is not None or not entry.socket:

@@ -10,6 +10,8 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 RUNTIME_VARIABLE = "FIRESTEEL_RUNTIME_DIRECTORY"
@@ -84,20 +86,21 @@ def first_private(directories: list[Path]) -> Path:
     raise problem
 
 
-def home_of(checkpoint: str) -> Path:
-    """The private directory for this checkpoint's lock, socket and entry. Raises OSError."""
+def make_homes(checkpoint: str) -> Iterator[Path]:
+    """Private directories that can be had for this checkpoint's lock, socket and entry, the preferred first.
+
+    Raises the OSError of the last if there is none; a caller that is content with an earlier one does not hear of it.
+    """
     near = beside(checkpoint)
     if near is not None:
-        try:
+        with suppress(OSError):  # a checkpoint may be ours and the directory around it not
             near.parent.mkdir(parents=True, exist_ok=True)
-            return first_private([near])
-        except OSError:
-            pass  # a checkpoint may be ours and the directory around it not
-    return make_private(first_private(runtime_directories()) / key_of(checkpoint))
+            yield first_private([near])
+    yield make_private(first_private(runtime_directories()) / key_of(checkpoint))
 
 
 def homes_of(checkpoint: str) -> list[Path]:
-    """Where :func:`home_of` may have come to, in this process or another."""
+    """Where :func:`make_homes` may have come to, in this process or another."""
     near = beside(checkpoint)
     return [*([near] if near else []), *(place / key_of(checkpoint) for place in runtime_directories())]
 

@@ -12,6 +12,7 @@ import shlex
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +47,7 @@ REQUEST_SECONDS = 60.0
 ANSWER_SECONDS = 5.0
 
 _log = logging.getLogger("firesteel.control")
+_open: weakref.WeakSet[ControlServer] = weakref.WeakSet()
 _request = msgspec.json.Decoder(Request)
 
 
@@ -78,19 +80,34 @@ def open_control(checkpoint: str, *, name: str, journal: str = "") -> ControlSer
     Raises UsageError if another stream runs on it: from this user on this machine, or anybody with the same directory.
     """
     if fcntl is None or not hasattr(socket, "AF_UNIX"):
-        return NoControl("This system has no Unix sockets.")
+        return _without(name, "this system has no Unix sockets")
     try:
-        home = places.home_of(checkpoint)
-        lock = _lock(home)
+        home, lock = _claim(checkpoint)
     except OSError as error:
-        return NoControl(f"There is no place for its socket: {error.strerror or error}.")
+        return _without(name, f"there is no place for its socket: {error.strerror or error}")
     if lock is None:
         raise _in_use(home, checkpoint)
     try:
         return ControlServer(home, lock, checkpoint, name, journal)
     except OSError as error:
         os.close(lock)
-        return NoControl(f"Its socket cannot be made: {error.strerror or error}.")
+        return _without(name, f"its socket cannot be made: {error.strerror or error}")
+
+
+def _without(name: str, reason: str) -> NoControl:
+    _log.warning("'firesteel stream' cannot speak with the stream '%s': %s.", name, reason)
+    return NoControl(reason)
+
+
+def _claim(checkpoint: str) -> tuple[Path, int | None]:
+    """The directory for the socket, and its lock; None: another process has it. Raises OSError."""
+    problem = OSError("no directory")
+    for home in places.make_homes(checkpoint):
+        try:
+            return home, _lock(home)
+        except OSError as error:  # a file system without locks
+            problem = error
+    raise problem
 
 
 def _lock(home: Path) -> int | None:
@@ -106,6 +123,14 @@ def _lock(home: Path) -> int | None:
         os.close(file)
         raise
     return file
+
+
+def _unlock(file: int) -> None:
+    """Also where a process that was just started still has a copy of the descriptor."""
+    assert fcntl is not None
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
 
 
 def _in_use(home: Path, checkpoint: str) -> UsageError:
@@ -141,6 +166,7 @@ class ControlServer:
         self._wake, self._woken = socket.socketpair()
         self._closing = threading.Lock()
         self._thread: threading.Thread | None = None
+        _open.add(self)
 
     def serve(self, handler: StreamHandler) -> None:
         """Answers from now on, on threads of its own."""
@@ -162,7 +188,14 @@ class ControlServer:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):
             names.write_entry(msgspec.structs.replace(self._entry, ended=time.time()), self._home)
-        os.close(lock)
+        _unlock(lock)
+
+    def forget(self) -> None:
+        """In a forked child, which must not keep the claim of a parent that was killed."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+            self._listener.close()
 
     def _accept(self, handler: StreamHandler) -> None:
         with selectors.DefaultSelector() as ready:
@@ -236,3 +269,12 @@ _calls: dict[Call, Callable[[StreamHandler, Request], None]] = {
     Call.STOP: lambda handler, request: handler.stop(),
     Call.CANCEL: lambda handler, request: handler.cancel(),
 }
+
+
+def _forget_all() -> None:
+    for control in tuple(_open):
+        control.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
