@@ -54,7 +54,7 @@ _log = logging.getLogger("firesteel.spark")
 class Scheduler(Interface):
     def handle(self, event: AnyStreamEvent) -> Iterable[StreamCommand]: ...
 
-    def status(self) -> StreamStatus: ...
+    def status(self, at: float | None = None) -> StreamStatus: ...
 
 
 class Clock:
@@ -143,7 +143,7 @@ class StreamDriver:
 
     def status(self) -> StreamStatus:
         with self._lock:
-            return self._scheduler.status()
+            return self._scheduler.status(self._clock.now())
 
     def refusal(self) -> str:
         """Why the running query cannot be rescaled, a sentence; empty: it can, as far as is known."""

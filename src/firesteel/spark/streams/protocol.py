@@ -216,6 +216,8 @@ class Protocol:
         if run is None:
             return
         run.expected = True
+        # A rescale that comes with the restart after a failure: that the query failed is known, and its batch is replayed.
+        is_known = rescaling.command.replay and not run.query.isActive
         if rescaling.command.replay or not run.query.isActive:
             run.hold.close()
             self._step(rescaling, RescaleStep.STOP)
@@ -225,7 +227,7 @@ class Protocol:
         error = run.query.exception()
         self._forget_run()
         rescaling.state = self._state()
-        if error is not None:
+        if error is not None and not is_known:
             raise JobExecutionError(f"The query failed before it was stopped: {describe(error).cause}")
 
     def _replay(self, rescaling: _Rescaling) -> None:
