@@ -41,7 +41,7 @@ class Scripted:
         self.events = []
         self.run = 1
 
-    def status(self):
+    def status(self, at=None):
         raise AssertionError("nobody asks")
 
     def handle(self, event):

@@ -81,7 +81,7 @@ class Assessor:
 
     def failed(self, parallelism: int, cause: str) -> None:
         """A rescale to this number."""
-        self._failures.setdefault(parallelism, []).append(cause)
+        self._failures.setdefault(parallelism, []).append(cause or "an unknown fault")
 
     def granted(self) -> None:
         """A rescale came to what was wanted."""
@@ -137,9 +137,10 @@ class Assessor:
         causes = self._failures.get(parallelism, [])
         if len(causes) < MOST_FAILURES:
             return ""
+        last = causes[-1].splitlines()[0].rstrip(".")
         return (
-            f"{parallelism} partitions were tried {len(causes)} times and not come to, last because: {causes[-1]} "
-            "Ask for a rescale to try again."
+            f"{parallelism} partitions were tried {len(causes)} times and not come to, last because: {last}. Ask for a "
+            "rescale to try again."
         )
 
     def _awaits_word(self, predicted: float) -> str:

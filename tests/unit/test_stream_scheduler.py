@@ -1,0 +1,686 @@
+"""The scheduler of a stream: each state, what it is told there and what it asks for, and what it writes down."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.stream_kit import COUNT, Stream
+
+from firesteel.errors import UsageError
+from firesteel.options import Options
+from firesteel.scheduler.streaming import events
+from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
+from firesteel.scheduler.streaming.commands import (
+    Action,
+    Continue,
+    EndStream,
+    HoldCheckpoints,
+    Rescale,
+    StartQuery,
+    StopQuery,
+)
+from firesteel.scheduler.streaming.events import RescaleStep, StreamPlan
+from firesteel.scheduler.streaming.records import StreamBatch, StreamEnded, StreamPlanned, StreamStateChange
+from firesteel.scheduler.streaming.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.states import STATE_MOVES, Phase, SchedulerState, diagram
+
+S = SchedulerState
+DONE = EndStream(failed=False, cause="")
+TO_32 = Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=False)
+WIDE = StreamPlan(stateful=("count",), parallelism=32)
+OFTEN = {"restart-strategy.fixed-delay.attempts": 100, "restart-strategy.fixed-delay.delay": "1 s"}
+
+
+def stop(stream):
+    return stream.tell(events.StopRequested(at=stream.at))
+
+
+def cancel(stream):
+    return stream.tell(events.CancelRequested(at=stream.at))
+
+
+def stopped(stream, **how):
+    return stream.tell(events.QueryStopped(at=stream.at, run=stream.run, batch=stream.batch, **how))
+
+
+def finished(stream):
+    return stream.tell(events.QueryFinished(at=stream.at, run=stream.run, batch=stream.batch))
+
+
+def ask(stream, parallelism=None):
+    return stream.tell(events.RescaleRequested(at=stream.at, parallelism=parallelism))
+
+
+def require(stream, lower, upper):
+    return stream.tell(events.RequirementsChanged(at=stream.at, lower=lower, upper=upper))
+
+
+def step(stream, kind, seconds=1.0):
+    stream.at += seconds
+    return stream.tell(
+        events.RescaleStepped(at=stream.at, rescale=len(stream.rescales()) + 1, step=kind, batch=stream.batch)
+    )
+
+
+def rescaling(**options):
+    """In the middle of a rescale from 2 to 32 partitions, begun at 41."""
+    stream = Stream(**{**OFTEN, **options}).running()
+    stream.to(40)
+    stream.cores(8, complete=True)
+    stream.to(41)
+    assert stream.commit(held=True) == [TO_32]
+    return stream
+
+
+def states(stream):
+    return [record.state for record in stream.records if isinstance(record, StreamStateChange) and not record.phase]
+
+
+# -- waiting for resources
+
+
+def test_it_starts_at_once_where_no_more_can_come():
+    stream = Stream()
+    assert stream.submit(2, complete=True) == [StartQuery(run=1, parallelism=8)]
+    assert stream.state is S.CREATING_EXECUTION_GRAPH
+
+
+def test_it_waits_for_more_slots_until_no_more_came():
+    stream = Stream(upper=64)
+    assert stream.submit(2, complete=False) == []
+    stream.to(4)
+    assert stream.cores(4) == []
+    assert "more slots: 16 are there and enough" in stream.waits_for
+    assert stream.to(10) == [StartQuery(run=1, parallelism=16)]
+
+
+def test_it_starts_when_all_it_can_use_is_there():
+    stream = Stream(upper=16)
+    stream.submit(2, complete=False)
+    stream.to(4)
+    assert stream.cores(4) == [StartQuery(run=1, parallelism=16)]
+
+
+def test_it_waits_for_its_lower_bound_and_then_starts_with_what_is_there():
+    stream = Stream(lower=16)
+    stream.submit(2, complete=True)
+    assert stream.waits_for == "slots: 8 there, 16 needed, for at most another 5 min"
+    assert stream.to(299) == []
+    assert stream.to(300) == [StartQuery(run=1, parallelism=16)]
+    assert not stream.decisions("parallelism")[-1].inputs["sufficient"]
+
+
+def test_it_fails_where_no_core_came():
+    stream = Stream()
+    stream.submit(0)
+    (end,) = stream.to(300)
+    assert end.failed
+    assert "No core was there" in end.cause
+    assert stream.state is S.FINISHED
+
+
+def test_it_waits_without_limit_if_asked_to():
+    stream = Stream(**{"submission.resource-wait-timeout": "-1"})
+    stream.submit(0)
+    assert stream.to(1e6) == []
+    assert stream.cores(1, complete=True) == [StartQuery(run=1, parallelism=4)]
+
+
+def test_requirements_may_change_while_it_waits():
+    stream = Stream(lower=100)
+    stream.submit(2)
+    assert require(stream, 1, 6) == [StartQuery(run=1, parallelism=6)]
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("end", [stop, cancel])
+def test_an_end_before_the_start(end):
+    stream = Stream()
+    assert end(stream) == [DONE]
+    waiting = Stream(lower=100)
+    waiting.submit(1)
+    assert end(waiting) == [DONE]
+    assert waiting.timers.keys() <= {"submission cooldown", "submission max delay"}
+
+
+@pytest.mark.parametrize(("end", "savepoint"), [(stop, True), (cancel, False)])
+def test_an_end_while_it_starts(end, savepoint):
+    stream = Stream()
+    stream.submit(1)
+    assert end(stream) == [StopQuery(run=1, savepoint=savepoint)]
+    assert stream.state is S.CANCELING
+    assert stream.started() == []
+    assert stopped(stream) == [DONE]
+
+
+def test_a_stop_finishes_the_running_batch():
+    stream = Stream().running()
+    stream.begin()
+    assert stop(stream) == [StopQuery(run=1, savepoint=True)]
+    assert stream.state is S.STOP_WITH_SAVEPOINT
+    assert stream.waits_for == "the running batch, then it stops"
+    assert stop(stream) == []
+    stream.commit()
+    assert stopped(stream) == [DONE]
+    assert states(stream)[-1] == "Finished"
+    assert [record.status for record in stream.records if isinstance(record, StreamEnded)] == ["FINISHED"]
+
+
+def test_a_cancel_does_not_wait():
+    stream = Stream().running()
+    stop(stream)
+    assert cancel(stream) == [StopQuery(run=1, savepoint=False)]
+    assert stream.state is S.CANCELING
+    assert stopped(stream, committed=False) == [DONE]
+    assert [record.status for record in stream.records if isinstance(record, StreamEnded)] == ["CANCELED"]
+
+
+def test_a_cancel_overtakes_a_stop_while_it_starts():
+    stream = Stream()
+    stream.submit(1)
+    stop(stream)
+    assert cancel(stream) == [StopQuery(run=1, savepoint=False)]
+
+
+def test_a_failure_while_it_is_cancelled_is_its_end():
+    stream = Stream().running()
+    cancel(stream)
+    assert stream.fail() == [DONE]
+
+
+def test_a_query_that_fails_before_its_last_commit_is_started_again_and_stopped_then():
+    stream = Stream(**OFTEN).running()
+    stream.begin()
+    stop(stream)
+    assert stream.fail(batch=0) == []
+    assert stream.state is S.RESTARTING
+    assert stream.to(1) == [StartQuery(run=2, parallelism=2)]
+    assert stream.started() == [StopQuery(run=2, savepoint=True)]
+    assert stopped(stream) == [DONE]
+
+
+def test_a_query_that_fails_before_its_last_commit_and_may_not_be_started_again():
+    stream = Stream(**{"restart-strategy.type": "none"}).running()
+    stop(stream)
+    assert stream.fail(batch=0) == [EndStream(failed=True, cause="it broke")]
+
+
+def test_a_source_that_ends_is_the_end():
+    stream = Stream().running()
+    assert finished(stream) == [DONE]
+    assert states(stream) == ["WaitingForResources", "CreatingExecutionGraph", "Finished"]
+
+
+def test_after_the_end_nothing_is_asked_for():
+    stream = Stream().running()
+    finished(stream)
+    assert stream.cores(64, complete=True) + cancel(stream) + ask(stream, 7) + stream.to(1e5) == []
+
+
+# -- failures
+
+
+def test_a_failure_is_followed_by_a_restart_as_the_strategy_says():
+    stream = Stream(
+        **{"restart-strategy.fixed-delay.attempts": 1, "restart-strategy.fixed-delay.delay": "5 s"}
+    ).running()
+    assert stream.fail("ValueError: bad row") == []
+    assert stream.state is S.RESTARTING
+    assert stream.waits_for == "a restart (in 5 s) after: ValueError: bad row"
+    assert stream.to(5) == [StartQuery(run=2, parallelism=2)]
+    stream.started()
+    assert stream.fail("ValueError: again") == [EndStream(failed=True, cause="ValueError: again")]
+    assert states(stream)[-2:] == ["Failing", "Finished"]
+    assert [decision.result for decision in stream.decisions("restart")] == [5.0, None]
+    assert "is used up, so the stream fails" in stream.decisions("restart")[-1].reason
+    assert stream.scheduler.status().cause == "ValueError: again"
+
+
+def test_what_is_not_the_streams_fault_is_not_charged():
+    stream = Stream(**{"restart-strategy.fixed-delay.attempts": 1}).running()
+    for run in range(2, 6):
+        assert stream.fail("an executor was lost", charged=False) == []
+        assert stream.to(stream.at + 1) == [StartQuery(run=run, parallelism=2)]
+        stream.started()
+
+
+def test_a_final_failure_is_the_end():
+    stream = Stream(**OFTEN).running()
+    assert stream.fail("wrong option", final=True) == [EndStream(failed=True, cause="wrong option")]
+
+
+def test_a_start_that_fails_is_tried_again():
+    stream = Stream(**OFTEN)
+    stream.submit(1)
+    assert stream.fail() == []
+    assert stream.to(1) == [StartQuery(run=2, parallelism=4)]
+    unlucky = Stream(**{"restart-strategy.type": "none"})
+    unlucky.submit(1)
+    assert unlucky.fail() == [EndStream(failed=True, cause="it broke")]
+
+
+def test_a_restart_waits_for_slots_that_went():
+    stream = Stream(lower=4, upper=4, **OFTEN).running(plan=StreamPlan(parallelism=4))
+    stream.cores(0)
+    stream.fail("no executor", charged=False)
+    assert stream.to(1) == []
+    assert stream.state is S.WAITING_FOR_RESOURCES
+    assert stream.cores(1) == [StartQuery(run=2, parallelism=4)]
+
+
+@pytest.mark.parametrize("end", [stop, cancel])
+def test_an_end_while_it_waits_for_a_restart(end):
+    stream = Stream(**OFTEN).running()
+    stream.fail()
+    assert end(stream) == [DONE]
+    assert "restart" not in stream.timers
+
+
+def test_a_restart_does_not_renew_the_cooldown():
+    stream = Stream(**OFTEN).running()
+    stream.to(20)
+    stream.fail()
+    stream.to(21)
+    stream.started()
+    assert stream.phase is Phase.COOLDOWN
+    stream.to(30)
+    assert stream.phase is Phase.IDLING
+
+
+def test_a_change_survives_a_restart():
+    stream = Stream(upper=64, **OFTEN).running()
+    stream.to(5)
+    stream.cores(8)
+    stream.to(20)
+    stream.fail()
+    stream.to(21)
+    stream.started()
+    stream.to(30)
+    assert stream.phase is Phase.STABILIZING
+    assert stream.timers["rescale stabilization"] == 65
+
+
+def test_the_count_of_failed_checkpoints_survives_a_restart():
+    stream = Stream(
+        **OFTEN,
+        **{
+            "execution.checkpointing.timeout": "10 s",
+            "max-delay-for-scale-trigger": "1 h",
+            "cooldown-after-rescaling": "0",
+        },
+    ).running()
+    stream.cores(8)
+    stream.begin()
+    stream.fail(batch=0)
+    stream.to(1)
+    stream.started()
+    stream.to(61)
+    assert stream.phase is Phase.STABILIZED
+    stream.begin(0)
+    assert stream.to(70.9) == []
+    assert stream.to(71) == [Rescale(rescale=1, run=3, parallelism=32, action=Action.REPARTITION, replay=True)]
+
+
+def test_a_rescale_that_only_waits_for_a_checkpoint_is_made_with_the_restart():
+    stream = Stream(**OFTEN).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    assert stream.fail(batch=0) == []
+    stream.to(41)
+    assert stream.commands[-1] == Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)
+    for kind in (RescaleStep.HOLD, RescaleStep.REPLAY, RescaleStep.REPARTITION, RescaleStep.START):
+        step(stream, kind)
+    stream.started(WIDE, replayed_rows=7)
+    stream.begin()
+    stream.commit()
+    (record,) = stream.rescales()
+    assert (record.cause, record.end, record.replayed_rows) == ("RECOVERABLE_FAILOVER", "completed", 7)
+    assert record.trigger == "a restart after a failure"
+
+
+# -- rescaling
+
+
+def test_a_rescale_leaves_a_record_of_all_its_times():
+    stream = rescaling()
+    assert stream.waits_for == "32 partitions instead of 2"
+    step(stream, RescaleStep.HOLD, 0.0)
+    step(stream, RescaleStep.STOP, 0.5)
+    assert stream.waits_for == "32 partitions instead of 2, step 'stop'"
+    step(stream, RescaleStep.REPARTITION, 1.0)
+    step(stream, RescaleStep.START, 2.0)
+    assert stream.state is S.CREATING_EXECUTION_GRAPH
+    stream.at += 0.5
+    stream.started(WIDE)
+    assert stream.state is S.EXECUTING
+    assert stream.phase is Phase.COOLDOWN
+    stream.at += 1
+    stream.begin()
+    stream.at += 2
+    stream.commit()
+    (record,) = stream.rescales()
+    assert (record.cause, record.what) == ("NEW_RESOURCE_AVAILABLE", "8 cores can be used now")
+    assert (record.action, record.before, record.requested, record.granted) == ("repartition", 2, 32, 32)
+    assert (record.sufficient, record.desired, record.trigger, record.checkpoint) == (True, True, "checkpoint 0", 0)
+    assert (record.first_change, record.triggered, record.at, record.downtime) == (40, 41, 48, 5)
+    assert record.steps == {"wait": 1, "hold": 0.5, "stop": 1.0, "repartition": 2.0, "start": 0.5, "first batch": 3.0}
+    assert record.predicted_downtime == 3.0
+    assert (record.end, record.reason) == ("completed", "")
+    status = stream.scheduler.status()
+    assert (status.rescales, status.last_rescale, status.parallelism) == (1, record, 32)
+
+
+def test_the_next_rescale_waits_for_the_cooldown():
+    stream = rescaling()
+    stream.to(50)
+    stream.started(WIDE)
+    stream.begin()
+    stream.commit()
+    ask(stream, 5)
+    stream.commit(held=True)
+    assert stream.waits_for == "the end of the cooldown (in 30 s), then a checkpoint, then 5 partitions instead of 32"
+    assert stream.to(79.9) == []
+    assert stream.to(80) == [HoldCheckpoints(run=2, on=True)]
+    assert stream.commit(held=True) == [
+        Rescale(rescale=2, run=3, parallelism=5, action=Action.REPARTITION, replay=False)
+    ]
+
+
+def test_what_changes_in_a_rescale_is_looked_at_after_it():
+    stream = rescaling()
+    stream.cores(1, complete=True, what="executor 3 was lost")
+    stream.started(WIDE)
+    assert stream.scheduler.status().wanted == 4
+    stream.to(71)
+    assert stream.commit(held=True)[0].parallelism == 4
+
+
+def test_a_rescale_that_fails_leaves_the_old_number_and_is_tried_three_times():
+    stream = rescaling()
+    for attempt in range(1, 4):
+        step(stream, RescaleStep.REPARTITION)
+        stream.tell(events.RescaleFailed(at=stream.at, rescale=attempt, cause="disk full", parallelism=2))
+        step(stream, RescaleStep.START)
+        stream.started()
+        stream.begin()
+        stream.commit()
+        assert stream.scheduler.parallelism == 2
+        stream.to(stream.at + 31)
+        stream.commit(held=True)
+    records = sorted(stream.rescales(), key=lambda record: record.rescale)
+    assert [(record.end, record.reason) for record in records[:3]] == [("failed", "disk full")] * 3
+    assert stream.state is S.EXECUTING, "no fourth time"
+    assert "32 partitions instead of 2 cannot be had: 32 partitions were tried 3 times" in stream.waits_for
+    assert [record.end for record in records[3:]] == ["ignored"]
+    ask(stream, 32)
+    assert isinstance(stream.commit(held=True)[0], Rescale), "unless the user asks again"
+
+
+def test_a_checkpoint_that_cannot_be_brought_into_order_is_the_end():
+    stream = rescaling()
+    assert stream.tell(events.RescaleFailed(at=stream.at, rescale=1, cause="disk full", parallelism=2, final=True)) == [
+        EndStream(failed=True, cause="disk full")
+    ]
+    assert stream.rescales()[0].end == "failed"
+
+
+def test_a_first_start_that_fails_after_a_repartition_keeps_the_new_number():
+    stream = rescaling()
+    for kind in (RescaleStep.STOP, RescaleStep.REPARTITION, RescaleStep.START):
+        step(stream, kind)
+    stream.fail("no memory")
+    assert stream.rescales()[0].end == "completed"
+    assert stream.to(stream.at + 1) == [StartQuery(run=3, parallelism=32)]
+
+
+def test_a_number_that_is_not_come_to_is_a_failure():
+    stream = rescaling()
+    stream.started(StreamPlan(stateful=("count",), parallelism=16))
+    stream.commit()
+    (record,) = stream.rescales()
+    assert (record.end, record.granted, record.reason) == ("failed", 16, "16 partitions were come to")
+
+
+@pytest.mark.parametrize(("end", "savepoint"), [(stop, True), (cancel, False)])
+def test_an_end_in_the_middle_of_a_rescale(end, savepoint):
+    stream = rescaling()
+    assert end(stream) == [StopQuery(run=2, savepoint=savepoint)]
+    assert stopped(stream) == [DONE]
+    assert (stream.rescales()[0].end, stream.rescales()[0].reason) == ("failed", "the stream ended first")
+
+
+def test_what_the_old_query_tells_while_it_is_stopped_changes_nothing():
+    stream = rescaling()
+    assert stream.tell(events.QueryFailed(at=41, run=1, cause="torn down")) == []
+    assert stream.tell(events.QueryFinished(at=41, run=1, batch=0)) == []
+    assert stream.tell(events.BatchCommitted(at=42, run=1, batch=1, rows=5)) == []
+    assert stream.state is S.RESTARTING
+    assert stream.scheduler.status().batch == 1
+
+
+def test_held_checkpoints_wait_for_nothing_but_the_rescale():
+    stream = Stream(upper=64).running()
+    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    stream.to(40)
+    stream.cores(8)
+    assert stream.commit(held=True) == [Continue(run=1, batch=1)], "more slots are waited for"
+    assert stream.tell(events.QueryIdle(at=stream.at, run=1, batch=1, held=True)) == [Continue(run=1, batch=1)]
+    assert stream.cores(16, complete=True) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.cores(2, complete=True) == [HoldCheckpoints(run=1, on=False)], "it has changed back"
+    assert stream.commit(held=True) == [Continue(run=1, batch=2)]
+
+
+def test_an_idle_query_is_rescaled_at_once():
+    stream = Stream().running()
+    stream.to(40)
+    stream.cores(8, complete=True)
+    assert stream.tell(events.QueryIdle(at=40.5, run=1, batch=-1, held=True)) == [
+        Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=False)
+    ]
+
+
+def test_a_commit_that_is_not_held_does_not_make_the_next_batch_be_replayed():
+    stream = Stream().running()
+    stream.to(40)
+    stream.cores(8, complete=True)
+    assert stream.commit(held=False) == []
+    assert stream.commit(held=True) == [TO_32]
+
+
+def test_where_nothing_can_be_held_the_batch_that_has_begun_is_replayed():
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, can_hold=False))
+    stream.to(40)
+    assert stream.cores(8, complete=True) == []
+    assert stream.commit(held=False) == [
+        Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)
+    ]
+
+
+def test_a_batch_longer_than_max_delay_is_replayed():
+    stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    assert stream.waits_for == "a checkpoint (at most another 8 s), then 32 partitions instead of 2"
+    assert stream.to(48)[-1] == Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)
+
+
+def test_a_stateless_query_is_only_started_again():
+    stream = Stream().running(plan=StreamPlan(parallelism=2))
+    stream.to(40)
+    stream.cores(8, complete=True)
+    assert stream.commit(held=True)[0].action is Action.RESTART
+
+
+def test_cores_alone_change_nothing_and_that_is_said():
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=8))
+    stream.to(40)
+    assert stream.cores(4, complete=True) == []
+    assert stream.phase is Phase.IDLING
+    assert stream.waits_for.startswith("nothing: 8 partitions on 4 cores")
+    assert stream.decisions("parallelism")[-1].result == "nothing"
+    assert stream.rescales() == []
+
+
+def test_what_has_changed_back_is_on_record_as_ignored():
+    stream = Stream(upper=64).running()
+    stream.to(40)
+    stream.cores(8)
+    stream.to(45)
+    stream.cores(1)
+    (record,) = stream.rescales()
+    assert (record.end, record.requested, record.granted, record.trigger) == ("ignored", 32, 2, "")
+
+
+def test_what_cannot_be_rescaled_is_refused_before_anything_is_touched():
+    plan = StreamPlan(stateful=("count",), parallelism=1, refusal="A global aggregation has one partition by nature.")
+    stream = Stream().running(plan=plan)
+    stream.to(40)
+    assert ask(stream, 8) == []
+    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.to(1000) == []
+    assert stream.waits_for == (
+        "nothing: 8 partitions instead of 1 cannot be had: A global aggregation has one partition by nature."
+    )
+    assert [(record.end, record.reason) for record in stream.rescales()] == [("ignored", plan.refusal)]
+
+
+def test_above_max_downtime_it_waits_for_the_users_word():
+    stream = Stream(**{"firesteel.stream.max-downtime": "2 s"}).running()
+    stream.to(40)
+    assert stream.cores(8, complete=True) == []
+    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.waits_for.startswith("your word for 32 partitions instead of 2: it would keep the stream")
+    assert ask(stream) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.commit(held=True) == [TO_32]
+
+
+def test_the_users_word_is_not_waited_with_for_more_slots():
+    stream = Stream().running(cores=2)
+    stream.to(40)
+    assert require(stream, 4, 64) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.commit(held=True)[0].parallelism == 8
+    stream.to(41)
+    stream.started(StreamPlan(stateful=("count",), parallelism=8))
+    stream.commit()
+    assert stream.rescales()[0].cause == "UPDATE_REQUIREMENT"
+
+
+@pytest.mark.parametrize("number", [0, -3])
+def test_a_number_that_no_stream_can_have_is_refused(number):
+    stream = Stream().running()
+    assert ask(stream, number) == []
+    assert stream.decisions("requirements")[-1].rule == "refused"
+
+
+def test_dynamic_allocation_is_no_reason_to_rescale():
+    stream = Stream()
+    stream.cores(8, dynamic=True)
+    stream.tell(events.StreamSubmitted(at=0))
+    assert stream.commands == [StartQuery(run=1, parallelism=32)]
+    stream.started(WIDE)
+    for at, count in ((40, 1), (50, 2), (60, 80)):
+        stream.to(at)
+        assert stream.cores(count, dynamic=True) == []
+    assert stream.phase is Phase.IDLING
+    assert stream.scheduler.status().cores == 80
+
+
+def test_by_load_a_busy_stream_grows():
+    stream = Stream(**{"scaling": "load"})
+    stream.submit(8, complete=True)
+    stream.started(StreamPlan(stateful=("count",), parallelism=4, trigger_interval=10.0))
+    for at in range(10, 130, 10):
+        stream.to(at)
+        stream.begin()
+        commands = stream.commit(held=True, duration=9.9, rows=100)
+        if isinstance(commands[-1], Rescale):
+            break
+    assert commands[-1].parallelism == 6, "4 x 0.99 / 0.7"
+    stream.started(StreamPlan(stateful=("count",), parallelism=6, trigger_interval=10.0))
+    stream.begin()
+    stream.commit()
+    assert stream.rescales()[0].cause == "LOAD"
+
+
+# -- what is written down
+
+
+def test_batches_are_written_down_once_a_second_at_most():
+    stream = Stream().running()
+    for number in range(100):
+        stream.to(number / 20)
+        stream.commit(rows=3, duration=0.04)
+    stop(stream)
+    told = [record for record in stream.records if isinstance(record, StreamBatch)]
+    assert len(told) <= 7
+    assert sum(record.rows for record in told) == 300
+    assert sum(record.batches for record in told) == 100
+    assert math.isclose(sum(record.duration for record in told), 4.0)
+
+
+def test_doubled_late_and_stale_news_change_nothing():
+    stream = Stream(**OFTEN).running()
+    stream.commit()
+    stream.fail()
+    stream.to(1)
+    stream.started()
+    before = stream.scheduler.status()
+    for old in (
+        events.BatchCommitted(at=1, run=1, batch=7),
+        events.BatchCommitted(at=1, run=2, batch=0),
+        events.QueryFailed(at=1, run=1, cause="old"),
+        events.QueryStopped(at=1, run=1, batch=0),
+        events.QueryIdle(at=1, run=1, batch=0, held=True),
+        events.QueryStarted(at=1, run=1, plan=COUNT, batch=0),
+        events.RescaleStepped(at=1, rescale=9, step=RescaleStep.STOP),
+        events.StreamSubmitted(at=1),
+    ):
+        assert stream.tell(old) == []
+    assert stream.scheduler.status() == before
+
+
+def test_the_first_line_and_a_warning():
+    stream = Stream(lower=2, upper=9, **{"min-parallelism-increase": 3})
+    stream.submit(1)
+    (planned,) = [record for record in stream.records if isinstance(record, StreamPlanned)]
+    assert (planned.lower, planned.upper, planned.checkpoint) == (2, 9, "chk")
+    assert planned.options == {"jobmanager.adaptive-scheduler.min-parallelism-increase": 3}
+    assert "is ignored" in stream.decisions("warning")[0].reason
+    assert Stream(lower=2).decisions("warning") == []
+
+
+def test_a_recovery_is_said():
+    stream = Stream()
+    stream.submit(1)
+    stream.started(recovered="A repartition was finished.", replayed_rows=3)
+    assert stream.decisions("recovery")[0].reason == "A repartition was finished."
+
+
+def test_all_moves_are_in_the_table():
+    """``go`` refuses any other; the diagram shows them all."""
+    drawn = diagram(STATE_MOVES, S.CREATED)
+    assert drawn.count("-->") == len(STATE_MOVES) + 2
+    assert "[*] --> Created" in drawn
+    assert "Finished --> [*]" in drawn
+    stream = Stream().running()
+    with pytest.raises(ValueError, match="'s' cannot go from Executing to Created") as caught:
+        stream.scheduler._machine.go(S.CREATED, "a whim")
+    assert "Executing (the query runs)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"partitions-per-core": 8, "max-partitions-per-core": 4},
+        {"load.low-utilization": 0.8},
+        {"load.target-utilization": 0.95},
+    ],
+)
+def test_options_that_conflict_are_refused(options):
+    with pytest.raises(UsageError):
+        AdaptiveScheduler("s", "c", ResourceRequirements(), Options(options))
