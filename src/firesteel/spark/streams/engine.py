@@ -8,6 +8,7 @@ holds that lock while the engine waits for it at the third place has the query a
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -16,6 +17,8 @@ from firesteel.spark.streams.progress import Progress
 
 MICRO_BATCH = "MicroBatchExecution"
 _LOCKED = ".withProgressLocked("
+AWAKE_PAUSE = 0.0005
+"""Between looks at an engine that is about to wake up."""
 
 
 class Place(Enum):
@@ -72,6 +75,10 @@ class Engine:
         self._execution = execution
         self._lock = execution.awaitProgressLock()
         self._thread = execution.queryExecutionThread()
+        package = execution.getClass().getPackage().getName()
+        self._active, self._ended = (
+            getattr(getattr(gateway.jvm, f"{package}.{state}$"), "MODULE$") for state in ("ACTIVE", "TERMINATED")
+        )
 
     @classmethod
     def of(cls, query: Any, context: Any) -> Engine | None:
@@ -107,6 +114,23 @@ class Engine:
     def is_queued(self) -> bool:
         """Whether the engine's thread waits for the lock."""
         return bool(self._lock.hasQueuedThread(self._thread))
+
+    def end_asleep(self) -> bool:
+        """Marks the query as ended while its engine sleeps, so that it plans nothing when it wakes up. The lock is held.
+
+        False: it had woken up before and is about to plan a batch; the mark is taken back.
+        """
+        self._execution.state().set(self._ended)
+        while self._thread.isAlive():
+            if self.is_queued():
+                if self.place(queued=True) is Place.PLANNING:
+                    self._execution.state().set(self._active)
+                    return False
+                return True
+            if self.place(queued=False) is Place.GAP:
+                return True
+            time.sleep(AWAKE_PAUSE)
+        return True
 
     def place(self, *, queued: bool) -> Place:
         self._carrier.setStackTrace(self._thread.getStackTrace())

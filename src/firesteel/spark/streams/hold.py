@@ -261,7 +261,7 @@ class EngineHold:
                 if self._end_if_over():
                     return
                 if self._engine.place(queued=False) is Place.GAP and not self._engine.is_queued():
-                    self._hold()
+                    self._hold(asleep=True)
             self._pause(looks.pause())
 
     def _pause(self, seconds: float) -> None:
@@ -269,8 +269,8 @@ class EngineHold:
             if self._is_wanted():
                 self._changed.wait(seconds)
 
-    def _hold(self) -> None:
-        """The engine is at a checkpoint, and stays there while the lock is ours."""
+    def _hold(self, *, asleep: bool = False) -> None:
+        """The engine is at a checkpoint, and stays there while the lock is ours. ``asleep``: or until it wakes up."""
         if self._end_if_over():
             return
         if not self._stopping:
@@ -286,7 +286,8 @@ class EngineHold:
             self._report(Held(self._run_number, found))
             if not self._await_answer():
                 return
-        self._stop_held()
+        if not asleep or self._engine.end_asleep():  # else it has woken up, and is held at its next checkpoint
+            self._stop_held()
 
     def _await_answer(self) -> bool:
         """True: the query is to be stopped. False: it may go on."""
