@@ -1,7 +1,8 @@
-"""A driver for the crash tests: brings a checkpoint into order, runs what there is to run, and repartitions; killed on the way.
+"""A driver for the crash tests: an AdaptiveStream that does as it is told on its standard input, until it is killed.
 
-Its one argument is a JSON object: ``checkpoint``, ``source``, ``sink``, ``kind`` (of the query), ``settings`` (of its session),
-``to`` (partitions; 0: no repartition), ``hang`` (a batch in which the sink waits to be killed; -1: none). Tells what it does in
+Its one argument is a JSON object: ``checkpoint``, ``source``, ``sink``, ``journal``, ``kind`` (of the query), ``settings`` (of its
+session), ``hang`` (a batch in which the sink waits to be killed; -1: none), ``deadly`` (a step of a rescale, before which the JVM
+and the driver are killed; empty: none). A line of input is the number of partitions to rescale to. Tells what happens in
 lines of JSON.
 """
 
@@ -9,14 +10,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
+from firesteel.scheduler.records import Decision
+from firesteel.scheduler.streaming.records import RescaleRecord, StreamBatch, StreamEnded
 from firesteel.spark.session import create_session
-from firesteel.spark.streams.inspection import STREAM_SETTINGS
-from firesteel.spark.streams.recovery import recover, replay_pending
-from firesteel.spark.streams.repartition import repartition_state
+from firesteel.streaming import AdaptiveStream, ResourceRequirements
 
 
 def tell(what, **numbers):
@@ -56,36 +58,62 @@ class Sink:
         part.rename(self.folder / f"{batch}.json")
 
 
+class Watcher:
+    """Tells what is decided and done, and dies at a step of a rescale."""
+
+    def __init__(self, jvm, deadly):
+        self.jvm, self.deadly = jvm, deadly
+
+    def record(self, record):
+        match record:
+            case Decision(what="recovery"):
+                tell("recovered", sentence=record.reason, rows=record.inputs["replayed rows"])
+            case StreamBatch():
+                tell("batch", batch=record.batch, partitions=record.parallelism)
+            case RescaleRecord():
+                tell("rescaled", end=record.end, reason=record.reason, to=record.granted, rows=record.replayed_rows)
+            case StreamEnded():
+                tell("ended", status=record.status, cause=record.cause)
+
+    def stepped(self, step):
+        tell("step", step=step.value)
+        if step.value == self.deadly:
+            os.kill(self.jvm, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def close(self):
+        pass
+
+
 def main(spec):
     spark = create_session("local[2]", conf={"spark.ui.enabled": "false"})
     spark.sparkContext.setLogLevel("OFF")
-    tell("started", jvm=spark._jvm.java.lang.ProcessHandle.current().pid())
-    checkpoint = spec["checkpoint"]
-    recovery = recover(spark, checkpoint)
-    tell("recovered", outcome=recovery.outcome.value, sentence=recovery.sentence)
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    tell("started", jvm=jvm)
     sink = Sink(spec["sink"], spec["hang"])
 
-    def writer():
-        session = spark.newSession()
-        for key, value in {**STREAM_SETTINGS, **spec["settings"], "spark.sql.shuffle.partitions": "2"}.items():
+    def build(session):
+        for key, value in spec["settings"].items():
             session.conf.set(key, value)
         frame, mode = {"sums": sums, "joined": joined}[spec["kind"]](session, spec["source"])
         return frame.writeStream.outputMode(mode).foreachBatch(sink)
 
-    if recovery.state.pending is not None:
-        replayed = replay_pending(writer(), spark, checkpoint)
-        tell("replayed", batch=replayed.batch, rows=replayed.rows)
-    query = writer().option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
-    operators = query.lastProgress["stateOperators"] if query.lastProgress else []
-    tell("ran", partitions=[o["numShufflePartitions"] for o in operators])
-    if spec["to"]:
-        tell("repartitioning")
-        done = repartition_state(spark, checkpoint, spec["to"])
-        tell("repartitioned", batch=done.batch, before=done.before)
-        time.sleep(600)
+    stream = AdaptiveStream.start(
+        build,
+        spec["checkpoint"],
+        ResourceRequirements(1, 64),
+        options={
+            "firesteel.progress": False,
+            "firesteel.journal.directory": spec["journal"],
+            "firesteel.stream.partitions-per-core": 1,
+            "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "0 s",
+        },
+        spark=spark,
+        instruments=[Watcher(jvm, spec["deadly"])],
+    )
+    for line in sys.stdin:
+        stream.rescale(int(line))
 
 
 if __name__ == "__main__":
     main(json.loads(sys.argv[1]))
-    os._exit(0)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,17 +25,17 @@ QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """A JVM that lives for seconds: let it start quickly."""
 CHANGELOG = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
 STATE_V2 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2", **CHANGELOG}
-FINISHED, ROLLED_BACK, PENDING, CLEAN = "finished", "rolled back", "pending", "clean"
+FINISHED, ROLLED_BACK, REPLAYED = "it was finished", "it was rolled back", "it is replayed"
 
 
-def wait_for(condition, what):
+def wait_for(condition, what, pause=0.02):
     """Waits until it holds, and gives back what it gave."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         found = condition()
         if found:
             return found
-        time.sleep(0.001)
+        time.sleep(pause)
     raise AssertionError(f"waited in vain for {what}")
 
 
@@ -60,12 +61,13 @@ class Stream:
                 part.rename(self.source / side / f"{self.files:03}.json")
 
     @contextmanager
-    def driver(self, to=0, hang=-1):
+    def driver(self, *, hang=-1, deadly=""):
         """A driver process; it and its JVM are killed at the end, whatever they do."""
-        spec = {"kind": self.kind, "settings": self.settings, "to": to, "hang": hang}
-        spec |= {"checkpoint": str(self.checkpoint), "source": str(self.source), "sink": str(self.sink)}
+        spec = {"kind": self.kind, "settings": self.settings, "hang": hang, "deadly": deadly}
+        spec |= {name: str(self.folder / name) for name in ("checkpoint", "source", "sink", "journal")}
         process = subprocess.Popen(
             [sys.executable, str(DRIVER), json.dumps(spec)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK_JAVA},
@@ -75,6 +77,11 @@ class Stream:
             yield driver
         finally:
             driver.kill()
+
+    def catch_up(self):
+        """Waits until all that was fed is in the sink, and right."""
+        expected = self.expected()
+        wait_for(lambda: self.answer() == expected, "the right answer", pause=0.1)
 
     def last(self, log):
         return max((int(p.name) for p in (self.checkpoint / log).glob("[0-9]*")), default=-1)
@@ -110,19 +117,37 @@ class Stream:
 
 
 class Driver:
+    """What it tells is read by a thread of its own, and kept in ``lines``."""
+
     def __init__(self, process):
         self.process = process
+        self.lines = []
         self.jvm = 0
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
         self.jvm = self.told("started")["jvm"]
 
-    def told(self, what):
-        """The next line that tells this; earlier ones of another kind are passed over."""
+    def _read(self):
         for line in self.process.stdout:
             if line.startswith("{"):
-                found = json.loads(line)
-                if found["what"] == what:
-                    return found
-        raise AssertionError(f"the driver ended and had not told '{what}': {self.process.wait()}")
+                self.lines.append(json.loads(line))
+
+    def told(self, what, **values):
+        """The first line that tells this, with these values."""
+
+        def found():
+            lines = [x for x in self.lines if x["what"] == what and values.items() <= x.items()]
+            assert lines or self.reader.is_alive(), f"it ended, and had not told '{what}' {values}: {self.lines}"
+            return lines and lines[0]
+
+        return wait_for(found, f"'{what}' {values}")
+
+    def recovered(self):
+        return [x["sentence"] for x in self.lines if x["what"] == "recovered"]
+
+    def rescale(self, to):
+        self.process.stdin.write(f"{to}\n")
+        self.process.stdin.flush()
 
     def freeze(self):
         for pid in (self.jvm, self.process.pid):
@@ -134,32 +159,40 @@ class Driver:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self.process.wait()
+        self.reader.join()
+        self.process.stdin.close()
         self.process.stdout.close()
 
 
-def crash_in_repartition(stream, to, condition, *, after=CLEAN, partitions=None):
-    """One driver, killed in its repartition as soon as ``condition(stream, batch)`` holds. ``after``: what its start had to do."""
+def goes_on(stream, driver, recovered, partitions):
+    """The driver's start did what was to do with the checkpoint, and the stream goes on, with this many partitions."""
     stream.feed()
-    with stream.driver(to=to) as driver:
-        check_start(driver, after, partitions)
-        driver.told("repartitioning")
+    stream.catch_up()
+    driver.told("batch", partitions=partitions)
+    assert len(driver.recovered()) == (recovered != ""), driver.lines
+    assert all(recovered in sentence for sentence in driver.recovered())
+
+
+def killed_before(step, stream, to, recovered, partitions):
+    """A driver that is killed as this step of a rescale begins."""
+    with stream.driver(deadly=step) as driver:
+        goes_on(stream, driver, recovered, partitions)
+        driver.rescale(to)
+        driver.process.wait(PATIENCE)
+        assert driver.lines[-1] == {"what": "step", "step": step}
+
+
+def killed_in_repartition(condition, stream, to, recovered, partitions):
+    """A driver that is killed as soon as ``condition(stream, batch)`` holds in its repartition."""
+    with stream.driver() as driver:
+        goes_on(stream, driver, recovered, partitions)
+        driver.rescale(to)
+        driver.told("step", step="repartition")
         batch = stream.last("commits") + 1
-        wait_for(lambda: condition(stream, batch), "the moment to kill")
+        wait_for(lambda: condition(stream, batch), "the moment to kill", pause=0.002)
         driver.freeze()
         assert stream.last("commits") == batch - 1, "killed too late: the repartition was over"
         assert stream.last("offsets") == batch
-
-
-def check_start(driver, after, partitions):
-    recovered = driver.told("recovered")
-    assert recovered["outcome"] == after, recovered
-    assert (after == CLEAN) == (recovered["sentence"] == "")
-    if after == PENDING:
-        assert driver.told("replayed")["rows"] > 0
-    ran = driver.told("ran")
-    if partitions is not None:
-        assert ran["partitions"] and set(ran["partitions"]) == {partitions}
-    return recovered
 
 
 def planned(stream, batch):
@@ -174,52 +207,47 @@ def some_stores_written(stream, batch):
     return len({path.parent.name for path in stream.version(batch + 1)}) > 1
 
 
-def test_a_driver_killed_anywhere_in_a_rescale(tmp_path):
+def test_a_driver_killed_at_each_step_of_a_rescale(tmp_path):
     stream = Stream(tmp_path, "sums", CHANGELOG)
-    crash_in_repartition(stream, 12, planned)
-    crash_in_repartition(stream, 3, partly_written, after=FINISHED, partitions=12)
+    killed_before("hold", stream, 5, "", 2)
+    killed_before("stop", stream, 5, "", 2)
+    killed_before("repartition", stream, 5, "", 2)
+    killed_in_repartition(planned, stream, 12, "", 2)
+    killed_in_repartition(partly_written, stream, 3, FINISHED, 12)
+    killed_before("start", stream, 9, FINISHED, 3)
 
-    # Everything written, and the commit not: killed after the call, and its last file taken away.
-    stream.feed()
-    with stream.driver(to=9) as driver:
-        check_start(driver, FINISHED, 3)
-        batch = driver.told("repartitioned")["batch"]
-    for name in (f".{batch}.crc", f"{batch}"):
+    # As if killed when all was written and the commit was not: as the one before has left it, without its last file.
+    for name in (f".{stream.last('commits')}.crc", f"{stream.last('commits')}"):
         (stream.checkpoint / "commits" / name).unlink()
+    killed_in_repartition(partly_written, stream, 20, FINISHED, 9)
 
-    # A directory that cannot be written: it cannot be finished.
-    crash_in_repartition(stream, 20, partly_written, after=FINISHED, partitions=9)
+    # Something is in the way of one partition: it cannot be finished.
     batch = stream.last("offsets")
     in_the_way = stream.block(partition=19)
-    stream.feed()
     with stream.driver(hang=batch + 1) as driver:
-        recovered = driver.told("recovered")
-        assert recovered["outcome"] == ROLLED_BACK, recovered
-        assert "from 9 to 20" in recovered["sentence"]
-        driver.told("in the batch")
+        stream.feed()
+        sentence = driver.told("recovered")["sentence"]
+        assert ROLLED_BACK in sentence
+        assert "from 9 to 20" in sentence
         assert [p for p in stream.version(batch + 1) if int(p.relative_to(stream.checkpoint).parts[2]) > 8] == []
+        driver.told("in the batch")
     in_the_way.unlink()
 
-    # Killed in a batch, which is replayed before the state is repartitioned again.
-    stream.feed()
-    with stream.driver(to=4) as driver:
-        check_start(driver, PENDING, 9)
-        driver.told("repartitioned")
-    stream.feed()
+    # Killed in that batch, which is replayed.
     with stream.driver() as driver:
-        check_start(driver, CLEAN, 4)
-    assert stream.answer() == stream.expected()
+        goes_on(stream, driver, REPLAYED, 9)
+        driver.rescale(4)
+        assert driver.told("rescaled", to=4)["rows"] == 0
+    with stream.driver() as driver:
+        goes_on(stream, driver, "", 4)
 
 
 def test_a_driver_killed_while_the_state_of_a_join_is_rewritten(tmp_path):
     """Four stores to rewrite, and a state whose files have names of their own in each attempt (format 2)."""
     stream = Stream(tmp_path, "joined", STATE_V2)
-    crash_in_repartition(stream, 5, some_stores_written)
-    stream.feed()
-    with stream.driver(to=3) as driver:
-        check_start(driver, FINISHED, 5)
-        driver.told("repartitioned")
-    stream.feed()
+    killed_in_repartition(some_stores_written, stream, 5, "", 2)
     with stream.driver() as driver:
-        check_start(driver, CLEAN, 3)
-    assert stream.answer() == stream.expected()
+        goes_on(stream, driver, FINISHED, 5)
+        driver.rescale(3)
+        driver.told("rescaled", to=3)
+        goes_on(stream, driver, FINISHED, 3)
