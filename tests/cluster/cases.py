@@ -152,7 +152,7 @@ def case_damaged(spark, folder):
     values, records = run(spark, folder, compiled)
     failovers = [{**d["inputs"], **d["result"], "vertex": d["vertex"]} for d in records.decisions("failover")]
     return {
-        "right": values == list(range(30_000)),
+        "right": values == list(range(3_000)),
         "failovers": failovers,
         "attempts": records.attempts(),
         "left": left_behind(folder),
@@ -281,6 +281,37 @@ def case_waiting(spark, folder):
     client.wait()
     late.run_all()
     return {"rows": sorted(pq.read_table(folder / "out")["v"].to_pylist()), "left": left_behind(folder)}
+
+
+def case_repartitioned(spark, folder, partitions):
+    """A stream's state is brought to this many partitions; and the stream goes on."""
+    from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+    from firesteel.spark.streams.inspection import STREAM_SETTINGS
+    from firesteel.spark.streams.repartition import repartition_state
+
+    checkpoint, source, counts = str(folder / "checkpoint"), folder / "source", {}
+
+    def more(name):
+        session = spark.newSession()
+        for key, value in {**STREAM_SETTINGS, "spark.sql.shuffle.partitions": "3"}.items():
+            session.conf.set(key, value)
+        pq.write_table(pa.table({"v": range(3_000)}), source / f"{name}.parquet")
+        frame = session.readStream.schema("v long").parquet(str(source)).groupBy("v").count()
+        writer = frame.writeStream.outputMode("update").option("checkpointLocation", checkpoint)
+        writer = writer.foreachBatch(lambda batch, _: counts.update({row[0]: row[1] for row in batch.collect()}))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    source.mkdir()
+    more("first")
+    done = repartition_state(spark, checkpoint, partitions)
+    more("second")
+    state = CheckpointFiles(spark, checkpoint).read()
+    return {
+        "right": counts == dict.fromkeys(range(3_000), 2),
+        "before": done.before,
+        "parallelism": state.parallelism,
+        "pending": state.pending,
+    }
 
 
 class Work:

@@ -120,6 +120,14 @@ def test_readers_of_merged_objects_survive_a_killed_executor(cluster, session, t
     assert session.answer() == {"right": True, "merged": [3], "left": []}
 
 
+def test_an_executor_dies_while_the_state_of_a_stream_is_rewritten(cluster, session, tmp_path):
+    session.start("repartitioned", tmp_path, partitions=24)
+    session.until(lambda: list(tmp_path.glob("checkpoint/state/0/*/2.zip")))
+    cluster.standalone.kill_executor("127.0.0.2")
+    assert not (tmp_path / "checkpoint" / "commits" / "1").exists(), "too late: the repartition was over"
+    assert session.answer() == {"right": True, "before": 3, "parallelism": 24, "pending": None}
+
+
 def test_a_storage_that_fails_now_and_then_costs_nobody_an_attempt(session, tmp_path):
     answer = session.run("hiccups", tmp_path, every=7)
     assert answer["failed"] > 5
