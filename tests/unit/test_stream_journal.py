@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from tests.unit.stream_samples import GROWN, REFUSED, STATUS, batch, planned, wo
 
 from firesteel.errors import UsageError
 from firesteel.journal.journal import Journal, begins_like_a_journal, encode, last_record, read
-from firesteel.journal.stream_progress import create_stream_progress
+from firesteel.journal.stream_progress import LiveStreamProgress, create_stream_progress
 from firesteel.journal.stream_report import MAX_TOLD, explain_stream, rescale_sentence, stream_history
 from firesteel.journal.stream_view import status_line, status_table, status_text
 from firesteel.journal.streams import how_it_ended, is_stream
@@ -168,6 +169,23 @@ def test_progress_tells_of_what_happened_and_not_of_each_batch():
         f"firesteel    30.0 s  rescale 2: {rescale_sentence(REFUSED)}",
         "firesteel    60.0 s  finished after 3 batches, 3,000 rows",
     ]
+
+
+def test_the_live_view_keeps_lines_above_a_table_and_ends_with_the_stream():
+    out = io.StringIO()
+    progress = LiveStreamProgress(out)
+    asked = threading.Event()
+    progress.record(words()[0])
+    progress.show(lambda: asked.set() or STATUS)
+    assert asked.wait(10)
+    progress.record(GROWN)
+    progress.close()
+    progress.close()
+    progress.show(lambda: pytest.fail("it is over"))
+    text = out.getvalue()
+    assert text.startswith("firesteel     0.0 s  words (stream 3f2a91c0): checkpoint chk\n")
+    assert f"firesteel    12.5 s  rescale 1: {rescale_sentence(GROWN)}" in text
+    assert "16 wanted" in text
 
 
 def test_several_batches_in_one_record_are_counted_as_several():

@@ -6,6 +6,7 @@ The script is loaded under another name than ``__main__``: one that starts its s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 from firesteel.cli.script import run_script
 from firesteel.errors import UsageError
+from firesteel.journal.progress import is_live
+from firesteel.journal.stream_progress import LiveStreamProgress
+from firesteel.options import PROGRESS, Options
 
 MODULE = "__stream__"
 """What ``__name__`` is in the script."""
@@ -57,6 +61,23 @@ def _run(script: Path, names: Mapping[str, Any], job: StreamJob) -> int:
     common = ResourceRequirements()
     lower = common.lower if job.lower is None else job.lower
     upper = max(lower, common.upper) if job.upper is None else job.upper
-    stream = AdaptiveStream.start(build, checkpoint, ResourceRequirements(lower, upper), name=job.name)
+    live = _live(job)
+    stream = AdaptiveStream.start(
+        build,
+        checkpoint,
+        ResourceRequirements(lower, upper),
+        options={} if live is None else {PROGRESS.key: False},  # this one stands for it
+        name=job.name,
+        instruments=[] if live is None else [live],
+    )
+    if live is not None:
+        live.show(stream.status)
     stream.await_termination()
     return 0
+
+
+def _live(job: StreamJob) -> LiveStreamProgress | None:
+    """The live view, on a terminal; None: nobody would see it, or wants to."""
+    if not Options(job.options)[PROGRESS] or sys.stderr is None or not is_live(sys.stderr):
+        return None
+    return LiveStreamProgress(sys.stderr)

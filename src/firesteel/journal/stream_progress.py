@@ -1,15 +1,19 @@
-"""Tells of a stream while it runs: one line to stderr for each thing that happened, none for each batch."""
+"""Tells of a stream while it runs: a line for each thing that happened, none for each batch; a live table where one can be."""
 
 from __future__ import annotations
 
+import atexit
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from firesteel.humanize import plural
 from firesteel.journal.journal import Instrument
 from firesteel.journal.progress import NoProgress, first_line
 from firesteel.journal.stream_report import rescale_sentence
+from firesteel.journal.stream_view import status_table
 from firesteel.journal.streams import Batches
 from firesteel.scheduler.records import Decision, JournalRecord
 from firesteel.scheduler.streaming.records import (
@@ -18,7 +22,11 @@ from firesteel.scheduler.streaming.records import (
     StreamEnded,
     StreamPlanned,
     StreamStateChange,
+    StreamStatus,
 )
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _TOLD = ("restart", "failover", "warning", "recovery", "refusal")
 """Decisions that are told at once; others are for explain."""
@@ -44,12 +52,15 @@ class StreamProgress:
         self._began = record.at if self._began is None else self._began
         text = self._news(record)
         if text:
-            with suppress(OSError, ValueError):
-                self._stream.write(f"firesteel {max(0.0, record.at - self._began):7.1f} s  {text}\n")
-                self._stream.flush()
+            self._say(f"firesteel {max(0.0, record.at - self._began):7.1f} s  {text}")
 
     def close(self) -> None:
         pass
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
 
     def _news(self, record: JournalRecord) -> str:
         match record:
@@ -80,6 +91,50 @@ class StreamProgress:
         cause = f": {first_line(record.cause)}" if record.cause and record.status == "FAILED" else ""
         size = f"{plural(self._batches.count, 'batch', 'es')}, {plural(self._batches.rows, 'row')}"
         return f"{record.status.lower()} after {size}{cause}"
+
+
+class LiveStreamProgress(StreamProgress):
+    """The same lines above a table that a terminal redraws, from :meth:`show` to the stream's end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+        self._over = False
+
+    def show(self, status: Callable[[], StreamStatus]) -> None:
+        """``status`` is asked twice a second from a thread of rich's."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        with self._lock:
+            if self._over:
+                return
+            self._live = Live(
+                console=console,
+                get_renderable=lambda: status_table(status(), console.width),
+                refresh_per_second=2,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        with self._lock:
+            live, self._live, self._over = self._live, None, True
+        if live is not None:
+            with suppress(Exception):
+                live.stop()  # shows the cursor again
+
+    def _say(self, line: str) -> None:
+        live = self._live
+        if live is None:
+            super()._say(line)
+            return
+        with suppress(Exception):
+            live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _told(record: JournalRecord) -> str:
