@@ -25,14 +25,14 @@ from firesteel.scheduler.streaming.events import (
     RescaleStep,
     RescaleStepped,
 )
-from firesteel.spark.streams.checkpoint_files import CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
 from firesteel.spark.streams.failures import describe
 from firesteel.spark.streams.hold import QueryHold, hold_of
 from firesteel.spark.streams.listener import Ears
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.recovery import recover, replay_pending
-from firesteel.spark.streams.repartition import repartition_state
+from firesteel.spark.streams.repartition import Repartitioned, repartition_state
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -155,15 +155,18 @@ class Protocol:
         parallelism: int,
         ahead: Future[Prepared] | None = None,
         *,
+        state: CheckpointState | None = None,
         replayed_rows: int = 0,
-        recovered: str = "",
     ) -> None:
-        """Raises whatever keeps the query from starting."""
+        """``state``: of a checkpoint that is known to be in order. Raises whatever keeps the query from starting."""
         self._forget_run(stop=True)
-        recovery = recover(self._spark, self._checkpoint)
+        sentence = ""
+        if state is None:
+            recovery = recover(self._spark, self._checkpoint)
+            state, sentence = recovery.state, recovery.sentence
         prepared = _result(ahead)
         if prepared is None or prepared.parallelism != parallelism:
-            prepared = self._starter.prepare(parallelism, recovery.state)
+            prepared = self._starter.prepare(parallelism, state)
         if self._given_up.is_set():
             return
         ears = Ears(prepared.session, number, self._report)
@@ -173,13 +176,13 @@ class Protocol:
             ears.close()
             raise
         hold = hold_of(number, query, self._spark.sparkContext, query.stop, self._report)
-        pinned = recovery.state.parallelism if prepared.plan.stateful else None
+        pinned = state.parallelism if prepared.plan.stateful else None
         started = QueryStarted(
             at=self._now(),
             run=number,
             plan=replace(prepared.plan, can_hold=hold.can_hold, parallelism=pinned or prepared.plan.parallelism),
-            batch=recovery.state.committed,
-            recovered=" ".join(filter(None, (recovered, recovery.sentence))),
+            batch=state.committed,
+            recovered=sentence,
             replayed_rows=replayed_rows,
         )
         self._run = Run(number, query, hold, ears, Commits(number, started.batch), started)
@@ -187,8 +190,10 @@ class Protocol:
         threading.Thread(target=self._await_end, args=(self._run,), name="firesteel-await", daemon=True).start()
 
     def _rescale(self, command: Rescale) -> None:
-        rescaling = _Rescaling(command, self._state().parallelism or 0)
+        run = self._run
+        rescaling = _Rescaling(command, 0 if run is None else run.started.plan.parallelism)
         ahead: Future[Prepared] | None = None
+        state: CheckpointState | None = None
         try:
             self._halt(rescaling)
             if self._given_up.is_set():
@@ -197,7 +202,8 @@ class Protocol:
             self._replay(rescaling)
             if command.action is Action.REPARTITION:
                 self._step(rescaling, RescaleStep.REPARTITION)
-                repartition_state(self._spark, self._checkpoint, command.parallelism)
+                done = repartition_state(self._spark, self._checkpoint, command.parallelism)
+                state = rescaling.repartitioned(done)
             parallelism = command.parallelism
         except Exception as error:
             parallelism = rescaling.before or command.parallelism
@@ -207,7 +213,7 @@ class Protocol:
         if self._given_up.is_set():
             return
         self._step(rescaling, RescaleStep.START)
-        self._start(command.run, parallelism, ahead, replayed_rows=rescaling.replayed)
+        self._start(command.run, parallelism, ahead, state=state, replayed_rows=rescaling.replayed)
 
     def _halt(self, rescaling: _Rescaling) -> None:
         """Stops the query, at a checkpoint unless the command is not to wait for one."""
@@ -306,13 +312,20 @@ class Protocol:
 
 @dataclass(eq=False)
 class _Rescaling:
-    """A rescale under way. ``before``: partitions as pinned in the checkpoint, 0: not pinned."""
+    """A rescale under way. ``before``: partitions that the query has, 0: not known. ``state``: of its checkpoint, stopped."""
 
     command: Rescale
     before: int
     state: CheckpointState | None = None
     replayed: int = 0
     told: list[RescaleStep] = field(default_factory=list[RescaleStep])
+
+    def repartitioned(self, done: Repartitioned) -> CheckpointState | None:
+        """The checkpoint as it is now, without asking it again; it was in order, or it had not been repartitioned."""
+        if self.state is None or self.state.settings is None:
+            return None
+        settings = {**self.state.settings, SHUFFLE_PARTITIONS: str(done.after)}
+        return replace(self.state, planned=done.batch, committed=done.batch, settings=settings, pending_settings=None)
 
 
 def _recent(run: Run) -> list[Progress]:
