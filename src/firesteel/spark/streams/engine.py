@@ -8,13 +8,15 @@ holds that lock while the engine waits for it at the third place has the query a
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from firesteel.spark.streams.progress import Progress
 
+_log = logging.getLogger("firesteel.spark")
 MICRO_BATCH = "MicroBatchExecution"
 _LOCKED = ".withProgressLocked("
 AWAKE_PAUSE = 0.0005
@@ -61,6 +63,17 @@ class Found:
         return Progress.of(self.progress)
 
 
+class _Uncaught:
+    """What Spark's batch thread dies of: a query that failed has told so already; one that was stopped in the middle of a
+    ``foreachBatch`` dies in Spark's own look at the interruption, which is nobody's concern."""
+
+    def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
+        _log.debug("a stream's thread ended with %s", error)
+
+    class Java:
+        implements: ClassVar = ["java.lang.Thread$UncaughtExceptionHandler"]
+
+
 class Engine:
     """Of one started query. Each call goes to the JVM; any may raise when Spark is stopping.
 
@@ -97,6 +110,7 @@ class Engine:
                 return None
             engine = cls(gateway, execution)
             engine._lock.hasQueuedThread(engine._thread)
+            engine._thread.setUncaughtExceptionHandler(_Uncaught())
             return engine if engine._lock.isFair() else None
         except (Py4JError, AttributeError, TypeError):
             return None

@@ -45,7 +45,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class HoldLost:
-    """No answer came in time, or Spark could not be asked any more: the query goes on, or has ended, unheld."""
+    """Spark could not be asked any more: the query goes on, or has ended, and is not held again."""
 
     run: int
     why: str
@@ -298,9 +298,7 @@ class EngineHold:
             self._waits = False
             if answered:
                 return self._stopping and not self._closed
-        why = f"a held stream got no answer within {ANSWER_SECONDS:.0f} s and goes on"
-        _log.warning("Firesteel: %s.", why)
-        self._report(HoldLost(self._run_number, why))
+        _log.warning("A held stream got no answer within %.0f s, and goes on.", ANSWER_SECONDS)
         return False
 
     def _stop_held(self) -> None:

@@ -1,0 +1,150 @@
+"""The hold on a real query: at each checkpoint nothing is pending, and the lock is free again whatever happens."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+
+import pytest
+
+from firesteel.spark.streams import hold as hold_module
+from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+from firesteel.spark.streams.hold import EngineHold, Held, NoHold, hold_of
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def started(spark, tmp_path):
+    """Starts a query of many small batches, and its hold; what the hold reports is in ``reports``."""
+    queries = []
+
+    def start(sink=lambda frame, batch: frame.count(), trigger=None):
+        session = spark.newSession()
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "chk"))
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        query = writer.start()
+        reports = queue.SimpleQueue()
+        hold = hold_of(7, query, spark.sparkContext, query.stop, reports.put)
+        queries.append((query, hold))
+        return query, hold, reports
+
+    yield start
+    for query, hold in queries:
+        hold.close()
+        query.stop()
+
+
+@pytest.fixture
+def files(spark, tmp_path):
+    return CheckpointFiles(spark, str(tmp_path / "chk"))
+
+
+def test_each_checkpoint_waits_for_an_answer_and_nothing_is_pending_there(started, files):
+    query, hold, reports = started()
+    assert isinstance(hold, EngineHold)
+    hold.arm(True)
+    seen = []
+    for _ in range(5):
+        held = reports.get(timeout=SECONDS)
+        assert isinstance(held, Held)
+        state = files.read()
+        assert (state.planned, state.committed) == (held.found.batch, held.found.batch)
+        progress = held.found.of_batch()
+        seen.append((held.run, held.found.batch, None if progress is None else progress.rows))
+        hold.go_on(held.found.batch)
+    first = seen[0][1]
+    assert [batch for _, batch, _ in seen] == list(range(first, first + 5))
+    assert {rows for _, _, rows in seen[1:]} == {10}
+    hold.arm(False)
+    before = query.lastProgress.batchId
+    query_goes_on(query, before)
+
+
+def query_goes_on(query, batch):
+    end = time.monotonic() + SECONDS
+    while query.lastProgress.batchId <= batch + 1:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_query_that_is_stopped_while_held_has_begun_nothing(started, files):
+    for _ in range(3):
+        query, hold, reports = started()
+        hold.arm(True)
+        held = reports.get(timeout=SECONDS)
+        begun = []
+        assert hold.stop(lambda begun=begun: begun.append(True))
+        assert (begun, query.isActive, query.exception()) == ([True], False, None)
+        assert files.read().planned == files.read().committed == held.found.batch
+
+
+def test_a_query_is_stopped_at_its_next_checkpoint_without_being_armed(started, files):
+    runs = threading.Event()
+    query, hold, _ = started(lambda frame, batch: runs.set() or time.sleep(0.3))
+    assert runs.wait(SECONDS)
+    assert hold.stop(lambda: None)
+    assert not query.isActive
+    assert files.read().pending is None
+    assert files.read().committed >= 0
+
+
+def test_a_query_in_its_triggers_gap_is_held_at_once(started, files):
+    done = threading.Event()
+    _, hold, reports = started(lambda frame, batch: done.set(), {"processingTime": "1 hour"})
+    assert done.wait(SECONDS)
+    hold.arm(True)
+    assert reports.get(timeout=SECONDS).found.batch == 0
+    assert hold.stop(lambda: None)
+    assert files.read().pending is None
+
+
+def test_a_query_that_fails_while_armed_ends_as_if_nobody_held_it(started):
+    failing = threading.Event()
+
+    def sink(frame, batch):
+        if failing.is_set():
+            raise ValueError("broken")
+
+    query, hold, reports = started(sink)
+    hold.arm(True)
+    held = reports.get(timeout=SECONDS)
+    failing.set()
+    hold.go_on(held.found.batch)
+    with pytest.raises(Exception, match="broken"):
+        query.awaitTermination(SECONDS)
+    assert not hold.stop(lambda: None)
+    assert query.exception() is not None
+
+
+def test_without_an_answer_the_query_goes_on(started, monkeypatch, caplog):
+    monkeypatch.setattr(hold_module, "ANSWER_SECONDS", 0.2)
+    _, hold, reports = started()
+    hold.arm(True)
+    first = reports.get(timeout=SECONDS).found.batch
+    assert reports.get(timeout=SECONDS).found.batch == first + 1
+    assert "got no answer" in caplog.text
+
+
+def test_a_hold_that_is_closed_lets_go(started):
+    query, hold, reports = started()
+    hold.arm(True)
+    batch = reports.get(timeout=SECONDS).found.batch
+    hold.close()
+    query_goes_on(query, batch)
+
+
+def test_a_query_without_micro_batches_has_no_hold_and_is_just_stopped(spark, tmp_path):
+    rows = spark.newSession().readStream.format("rate").option("rowsPerSecond", 1).load()
+    query = (
+        rows.writeStream.format("console")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(continuous="1 second")
+    ).start()
+    hold = hold_of(1, query, spark.sparkContext, query.stop, lambda report: None)
+    assert isinstance(hold, NoHold)
+    assert not hold.stop(lambda: None)
+    assert not query.isActive
