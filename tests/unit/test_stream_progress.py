@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
+from firesteel.spark.nodes import ExecutorInfo
+from firesteel.spark.streams.cluster import Cluster
 from firesteel.spark.streams.engine import Place, place_of
 from firesteel.spark.streams.failures import described
 from firesteel.spark.streams.progress import Commits, Progress
+from firesteel.spark.streams.timers import Timers
 
 KAFKA = {
     "batchId": 7,
@@ -142,3 +145,30 @@ def test_a_lost_executor_is_not_charged_and_a_checkpoint_that_does_not_fit_is_fi
     )
     assert other.final
     assert other.cause == "Streaming stateful operator name does not match."
+
+
+def test_timers_come_due_in_order_and_a_new_time_replaces_the_old_one():
+    timers = Timers()
+    assert timers.pause(0.0) is None
+    timers.set("b", 2.0)
+    timers.set("a", 1.0)
+    timers.set("c", 9.0)
+    timers.set("c", 1.5)
+    timers.set("d", 1.2)
+    timers.cancel("d")
+    timers.cancel("never set")
+    assert timers.pause(0.5) == 0.5
+    assert timers.take_due(0.5) is None
+    assert [timers.take_due(5.0) for _ in range(4)] == ["a", "c", "b", None]
+
+
+def test_what_changed_in_a_cluster_is_said_with_names():
+    one, two = ExecutorInfo("h1", 4, 4), ExecutorInfo("h2", 2, 2)
+    before = Cluster({"1": one, "2": two})
+    assert before.cores == 6
+    assert Cluster({"1": one}).compared(before) == "executor 2 on h2 was lost"
+    assert before.compared(Cluster({"1": one})) == "executor 2 on h2 came"
+    shut = Cluster({"1": one, "2": two}, frozenset({"1"}))
+    assert (shut.cores, shut.compared(before)) == (2, "Spark excluded executor 1")
+    assert before.compared(shut) == "Spark uses executor 1 again"
+    assert before.compared(before) == ""

@@ -35,6 +35,8 @@ from firesteel.scheduler.streaming.events import (
     ClusterChanged,
     QueryFinished,
     QueryIdle,
+    RequirementsChanged,
+    RescaleRequested,
     RescaleStep,
     StreamSubmitted,
     TimerFired,
@@ -45,9 +47,13 @@ from firesteel.spark.streams.hold import Held, HoldLost
 from firesteel.spark.streams.listener import Heard, HeardIdle
 from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted
 from firesteel.spark.streams.query import Build, QueryStarter
+from firesteel.spark.streams.timers import Timers
+from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """How often, and how many times, a query that has just started is asked for its first batch."""
+_LIKELY = (ClusterChanged, RequirementsChanged, RescaleRequested)
+"""What a rescale may follow."""
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -90,6 +96,8 @@ class StreamDriver:
         stepped: Callable[[RescaleStep], None] = lambda step: None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
         self._scheduler = scheduler
         self._instruments = instruments
         self._clock = Clock()
@@ -109,7 +117,7 @@ class StreamDriver:
         self._run: Run | None = None
         self._later: list[Heard | HeardIdle | Held] = []
         """Of a run that is not yet known here."""
-        self._timers: dict[str, float] = {}
+        self._timers = Timers()
         self._events = 0
         self._rescales: list[RescaleRecord] = []
         self._decisions: list[Decision] = []
@@ -122,8 +130,8 @@ class StreamDriver:
             StopQuery: self._protocol.do,
             HoldCheckpoints: self._hold,
             Continue: self._go_on,
-            SetTimer: lambda command: self._timers.__setitem__(command.timer, command.when),
-            CancelTimer: self._cancel_timer,
+            SetTimer: lambda command: self._timers.set(command.timer, command.when),
+            CancelTimer: lambda command: self._timers.cancel(command.timer),
             WriteRecord: lambda command: self._write(command.record),
             EndStream: self._end_stream,
         }
@@ -174,8 +182,10 @@ class StreamDriver:
             self._feed(StreamSubmitted(at=self._clock.now()))
             while self._end is None:
                 self._fire_timers()
+                if self._end is not None:
+                    break
                 try:
-                    item = self._inbox.get(timeout=self._pause())
+                    item = self._inbox.get(timeout=self._timers.pause(self._clock.now()))
                 except Empty:
                     continue
                 self._take(item)
@@ -196,17 +206,9 @@ class StreamDriver:
         finally:
             self._done.set()
 
-    def _pause(self) -> float | None:
-        if not self._timers or self._end is not None:
-            return None
-        return max(0.0, min(self._timers.values()) - self._clock.now())
-
     def _fire_timers(self) -> None:
-        now = self._clock.now()
-        for timer, _ in sorted(((t, when) for t, when in self._timers.items() if when <= now), key=lambda due: due[1]):
-            if self._timers.get(timer, now + 1) <= now:
-                del self._timers[timer]
-                self._feed(TimerFired(at=self._clock.now(), timer=timer))
+        while self._end is None and (timer := self._timers.take_due(self._clock.now())) is not None:
+            self._feed(TimerFired(at=self._clock.now(), timer=timer))
 
     def _take(self, item: Any) -> None:
         now = self._clock.now()
@@ -218,7 +220,14 @@ class StreamDriver:
             case Heard() | HeardIdle() | Held() | HoldLost():
                 self._heard(item, now)
             case _:
+                if isinstance(item, _LIKELY):
+                    self._expect_rescale()
                 self._feed(item)
+
+    def _expect_rescale(self) -> None:
+        run = self._run
+        if run is not None and run.started.plan.stateful and not run.started.plan.refusal and run.commits.last >= 0:
+            warm_up(self._spark, self._checkpoint)
 
     def _started(self, run: Run) -> None:
         self._run = run
@@ -288,9 +297,6 @@ class StreamDriver:
         run.hold.arm(command.on)
         if not command.on:
             self._feed_all(run.commits.release(self._clock.now()))
-
-    def _cancel_timer(self, command: CancelTimer) -> None:
-        self._timers.pop(command.timer, None)
 
     def _go_on(self, command: Continue) -> None:
         run = self._run
