@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks import (
     mirrors,
     recovery,
     requests,
+    rescale,
     resources,
     scale,
     slots,
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "mirrors": mirrors.main,
     "resources": resources.main,
     "slots": slots.main,
+    "rescale": rescale.main,
 }
 
 
