@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pyspark.sql.functions as F
@@ -19,10 +20,12 @@ from firesteel.scheduler.streaming.commands import (
 )
 from firesteel.scheduler.streaming.events import (
     BatchCommitted,
+    BatchStarted,
     QueryFailed,
     QueryIdle,
     QueryStarted,
     QueryStopped,
+    RescaleFailed,
     RescaleStep,
     RescaleStepped,
     StreamSubmitted,
@@ -113,6 +116,56 @@ def test_a_running_query_goes_from_2_to_8_to_3_partitions_and_loses_and_doubles_
         if t.name.startswith(("firesteel-hold", "firesteel-stream", "firesteel-query"))
     }
     assert not left
+
+
+class Impatient(Scripted):
+    """Rescales in the middle of the second batch, and stops after a commit of what runs then."""
+
+    def handle(self, event):
+        if isinstance(event, BatchStarted) and event.batch >= 1 and self.run == 1:
+            self.events.append(event)
+            self.run = 2
+            return [Rescale(rescale=1, run=2, parallelism=3, action=Action.REPARTITION, replay=True)]
+        if isinstance(event, BatchCommitted) and event.run == 1:
+            self.events.append(event)
+            return []
+        return super().handle(event)
+
+
+def test_a_rescale_that_does_not_wait_replays_the_batch_and_counts_its_rows(spark, tmp_path):
+    totals = {}
+
+    def build(session):
+        @F.udf("long")
+        def slowly(value):
+            time.sleep(0.05)
+            return value % 5
+
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 40).load()
+        counted = rows.groupBy(slowly("value").alias("k")).count().writeStream.outputMode("update")
+        return counted.foreachBatch(lambda frame, _: totals.update({row["k"]: row["count"] for row in frame.collect()}))
+
+    scheduler = Impatient(2, [])
+    assert not run(spark, build, tmp_path / "c", scheduler).failed
+    assert [event.step for event in scheduler.of(RescaleStepped)] == list(RescaleStep)
+    again = scheduler.of(QueryStarted)[1]
+    assert (again.plan.parallelism, again.replayed_rows, again.recovered) == (3, 40, "")
+    assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
+    assert len(set(totals.values())) == 1
+    assert sum(totals.values()) % 40 == 0
+
+
+def test_a_rescale_that_fails_starts_the_query_as_it_was(spark, tmp_path):
+    def build(session):
+        return session.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().writeStream.format("noop")
+
+    scheduler = Scripted(2, [4])  # stateless: there is nothing to repartition
+    assert not run(spark, build, tmp_path / "c", scheduler).failed
+    (failed,) = scheduler.of(RescaleFailed)
+    assert "no stateful operator" in failed.cause
+    assert (failed.parallelism, failed.final) == (2, False)
+    assert [(start.run, start.plan.parallelism) for start in scheduler.of(QueryStarted)] == [(1, 2), (2, 2)]
+    assert [event.run for event in scheduler.of(BatchCommitted)][-1] == 2
 
 
 def test_a_query_that_fails_tells_its_users_frames(spark, tmp_path):

@@ -72,8 +72,9 @@ class AdaptiveStream:
 
         ``build`` gets a SparkSession of its own and gives back a DataStreamWriter that was not started and has no checkpoint
         location: ``lambda spark: spark.readStream....writeStream.outputMode("update").foreachBatch(sink)``. It is called
-        again at each start of the query, so after each rescale and each failure, each time with a new session (temporary
-        views and settings of an earlier one are gone), and must describe the same query each time.
+        again at each start of the query, so after each rescale and each failure, each time with a new session, and must
+        describe the same query each time. Settings and temporary views that a query needs are set in ``build``: those of
+        ``spark`` itself, and of an earlier session, are not there.
 
         ``checkpoint``: the query's, a path or URL; what a crash left there is finished or rolled back first. ``spark``: a
         classic session; without one, the running or a new one. ``name``: for ``firesteel stream ... NAME``; without one, the
