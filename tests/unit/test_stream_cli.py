@@ -170,6 +170,15 @@ def test_a_rescale_that_is_not_needed_is_not_waited_for(stream, call, monkeypatc
     code, out, _ = call("rescale", "words", "--wait")
     assert (code, stream.asked) == (0, [None])
     assert out.startswith("words: no rescale is needed. Now: Executing, Stabilizing; 8 partitions; 3 committed")
+    stream.next = [
+        stream.now,
+        stream.now,
+        replace(stream.now, state="Restarting"),
+        replace(stream.now, parallelism=16, wanted=16),
+    ]
+    code, out, _ = call("rescale", "words", "16", "--wait")
+    assert (code, stream.asked) == (0, [None, 16])
+    assert out.startswith("words: 8 -> 16 partitions; the first batch with them is still to come. Now: ")
 
 
 def test_a_rescale_to_what_it_has_is_not_asked_for(stream, call):

@@ -304,10 +304,14 @@ def _until(client: StreamClient, reached: Callable[[StreamStatus], bool], second
 
 
 def _until_rescaled(client: StreamClient, before: StreamStatus) -> StreamStatus:
-    """Until a rescale has ended, or none is wanted any more once the wish must have been taken in."""
-    taken_in = time.monotonic() + TAKEN_IN_SECONDS
+    """Until a rescale has ended, or for some time none is wanted: its record comes with the first batch, which may take long."""
+    settled: float | None = None
     while (now := client.status()).last_rescale == before.last_rescale:
-        if now.state == "Executing" and now.parallelism == now.wanted and time.monotonic() > taken_in:
+        if now.state != "Executing" or now.parallelism != now.wanted:
+            settled = None
+        elif settled is None:
+            settled = time.monotonic()
+        elif time.monotonic() - settled >= TAKEN_IN_SECONDS:
             break
         time.sleep(POLL_SECONDS)
     return now
@@ -323,8 +327,10 @@ def _rescaled(before: StreamStatus, after: StreamStatus, waited: bool) -> str:
 
     if waited and after.last_rescale is not None and after.last_rescale != before.last_rescale:
         return f"{after.name}: {rescale_sentence(after.last_rescale)}."
-    asked = "no rescale is needed" if waited else "a rescale was asked for"
-    return f"{before.name}: {asked}. {_now(after)}"
+    said = "no rescale is needed" if waited else "a rescale was asked for"
+    if waited and after.parallelism != before.parallelism:
+        said = f"{before.parallelism} -> {after.parallelism} partitions; the first batch with them is still to come"
+    return f"{before.name}: {said}. {_now(after)}"
 
 
 def _now(status: StreamStatus) -> str:
