@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -13,7 +15,7 @@ from firesteel.errors import UsageError
 from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
 from firesteel.spark.streams.recovery import Outcome, recover, replay_pending
-from firesteel.spark.streams.repartition import RepartitionError, repartition_state
+from firesteel.spark.streams.repartition import RepartitionError, cancel_repartition, repartition_state
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -119,7 +121,7 @@ def test_a_checkpoint_says_what_was_committed_and_what_hangs_in_the_air(counting
 def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
     counting = Counting(spark, tmp_path, settings)
     counting.run()
-    in_the_way = counting.block(partition=7)
+    in_the_way = counting.block(partition=3)  # while others are still being written
     with pytest.raises(RepartitionError, match="could not be brought to 8 partitions") as caught:
         repartition_state(spark, counting.checkpoint, 8)
     assert not caught.value.unfinished
@@ -130,6 +132,30 @@ def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
     counting.run()
     counting.run()  # loads the version whose number the failed attempt had
     assert repartition_state(spark, counting.checkpoint, 8).after == 8
+    counting.run()
+    assert counting.is_right()
+
+
+def test_a_repartition_that_is_cancelled_is_taken_back(counting):
+    counting.run()
+    before = set((counting.folder / "checkpoint" / "state").rglob("*.zip"))
+    caught = []
+
+    def repartition():
+        with pytest.raises(RepartitionError) as error:
+            repartition_state(counting.spark, counting.checkpoint, 200)
+        caught.append(error.value)
+
+    thread = threading.Thread(target=repartition)
+    thread.start()
+    while not list((counting.folder / "checkpoint" / "state" / "0").glob("*/2.zip")):
+        assert thread.is_alive()
+        time.sleep(0.01)
+    cancel_repartition(counting.spark, counting.checkpoint)
+    thread.join()
+    assert "it was cancelled" in str(caught[0])
+    assert counting.state().planned == 0
+    assert set((counting.folder / "checkpoint" / "state").rglob("*.zip")) == before
     counting.run()
     assert counting.is_right()
 

@@ -32,7 +32,7 @@ from firesteel.spark.streams.listener import Ears
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.recovery import recover, replay_pending
-from firesteel.spark.streams.repartition import Repartitioned, repartition_state
+from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -102,9 +102,9 @@ class Protocol:
         self._thread.start()
 
     def do(self, command: StartQuery | Rescale | StopQuery) -> None:
-        """In order; returns at once. A stop without savepoint breaks into a wait for a checkpoint."""
+        """In order; returns at once. A stop without savepoint breaks into a wait for a checkpoint, and into a repartition."""
         if isinstance(command, StopQuery) and not command.savepoint:
-            self._given_up.set()
+            self._give_up()
             run = self._run
             if run is not None:
                 run.expected = True
@@ -113,7 +113,7 @@ class Protocol:
 
     def end(self) -> None:
         """Whatever runs is stopped; returns when the thread has ended."""
-        self._given_up.set()
+        self._give_up()
         run = self._run
         if run is not None:
             run.expected = True
@@ -121,6 +121,11 @@ class Protocol:
         self._commands.put(None)
         if self._thread.is_alive():
             self._thread.join()
+
+    def _give_up(self) -> None:
+        self._given_up.set()
+        with suppress(Exception):  # Spark may be gone
+            cancel_repartition(self._spark, self._checkpoint)
 
     # --- in the protocol's thread ----------------------------------------------------------------------------
 

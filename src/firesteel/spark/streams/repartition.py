@@ -7,6 +7,8 @@ batch: ``offsets/N+1`` with the new number first, then the state of version N + 
 from __future__ import annotations
 
 import time
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,9 @@ from firesteel.spark.streams.checkpoint_files import (
     java_exception,
     told,
 )
+
+LAST_TASKS_SECONDS = 30.0
+"""How long tasks of a failed repartition are waited for."""
 
 
 class RepartitionError(FiresteelError):
@@ -61,11 +66,44 @@ def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartit
     _check(spark, state, parallelism)
     session = _session(spark, state)
     began = time.monotonic()
+    tag = _tag(checkpoint)
+    spark.sparkContext.addJobTag(tag)
     try:
         session._streamingCheckpointManager.repartition(checkpoint, parallelism, True)
     except Exception as error:
+        _await_tasks(spark.sparkContext, tag)
         raise _failed(files, checkpoint, parallelism, error) from error
+    finally:
+        spark.sparkContext.removeJobTag(tag)
     return Repartitioned(state.committed + 1, state.parallelism or 0, parallelism, time.monotonic() - began)
+
+
+def cancel_repartition(spark: Any, checkpoint: str) -> None:
+    """Ends one that runs in another thread, which then takes back what it began. Harmless if there is none."""
+    spark.sparkContext.cancelJobsWithTag(_tag(checkpoint))
+
+
+def _tag(checkpoint: str) -> str:
+    return f"firesteel-repartition-{zlib.crc32(checkpoint.encode()):08x}"
+
+
+def _await_tasks(context: Any, tag: str) -> None:
+    """Waits until no task of a failed repartition runs: one that outlives its job would write state after it was taken back."""
+    tracker = context._jsc.sc().statusTracker()
+    until = time.monotonic() + LAST_TASKS_SECONDS
+    with suppress(Exception):  # Spark is gone, and its tasks with it
+        while time.monotonic() < until and _runs(tracker, tag):
+            time.sleep(0.02)
+
+
+def _runs(tracker: Any, tag: str) -> bool:
+    for job in tracker.getJobIdsForTag(tag):
+        info = tracker.getJobInfo(job)
+        for stage in info.get().stageIds() if info.isDefined() else ():
+            found = tracker.getStageInfo(stage)
+            if found.isDefined() and found.get().numActiveTasks() > 0:
+                return True
+    return False
 
 
 def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
@@ -141,6 +179,8 @@ def _translated(error: Exception) -> tuple[str, str | None]:
     text = f"{java.toString()} {told(error)}" if java is not None else str(error)
     if "No space left on device" in text or "quota" in text.lower():
         return "the disk is full.", "Make room for a second copy of the state; it is tried again at the next change."
+    if "cancelled" in text.lower():
+        return "it was cancelled.", None
     for condition, sentence in _SENTENCES.items():
         if condition in text:
             return sentence, None
