@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks import (
     digest,
     exchange,
     large,
+    load,
     memory,
     mirrors,
     recovery,
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "resources": resources.main,
     "slots": slots.main,
     "rescale": rescale.main,
+    "load": load.main,
 }
 
 

@@ -7,7 +7,6 @@ one record of each rescale, which is true.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -22,6 +21,7 @@ from firesteel.scheduler.streaming.events import (
     QueryFailed,
     QueryStarted,
     RequirementsChanged,
+    RescaleFailed,
     RescaleRequested,
     StopRequested,
     StreamEvent,
@@ -92,8 +92,8 @@ class Oversight:
     ending: bool = False
     asked: dict[int, Rescale] = field(default_factory=dict[int, Rescale])
     """Rescales whose record has not come."""
-    failures: Counter[int] = field(default_factory=Counter[int])
-    """Rescales that failed since the user's last word, by what they were to come to."""
+    failures: dict[int, int] = field(default_factory=dict[int, int])
+    """Rescales that failed since the user's last word, and what they were to come to."""
     clean: bool = True
     """Nothing has happened yet after which rows must be read again."""
     state: str = SchedulerState.CREATED.value
@@ -125,6 +125,8 @@ class Oversight:
                 self.failures.clear()
             case QueryFailed():
                 self.clean = False
+            case RescaleFailed() if event.rescale in self.asked:
+                self.failures[event.rescale] = self.asked[event.rescale].parallelism
             case StopRequested() | CancelRequested():
                 self.ending = True
             case QueryStarted() if event.run == self.plane.last_run and event.run != self.run:
@@ -163,7 +165,7 @@ class Oversight:
             or self.world.refusal
             or self.ending
         )
-        if wanted is None or not running or free or not self.parallelism or self.failures[wanted] >= MOST_FAILURES:
+        if wanted is None or not running or free or not self.parallelism or self._given_up(wanted):
             self.pending_since = math.inf
             return
         up = wanted > self.parallelism
@@ -178,6 +180,9 @@ class Oversight:
             f"{wanted} for {self.parallelism} was wanted at {self.pending_since:.3f}, should have come by "
             f"{deadline:.3f}, and it is {now:.3f}: {self.scheduler.phase}",
         )
+
+    def _given_up(self, parallelism: int) -> bool:
+        return list(self.failures.values()).count(parallelism) >= MOST_FAILURES
 
     def _deadline(self, up: bool) -> float:
         """As FLIP-461 has it."""
@@ -213,7 +218,7 @@ class Oversight:
         if command is None:
             return
         if record.end == EndState.FAILED.value:
-            self.failures[record.requested] += 1
+            self.failures[record.rescale] = record.requested
         else:
             check(record.granted == record.requested, f"{record} is completed")
             self.failures.clear()
