@@ -342,6 +342,18 @@ def test_a_rescale_that_only_waits_for_a_checkpoint_is_made_with_the_restart():
     assert record.trigger == "a restart after a failure"
 
 
+def test_a_restart_makes_no_rescale_that_still_cools_down():
+    """It was ready to grow when it failed, and is to shrink now: that direction has a cooldown of its own."""
+    stream = Stream(**OFTEN, **{"firesteel.stream.cooldown-after-scale-down": "5 min"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    assert stream.fail(batch=0) == []
+    assert ask(stream, 1) == []
+    stream.to(41)
+    assert stream.commands[-1] == StartQuery(run=2, parallelism=2)
+
+
 # -- rescaling
 
 

@@ -110,11 +110,13 @@ class SimulatedStream:
     _executors: _Executors = field(init=False)
     _stale: list[OF_A_RUN] = field(default_factory=list[OF_A_RUN])
     _asked_to_end: float = math.inf
+    _bounds: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         self.dice = Dice(self.world.seed)
         self.plane = SimulatedDataPlane(self.world, self.clock, self.dice, self._tell, self._write)
         self._executors = _Executors(self.world.executors)
+        self._bounds = self.world.hand.lower, self.world.hand.upper
 
     def run(self) -> StreamOutcome:
         """Until it has ended, and all news is told. Raises ViolationError."""
@@ -228,7 +230,15 @@ class SimulatedStream:
             self._tell(event)
 
     def _change_requirements(self) -> None:
-        lower, upper = sorted(self.dice.rng.randint(1, self.world.hand.most) for _ in range(2))
+        hand, before = self.world.hand, self._bounds
+        lower, upper = sorted(self.dice.rng.randint(1, hand.most) for _ in range(2))
+        self._require(lower, upper)
+        if self.dice.hits(hand.regrets):
+            soon = self.dice.rng.choice([self.dice.wait(1.0), self.world.latency * self.dice.rng.random()])
+            self.clock.after(soon, lambda: self._require(*before))
+
+    def _require(self, lower: int, upper: int) -> None:
+        self._bounds = lower, upper
         self._tell(RequirementsChanged(at=self.clock.now, lower=lower, upper=upper))
 
     def _ask_for_rescale(self) -> None:

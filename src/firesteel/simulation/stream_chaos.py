@@ -116,6 +116,7 @@ def _hand(rng: random.Random, hours: float) -> Hand:
         upper=upper,
         requirements_every=rng.choice([0.0, 0.0, 30.0, 300.0]),
         most=rng.choice([8, 64]),
+        regrets=rng.choice([0.0, 0.7]),
         rescale_every=rng.choice([0.0, 0.0, 60.0, 600.0]),
         consent_every=rng.choice([0.0, 60.0, 600.0]),
         end_at=hours * HOUR * rng.choice([0.01, 0.3, 1.0, 1.0]),

@@ -47,6 +47,8 @@ class Hand:
     requirements_every: float = 0.0
     most: int = 64
     """Bounds are drawn up to this."""
+    regrets: float = 0.0
+    """Changed bounds that are taken back a moment later."""
     rescale_every: float = 0.0
     consent_every: float = 0.0
     """Goes ahead with what is wanted, whatever the downtime."""

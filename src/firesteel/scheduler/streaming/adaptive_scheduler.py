@@ -69,7 +69,10 @@ class AdaptiveScheduler:
         self.checkpoint = checkpoint
         self._stream_id = stream_id or name
         self._options = options
-        self._settings = StreamSettings.of(options)
+        self._settings = settings = StreamSettings.of(options)
+        self._delays = Delays(
+            settings.cooldown_up, settings.cooldown_down, settings.stabilization, lambda: self.max_delay
+        )
         self._strategy = restart_strategy or strategy_of(options, name)
         self._recorder = StreamRecorder()
         self._timers = Timers(self._recorder)
@@ -332,16 +335,10 @@ class AdaptiveScheduler:
         # A restart after a failure is no rescale: the cooldown goes on.
         if self._cooldown_since is None:
             self._cooldown_since = self._recorder.at
-        settings = self._settings
         self._holding, self._intent.assessment = False, None
         self._manager = RescaleManager(
             self,
-            Delays(
-                settings.cooldown_up,
-                settings.cooldown_down,
-                settings.stabilization,
-                lambda: self.max_delay,
-            ),
+            self._delays,
             self._recorder,
             self._timers,
             cooldown_since=self._cooldown_since,
@@ -492,10 +489,14 @@ class AdaptiveScheduler:
 
     def _rescales_with_restart(self) -> bool:
         """The query is down anyway, and the failed batch is replayed anyway: what a checkpoint was waited for is free now."""
-        now = self._intent.look_after_failure() if self._take_along else None
+        now = self._intent.look_after_failure(self._cools) if self._take_along else None
         if now is not None:
             self._begin_rescale("a restart after a failure", now, replay=True)
         return now is not None
+
+    def _cools(self, direction: Direction) -> bool:
+        since = self._cooldown_since
+        return since is not None and self._recorder.at < since + self._delays.cooldown(direction)
 
     # -- the end
 

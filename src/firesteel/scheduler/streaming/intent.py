@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.scheduler.streaming.assessment import Assessment, Assessor
@@ -70,12 +72,13 @@ class Intent:
             self._rescales.ignore(now.refused or now.wish.reason, now)
         return True
 
-    def look_after_failure(self) -> Assessment | None:
-        """What may be done before the query is started again; None: nothing that was wanted before."""
+    def look_after_failure(self, cools: Callable[[Direction], bool]) -> Assessment | None:
+        """What may be done before the query is started again; None: nothing that was wanted before, or it still cools
+        down: the user may have had another word meanwhile."""
         if self._rescales.current is None:
             return None
         now = self.assessment = self._assessor.assess(self.resources)
-        if now.direction is None or not now.wish.sufficient:
+        if now.direction is None or not now.wish.sufficient or cools(now.direction):
             return None
         self._rescales.current.cause = TriggerCause.RECOVERABLE_FAILOVER
         return now
