@@ -83,7 +83,7 @@ def test_streams_are_as_wild_as_they_are_meant_to_be():
     assert ends == {True, False}
     parts = [{part for key, part in enumerate_parts(how, place)} for place in range(4)]
     assert parts[0] == {"completed", "failed", "ignored"} and parts[1] == {"nothing", "restart", "repartition"}
-    assert parts[2] >= {"checkpoint", "failed", "max"} and len(parts[3]) >= 4
+    assert parts[2] >= {"checkpoint", "max"} and len(parts[3]) >= 4
     assert len({(move.source.value, move.target.value) for move in PHASE_MOVES} - phases) <= 2
     rare = {(move.source.value, move.target.value) for move in STATE_MOVES} - moves
     assert len(rare) <= 6, rare
@@ -157,8 +157,8 @@ FAULTS = {
 def test_a_scheduler_with_a_fault_is_caught(monkeypatch, fault):
     broken(monkeypatch, fault)
     with pytest.raises(ViolationError, match=FAULTS[fault]):
-        for seed in range(100):
-            run_chaotic_stream(chaotic_stream(seed, faults=False, hours=0.1))
+        for seed in range(300):
+            run_chaotic_stream(chaotic_stream(seed, faults=False, hours=0.2))
 
 
 def test_rows_are_read_once_where_every_rescale_waits_for_its_checkpoint():
