@@ -163,7 +163,7 @@ STREAM_SCALING = _register(
         _STREAM + "scaling",
         one_of("resources", "load"),
         "resources",
-        "What the parallelism follows. resources: the cores there are, within the requirements. load: also how busy the batches are; cores bound it then.",
+        "What the parallelism follows. resources: the cores there are, within the requirements. load: only those of the cores that its batches need, as busy as they are.",
         "enum",
     )
 )
@@ -182,7 +182,7 @@ LOAD_HIGH = _register(
         _STREAM + "load.high-utilization",
         parse_number,
         0.9,
-        "With scaling = load: above this a stream is given more partitions.",
+        "With scaling = load: above this a stream is taken to need more cores.",
         "float",
         check=_is_part,
     )
@@ -192,7 +192,7 @@ LOAD_LOW = _register(
         _STREAM + "load.low-utilization",
         parse_number,
         0.35,
-        "With scaling = load: below this partitions are taken away.",
+        "With scaling = load: below this it is taken to need fewer.",
         "float",
         check=_is_part,
     )

@@ -612,8 +612,8 @@ def test_by_load_a_busy_stream_grows():
         commands = stream.commit(held=True, duration=9.9, rows=100)
         if isinstance(commands[-1], Rescale):
             break
-    assert commands[-1].parallelism == 6, "4 x 0.99 / 0.7"
-    stream.started(StreamPlan(stateful=("count",), parallelism=6, trigger_interval=10.0))
+    assert commands[-1].parallelism == 24, "4 x 0.99 / 0.7 cores"
+    stream.started(StreamPlan(stateful=("count",), parallelism=24, trigger_interval=10.0))
     stream.begin()
     stream.commit()
     assert stream.rescales()[0].cause == "LOAD"

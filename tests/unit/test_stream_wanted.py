@@ -90,21 +90,21 @@ def test_blocked_cores_are_named_and_not_counted():
 @pytest.mark.parametrize(
     ("load", "running", "there", "expected"),
     [
-        (12, 4, 8, 12),  # more, and the slots are there
-        (40, 4, 2, 8),  # more than there are slots
-        (2, 8, 8, 2),  # less
-        (8, 8, 2, 8),  # as it is
-        (12, 8, 1, 8),  # slots for fewer than run are no reason to take some away from a busy stream
-        (8, 8, 0, 1),  # but that nobody can run them is
+        (6, 4, 8, 24),  # more, and the cores are there
+        (40, 4, 8, 32),  # more than are there
+        (1, 32, 8, 4),  # so few that the partitions are too many
+        (2, 32, 8, 32),  # few, but the partitions still suffice
+        (4, 4, 8, 4),  # more cores are of no use
+        (4, 2, 0, 1),  # nobody is there
     ],
 )
-def test_load_within_slots(load, running, there, expected):
+def test_cores_that_the_load_needs(load, running, there, expected):
     assert wanted().running(running, cores(there), load, user=False).parallelism == expected
 
 
-def test_what_the_load_needs_is_desired_when_its_slots_are_there():
-    assert wanted().running(4, cores(4), 12, user=False).desired
-    assert not wanted().running(4, cores(2), 40, user=False).desired
+def test_no_more_cores_are_waited_for_than_the_load_needs():
+    assert wanted().running(4, cores(8), 6, user=False).desired
+    assert not wanted().running(4, cores(8), 40, user=False).desired
 
 
 def test_dynamic_allocation_is_no_signal():
@@ -156,29 +156,29 @@ def test_downtime_grows_with_the_state_and_learns():
 
 
 class Batches:
-    """A load signal, fed with a batch every ten seconds."""
+    """A load signal, fed with a batch every ten seconds; eight cores are kept busy."""
 
-    def __init__(self, parallelism=8):
-        self.load = BusyLoad(StreamSettings.of(Options({"scaling": "load"})))
-        self.load.started(parallelism)
-        self.at, self.parallelism = 0.0, parallelism
+    def __init__(self, **options):
+        self.load = BusyLoad(StreamSettings.of(Options({"scaling": "load", **options})))
+        self.load.started(8)
+        self.at = 0.0
 
     def feed(self, count, busy, *, rows=100, backlog=(0, 0)):
         for _ in range(count):
             self.at += 10.0
             waits = None if backlog is None else max(0, backlog[0] + round(backlog[1] * self.at))
             event = BatchCommitted(at=self.at, run=1, batch=0, rows=rows, duration=busy, backlog=waits)
-            self.load.batch(event, self.parallelism, 10.0)
-        return self.load.wanted
+            self.load.batch(event, 8)
+        return self.load.cores
 
 
 def test_load_is_off_unless_asked_for():
     assert isinstance(load_signal(SETTINGS), NoLoadSignal)
-    assert load_signal(SETTINGS).wanted is None
+    assert load_signal(SETTINGS).cores is None
     assert isinstance(load_signal(StreamSettings.of(Options({"scaling": "load"}))), BusyLoad)
 
 
-def test_a_busy_stream_wants_more_and_an_idle_one_less():
+def test_a_busy_stream_needs_more_cores_and_an_idle_one_fewer():
     assert Batches().feed(12, busy=9.8) == 12, "8 x 0.98 / 0.7"
     assert Batches().feed(12, busy=1.4) == 2, "8 x 0.14 / 0.7"
 
@@ -186,6 +186,19 @@ def test_a_busy_stream_wants_more_and_an_idle_one_less():
 @pytest.mark.parametrize("busy", [3.6, 7.0, 8.9])
 def test_between_low_and_high_all_stays(busy):
     assert Batches().feed(12, busy=busy) == 8
+
+
+def test_low_high_and_target_are_options():
+    assert Batches(**{"load.low-utilization": 0.1}).feed(12, busy=1.4) == 8
+    assert Batches(**{"load.high-utilization": 0.99}).feed(12, busy=9.8) == 8
+    assert Batches(**{"load.target-utilization": 0.5}).feed(12, busy=9.8) == 16
+
+
+def test_the_window_is_an_option():
+    assert Batches(**{"load.window": "10 min"}).feed(12, busy=9.8) == 8, "too short a time to say"
+    short = Batches(**{"load.window": "40 s"})
+    short.feed(12, busy=9.8)
+    assert short.feed(5, busy=7.0) == 8, "what was before is forgotten"
 
 
 def test_a_backlog_that_grows_is_more_load_than_the_batches_show():
@@ -203,7 +216,7 @@ def test_the_first_batches_after_a_start_say_nothing():
     batches = Batches()
     assert batches.feed(3, busy=10.0) == 8
     batches.load.started(4)
-    assert batches.load.wanted == 4
+    assert batches.load.cores == 4
 
 
 def test_a_source_that_tells_no_backlog_is_judged_by_its_batches():

@@ -319,7 +319,7 @@ class AdaptiveScheduler:
         query.started(event.plan, event.batch, self._asked)
         self._stats.trigger_interval = event.plan.trigger_interval
         self._stats.no_batch()
-        self._load.started(query.parallelism)
+        self._load.started(min(query.parallelism, self._intent.resources.cores))
         self._cause = ""
         decide_recovery(self._recorder, event)
         if rescaled:
@@ -386,8 +386,8 @@ class AdaptiveScheduler:
         if self.state is not S.EXECUTING:
             return
         self._rescales.first_batch()
-        self._load.batch(event, self.parallelism, self._query.plan.trigger_interval)
-        if self._load.wanted is not None:
+        self._load.batch(event, min(self.parallelism, self._intent.resources.cores))
+        if self._load.cores is not None:
             self._intent.load_changed(self._load.reason)
         self._look()
         self._stats.batch_committed(event.duration)

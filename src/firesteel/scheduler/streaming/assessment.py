@@ -93,7 +93,7 @@ class Assessor:
 
     def assess(self, resources: Resources) -> Assessment:
         query = self._query
-        wish = self._wanted.running(query.parallelism, resources, self._load.wanted, user=self.user_word)
+        wish = self._wanted.running(query.parallelism, resources, self._load.cores, user=self.user_word)
         choice = choose(query.plan, query.parallelism, wish.parallelism, pinned=query.pinned)
         predicted = self._downtime.predict(choice.action, query.state_bytes)
         if wish.parallelism == query.parallelism:
@@ -114,10 +114,10 @@ class Assessor:
             "sufficient": wish.sufficient,
             "desired": wish.desired,
         }
-        if self._load.wanted is not None:
-            inputs["load"] = self._load.wanted
+        if self._load.cores is not None:
+            inputs["cores for the load"] = self._load.cores
         reason = wish.reason
-        if self._load.reason and self._load.wanted is not None:
+        if self._load.reason and self._load.cores is not None:
             reason += f"; {self._load.reason}"
         if assessment.is_wanted:
             inputs |= {"action": choice.action.value, "state bytes": self._query.state_bytes}

@@ -1,4 +1,4 @@
-"""What parallelism the load of a stream needs, from the numbers of its own batches. Off by default."""
+"""How many cores the load of a stream needs, from the numbers of its own batches. Off by default."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ _LEAST_BATCHES = 3
 
 
 class LoadSignal(Protocol):
-    def started(self, parallelism: int) -> None:
-        """The query was started, or started again."""
+    def started(self, busy: int) -> None:
+        """The query was started, or started again. ``busy``: cores that it can keep busy."""
         ...
 
-    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None:
-        """``interval``: gap of the trigger, seconds; None: batches follow each other."""
-        ...
+    def batch(self, event: BatchCommitted, busy: int) -> None: ...
 
     @property
-    def wanted(self) -> int | None:
-        """Partitions; None: nothing to say."""
+    def cores(self) -> int | None:
+        """That it needs; None: nothing to say."""
         ...
 
     @property
@@ -36,12 +34,12 @@ class LoadSignal(Protocol):
 class NoLoadSignal:
     """The parallelism follows the slots alone."""
 
-    wanted: int | None = None
+    cores: int | None = None
     reason = ""
 
-    def started(self, parallelism: int) -> None: ...
+    def started(self, busy: int) -> None: ...
 
-    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None: ...
+    def batch(self, event: BatchCommitted, busy: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +54,34 @@ class _Batch:
 class BusyLoad:
     """Utilisation over a window = part of the time that batches took x rows that came per row that was processed.
 
-    The second factor is known where the source tells its backlog, and is 1 elsewhere. Above ``high`` or below ``low``
-    the parallelism is wanted with which it would be at the target; in between the running one stays. While it catches
-    up (the backlog is more than some batches and shrinks) a stream is busier than its load: nothing is said then.
+    The second factor is known where the source tells its backlog, and is 1 elsewhere. Above ``high`` or below ``low`` as
+    many cores are needed as bring it to the target, of those that the query can keep busy now: no more than it has
+    partitions. In between it needs those. While it catches up (the backlog is more than a batch and shrinks) a stream is
+    busier than its load: nothing new is said then.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
         self._batches: deque[_Batch] = deque()
         self._skip = _WARM_UP
-        self.wanted: int | None = None
+        self.cores: int | None = None
         self.reason = ""
 
-    def started(self, parallelism: int) -> None:
+    def started(self, busy: int) -> None:
         self._batches.clear()
         self._skip = _WARM_UP
-        self.wanted, self.reason = parallelism, "the query has only just been started"
+        self.cores, self.reason = max(1, busy), "the query has only just been started"
 
-    def batch(self, event: BatchCommitted, parallelism: int, interval: float | None) -> None:
+    def batch(self, event: BatchCommitted, busy: int) -> None:
         if self._skip > 0:
             self._skip -= 1
             return
         self._batches.append(_Batch(event.at, event.duration, event.rows, event.backlog))
         while self._batches[-1].at - self._batches[0].at > self._settings.load_window:
             self._batches.popleft()
-        self._judge(parallelism, interval)
+        self._judge(max(1, busy))
 
-    def _judge(self, parallelism: int, interval: float | None) -> None:
+    def _judge(self, cores: int) -> None:
         settings, batches = self._settings, self._batches
         span = batches[-1].at - batches[0].at
         # The first one is the mark from which the others are counted.
@@ -92,15 +91,13 @@ class BusyLoad:
         rows = sum(batch.rows for batch in later)
         grown = _difference(batches[0].backlog, batches[-1].backlog)
         if self._catches_up(rows / len(later), grown):
-            self.wanted, self.reason = parallelism, "it catches up with what has gathered"
+            self.cores, self.reason = cores, "it catches up with what has gathered"
             return
         busy = min(sum(batch.busy for batch in later) / span, 1.0)
         utilization = busy * max(0.0, 1 + grown / rows) if rows else busy
         self.reason = f"batches take {busy:.0%} of the time" + (f", {grown:+,} rows of backlog" if grown else "")
-        if settings.load_low <= utilization <= settings.load_high:
-            self.wanted = parallelism
-            return
-        self.wanted = max(1, math.ceil(parallelism * utilization / settings.load_target))
+        fits = settings.load_low <= utilization <= settings.load_high
+        self.cores = cores if fits else max(1, math.ceil(cores * utilization / settings.load_target))
 
     def _catches_up(self, rows_per_batch: float, grown: int) -> bool:
         backlog = self._batches[-1].backlog

@@ -67,59 +67,58 @@ class Wanted:
 
     def at_start(self, resources: Resources, *, user: bool = False) -> Wish:
         """Of a query that does not run yet."""
-        return self._from_slots(resources, user=user)
+        return self._from_slots(resources, None, user=user)
 
     def running(self, parallelism: int, resources: Resources, load: int | None, *, user: bool) -> Wish:
-        """``load``: partitions that its load needs; None: nobody says. ``user``: the change is the user's own word."""
-        wish = self._from_slots(resources, user=user)
-        if load is not None and not self.exact:
-            wish = self._bound_by_load(wish, parallelism, load)
-        if wish.parallelism == parallelism or not self._suffices(parallelism, wish, resources, load):
+        """``load``: cores that its load needs; None: nobody says. ``user``: the change is the user's own word."""
+        wish = self._from_slots(resources, load, user=user)
+        cores = _needed(resources, load)
+        if self.exact or wish.parallelism == parallelism or not self._suffices(parallelism, cores):
             return wish
-        per_core = self._settings.max_partitions_per_core
+        those = f"the {plural(cores, 'core')} that the load needs" if cores < resources.cores else plural(cores, "core")
         reason = (
-            f"{plural(parallelism, 'partition')} on {plural(resources.cores, 'core')}: every core has at least one and "
-            f"none more than {per_core}, so nothing is done"
-            if load is None
-            else f"the load needs {plural(load, 'partition')}, and {parallelism} do on {plural(resources.cores, 'core')}"
+            f"{plural(parallelism, 'partition')} on {those}: every core has at least one and none more than "
+            f"{self._settings.max_partitions_per_core}, so nothing is done"
         )
         return replace(wish, parallelism=parallelism, rule="the partitions still suffice", reason=reason)
 
-    def _from_slots(self, resources: Resources, *, user: bool) -> Wish:
+    def _from_slots(self, resources: Resources, load: int | None, *, user: bool) -> Wish:
         needs, slots = self.requirements, self.slots(resources)
         if self.exact:
             there = resources.cores > 0
             reason = f"{plural(needs.lower, 'partition')}, as the user said" + ("" if there else "; no core is there")
             return Wish(needs.lower, there, there, slots, "the user's number", (), reason)
-        parallelism = needs.clamp(slots)
-        bounds = tuple(
-            text for hit, text in ((slots < needs.lower, "lower bound"), (slots > needs.upper, "upper bound")) if hit
-        )
+        useful = _needed(resources, load) * self._settings.partitions_per_core
+        parallelism = needs.clamp(useful)
+        hits = ((useful < needs.lower, "lower bound"), (useful > needs.upper, "upper bound"))
+        bounds = tuple(text for hit, text in hits if hit)
         sufficient = slots >= needs.lower
-        desired = sufficient and (slots >= needs.upper or resources.complete or resources.dynamic or user)
+        # With fewer cores needed than there are, no more are waited for.
+        enough = slots >= needs.upper or resources.complete or resources.dynamic or useful < slots
+        rule = "slots within the requirements" if useful == slots else "slots that the load needs"
+        reason = self._reason(resources, load, parallelism, sufficient=sufficient)
+        return Wish(parallelism, sufficient, sufficient and (enough or user), slots, rule, bounds, reason)
+
+    def _reason(self, resources: Resources, load: int | None, parallelism: int, *, sufficient: bool) -> str:
+        needs = self.requirements
+        verb = "gives" if resources.cores == 1 else "give"
         reason = (
-            f"{plural(resources.cores, 'core')} give {plural(slots, 'slot')}, and {needs.lower} to {needs.upper} "
-            f"partitions are required: {parallelism}"
+            f"{plural(resources.cores, 'core')} {verb} {plural(self.slots(resources), 'slot')}, and {needs.lower} to "
+            f"{needs.upper} partitions are required: {parallelism}"
         )
+        if load is not None:
+            reason = f"the load needs {plural(load, 'core')}; {reason}"
         if resources.excluded:
             reason += f" ({plural(resources.excluded, 'core')} on blocked nodes not counted)"
         if not sufficient:
             reason += f"; not sufficient, at least {plural(needs.lower, 'slot')} must be there"
-        return Wish(parallelism, sufficient, desired, slots, "slots within the requirements", bounds, reason)
+        return reason
 
-    def _bound_by_load(self, wish: Wish, running: int, load: int) -> Wish:
-        parallelism = max(self.requirements.lower, min(wish.parallelism, load))
-        reason = f"the load needs {plural(load, 'partition')}, {running} are there; {wish.reason}"
-        # What the load needs is there when the slots for it are: no more are waited for.
-        desired = wish.desired or (wish.sufficient and load <= wish.slots)
-        return replace(wish, parallelism=parallelism, desired=desired, rule="load within slots", reason=reason)
+    def _suffices(self, parallelism: int, cores: int) -> bool:
+        """No core that is needed is without a partition, and none has too many."""
+        in_bounds = self.requirements.lower <= parallelism <= self.requirements.upper
+        return in_bounds and cores <= parallelism <= cores * self._settings.max_partitions_per_core
 
-    def _suffices(self, parallelism: int, wish: Wish, resources: Resources, load: int | None) -> bool:
-        needs, cores = self.requirements, resources.cores
-        most = cores * self._settings.max_partitions_per_core
-        if not (needs.lower <= parallelism <= needs.upper and parallelism <= most):
-            return False
-        if load is None:
-            return cores <= parallelism
-        # The load needs no fewer than there are: slots for fewer are no reason to take some away.
-        return load >= parallelism > wish.parallelism
+
+def _needed(resources: Resources, load: int | None) -> int:
+    return resources.cores if load is None else min(resources.cores, load)
