@@ -102,6 +102,10 @@ def test_cores_that_the_load_needs(load, running, there, expected):
     assert wanted().running(running, cores(there), load, user=False).parallelism == expected
 
 
+def test_partitions_that_the_load_does_not_need_go_where_executors_come_on_demand():
+    assert wanted().running(32, cores(8, dynamic=True), 2, user=False).parallelism == 8
+
+
 def test_no_more_cores_are_waited_for_than_the_load_needs():
     assert wanted().running(4, cores(8), 6, user=False).desired
     assert not wanted().running(4, cores(8), 40, user=False).desired

@@ -73,12 +73,15 @@ class Wanted:
         """``load``: cores that its load needs; None: nobody says. ``user``: the change is the user's own word."""
         wish = self._from_slots(resources, load, user=user)
         cores = _needed(resources, load)
-        if self.exact or wish.parallelism == parallelism or not self._suffices(parallelism, cores):
+        # Where executors come as tasks ask for them, partitions that the load does not need hold some.
+        frugal = load is not None and resources.dynamic
+        per_core = self._settings.partitions_per_core if frugal else self._settings.max_partitions_per_core
+        if self.exact or wish.parallelism == parallelism or not self._suffices(parallelism, cores, per_core):
             return wish
         those = f"the {plural(cores, 'core')} that the load needs" if cores < resources.cores else plural(cores, "core")
         reason = (
-            f"{plural(parallelism, 'partition')} on {those}: every core has at least one and none more than "
-            f"{self._settings.max_partitions_per_core}, so nothing is done"
+            f"{plural(parallelism, 'partition')} on {those}: every core has at least one and none more than {per_core}, "
+            "so nothing is done"
         )
         return replace(wish, parallelism=parallelism, rule="the partitions still suffice", reason=reason)
 
@@ -114,10 +117,10 @@ class Wanted:
             reason += f"; not sufficient, at least {plural(needs.lower, 'slot')} must be there"
         return reason
 
-    def _suffices(self, parallelism: int, cores: int) -> bool:
+    def _suffices(self, parallelism: int, cores: int, per_core: int) -> bool:
         """No core that is needed is without a partition, and none has too many."""
         in_bounds = self.requirements.lower <= parallelism <= self.requirements.upper
-        return in_bounds and cores <= parallelism <= cores * self._settings.max_partitions_per_core
+        return in_bounds and cores <= parallelism <= cores * per_core
 
 
 def _needed(resources: Resources, load: int | None) -> int:
