@@ -62,7 +62,7 @@ def test_a_stream_whose_cluster_and_user_change_and_nothing_else(seed):
 def test_streams_are_as_wild_as_they_are_meant_to_be():
     """Guards the tests above against dice that have gone quiet."""
     seen, ends, moves, phases, how = collections.Counter(), set(), set(), set(), collections.Counter()
-    for seed in range(80):
+    for seed in range(160):
         journal = Journal()
         outcome = run_chaotic_stream(chaotic_stream(seed, faults=seed % 4 != 2, hours=0.1), (journal,))
         seen.update(journal.count)
