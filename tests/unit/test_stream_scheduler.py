@@ -619,6 +619,90 @@ def test_by_load_a_busy_stream_grows():
     assert stream.rescales()[0].cause == "LOAD"
 
 
+def test_a_completed_checkpoint_clears_the_failed_ones():
+    stream = Stream(
+        upper=64, **{"execution.checkpointing.timeout": "10 s", "max-delay-for-scale-trigger": "1 h"}
+    ).running()
+    stream.to(40)
+    stream.cores(16)
+    stream.to(55)
+    stream.begin()
+    stream.to(66)  # one has failed
+    stream.commit()
+    stream.begin()
+    stream.to(77)  # one again
+    assert stream.scheduler.status().state == "Executing"
+    stream.to(86)
+    assert stream.commands[-1].parallelism == 64, "two in a row"
+
+
+def test_after_a_rescale_the_first_change_is_another():
+    stream = rescaling()
+    stream.to(45)
+    stream.started(WIDE)
+    stream.to(50)
+    stream.cores(33)
+    stream.to(75)
+    assert stream.timers["rescale stabilization"] == 110
+
+
+def test_after_the_users_word_was_followed_slots_are_waited_for_again():
+    stream = Stream().running()
+    stream.to(40)
+    ask(stream, 32)
+    stream.commit(held=True)
+    stream.started(WIDE)
+    require(stream, 1, 1000)
+    stream.cores(33)
+    stream.to(71)
+    stream.commit(held=True)
+    assert stream.commands[-1].parallelism == 132, "the requirements are the user's word too"
+    stream.started(StreamPlan(stateful=("count",), parallelism=132))
+    stream.cores(150)
+    stream.to(102)
+    assert stream.commit(held=True) == [Continue(run=3, batch=stream.batch)]
+    assert stream.waits_for.startswith("more slots")
+
+
+def test_a_failure_is_no_moment_for_a_rescale_that_is_due():
+    stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}, **OFTEN).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    stream.timers.clear()  # the machine sleeps
+    stream.at = 60
+    assert stream.fail(batch=0) == []
+    assert stream.state is S.RESTARTING
+    stream.to(61)
+    assert [type(command) for command in stream.commands].count(Rescale) == 1
+
+
+def test_a_late_word_of_an_idle_query_sets_nothing_off():
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, can_hold=False))
+    stream.to(40)
+    stream.cores(8, complete=True)
+    stream.begin()
+    assert stream.tell(events.QueryIdle(at=40, run=1, batch=-1)) == []
+
+
+def test_downtime_is_counted_from_the_stop_where_nothing_was_held_and_learnt_from():
+    stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    stream.to(48)
+    step(stream, RescaleStep.STOP, 1.0)
+    step(stream, RescaleStep.REPLAY, 2.0)
+    step(stream, RescaleStep.START, 20.0)
+    stream.started(WIDE)
+    stream.begin()
+    stream.commit()
+    (record,) = stream.rescales()
+    assert (record.triggered, record.downtime, record.predicted_downtime) == (48, 22, 3)
+    ask(stream, 4)
+    assert stream.decisions("rescale")[-1].inputs["predicted downtime"] == 22
+
+
 # -- what is written down
 
 
