@@ -120,17 +120,7 @@ class SimulatedStream:
 
     def run(self) -> StreamOutcome:
         """Until it has ended, and all news is told. Raises ViolationError."""
-        self.deliver(StreamSubmitted(at=0.0))
-        self._cluster("the stream was started")
-        hand, faults = self.world.hand, self.world.faults
-        self._again(
-            faults.executor_every, lambda: self._cluster(self._executors.change(self.dice, self.world.most_executors))
-        )
-        self._again(faults.jump_every, lambda: self.clock.advance(self.clock.now + self.dice.about(faults.jump_by)))
-        self._again(hand.requirements_every, self._change_requirements)
-        self._again(hand.rescale_every, self._ask_for_rescale)
-        self._again(hand.consent_every, lambda: self._tell(RescaleRequested(at=self.clock.now)))
-        self.clock.at(hand.end_at, self._ask_for_end)
+        self.begin()
         while self.step():
             pass
         ended = self.plane.ended
@@ -148,6 +138,20 @@ class SimulatedStream:
             checkpoint.rows,
             checkpoint.read - checkpoint.rows - (checkpoint.pending or 0),
         )
+
+    def begin(self) -> None:
+        """It is submitted; the rest comes with each ``step``."""
+        self.deliver(StreamSubmitted(at=0.0))
+        self._cluster("the stream was started")
+        hand, faults = self.world.hand, self.world.faults
+        self._again(
+            faults.executor_every, lambda: self._cluster(self._executors.change(self.dice, self.world.most_executors))
+        )
+        self._again(faults.jump_every, lambda: self.clock.advance(self.clock.now + self.dice.about(faults.jump_by)))
+        self._again(hand.requirements_every, self._change_requirements)
+        self._again(hand.rescale_every, self._ask_for_rescale)
+        self._again(hand.consent_every, lambda: self._tell(RescaleRequested(at=self.clock.now)))
+        self.clock.at(hand.end_at, self._ask_for_end)
 
     def step(self) -> bool:
         """One action of the clock. False: there is none, or all is over."""
