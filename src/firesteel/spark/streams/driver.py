@@ -259,9 +259,10 @@ class StreamDriver:
                 if not run.commits.holding:
                     run.hold.go_on(found.batch)
                 self._feed_all(run.commits.held(found.batch, found.of_batch(), now))
-            case HoldLost():
-                run.commits.holding = False
-                self._feed_all(run.commits.release(now))
+            case HoldLost():  # from now on it is taken for held where it was committed, and what it began is replayed
+                events = run.commits.release(now)
+                held = run.commits.holding
+                self._feed_all(replace(event, held=held and event is events[-1]) for event in events)
 
     def _gone(self, item: RunEnded) -> None:
         run, now = item.run, self._clock.now()

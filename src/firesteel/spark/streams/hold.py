@@ -120,8 +120,6 @@ class NoHold:
 class EngineHold:
     """``report`` is called in the hold's thread, and only hands over; ``stop_query`` stops the query and waits for its end."""
 
-    can_hold = True
-
     def __init__(
         self, run: int, engine: Engine, stop_query: Callable[[], None], report: Callable[[HoldReport], None]
     ) -> None:
@@ -145,6 +143,11 @@ class EngineHold:
         self._thread: threading.Thread | None = None
 
     # --- for the driver's threads ----------------------------------------------------------------------------
+
+    @property
+    def can_hold(self) -> bool:
+        """Not any more after HoldLost."""
+        return not self._closed
 
     def arm(self, on: bool) -> None:
         """From now on (``on``) the query waits for an answer at each checkpoint; or no more."""
