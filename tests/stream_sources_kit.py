@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -8,7 +8,7 @@ import pytest
 
 from firesteel.streaming import AdaptiveStream, ResourceRequirements
 from stream_queries_kit import FILES, QUERIES, UTC, answer, given, write_input
-from stream_sources_kit import until
+from stream_sources_kit import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +39,7 @@ def test_2_to_8_to_3_partitions_while_it_runs(spark, tmp_path, name):
     requirements = ResourceRequirements(lower=1, upper=2)
     with AdaptiveStream.start(build, tmp_path / "chk", requirements, options=options, spark=spark) as stream:
 
-        def wait(true, what, seconds=60.0):
+        def wait(true, what, seconds=PATIENCE_SECONDS):
             until(lambda: true() or not stream.is_active, what, seconds)
             assert stream.is_active or stream.await_termination(), "it has ended"  # a failed one raises
 
