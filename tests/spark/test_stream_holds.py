@@ -11,6 +11,7 @@ import pytest
 
 from firesteel.spark.streams.checkpoint_files import CheckpointFiles
 from firesteel.spark.streams.hold import hold_of
+from firesteel.spark.streams.inspection import inspect
 from stream_sources_kit import register_sources, until, write_file
 
 pytestmark = pytest.mark.spark
@@ -162,3 +163,12 @@ def test_a_query_that_wakes_up_as_it_is_held_goes_on_to_its_next_checkpoint(spar
         until(lambda q=query: q.lastProgress, "a batch")
         hold_and_stop(query, spark)
         assert CheckpointFiles(spark, checkpoint).read().pending is None
+
+
+def test_what_cannot_be_started_again_is_not_rescaled(spark):
+    session = spark.newSession()
+    socket = session.readStream.format("socket").option("host", "127.0.0.1").option("port", 1).load()
+    rate = session.readStream.format("rate").load()
+    assert "A socket cannot be read again" in inspect(session, socket.writeStream.format("noop")).refusal
+    assert "only in complete mode" in inspect(session, rate.writeStream.format("memory").queryName("rows")).refusal
+    assert inspect(session, rate.writeStream.format("noop")).refusal == ""

@@ -157,7 +157,33 @@ def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: C
         return "With asynchronous progress tracking the log of batches is incomplete: leave out asyncProgressTrackingEnabled."
     if found.one_partition:
         return found.one_partition
+    again = _starts_once(writer)
+    if again:
+        return again
     return _store_refusal(spark, state) if found.names else ""
+
+
+def _starts_once(writer: Any) -> str:
+    """Why the query cannot be started a second time from its checkpoint, a sentence; empty: it can."""
+    for node in _nodes(writer._df._jdf.queryExecution().analyzed()):
+        if node.getClass().getSimpleName().startswith("StreamingRelation") and node.sourceName() == "socket":
+            return "A socket cannot be read again from where a query was stopped: put a file or a log between."
+    mode = _field(writer, "outputMode")
+    if str(_field(writer, "source")).lower() == "memory" and mode is not None and str(mode.toString()) != "Complete":
+        return (
+            "Spark starts a memory sink from its checkpoint only in complete mode: write to foreachBatch or to files."
+        )
+    return ""
+
+
+def _field(writer: Any, name: str) -> Any:
+    """Of the JVM's writer, which keeps it to itself; None: it cannot be read."""
+    try:
+        field = writer._jwrite.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(writer._jwrite)
+    except Exception:
+        return None
 
 
 def _store_refusal(spark: Any, state: CheckpointState | None) -> str:
