@@ -9,13 +9,14 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from firesteel.control import messages, names, places, server
+from firesteel.control import claims, messages, names, places, server
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import Call, Request
 from firesteel.errors import FiresteelError, UsageError
@@ -81,6 +82,7 @@ class Stream:
 def runtime(tmp_path, monkeypatch):
     place = tmp_path / "run"
     monkeypatch.setenv(places.RUNTIME_VARIABLE, str(place))
+    monkeypatch.setattr(places, "claims_directory", lambda: tmp_path / "claims")
     return place
 
 
@@ -202,7 +204,7 @@ def test_more_callers_than_it_takes_are_told_to_come_later(opened, monkeypatch):
     _, control = opened()
     entry = names.read_entry(control.path.with_name(places.ENTRY))
     with StreamClient(entry) as one, StreamClient(entry) as two:
-        assert one.status() == two.status() == STATUS
+        assert one.status() == two.status() == STATUS  # both have been let in
         with StreamClient(entry) as third, pytest.raises(FiresteelError, match="speaks with 2 others"):
             third.status()
 
@@ -297,13 +299,35 @@ def test_a_remote_checkpoint_is_spoken_to_through_the_users_own_directory(opened
     assert control.path.is_relative_to(runtime)
     with StreamClient(names.find_stream("s3a://bucket/chk")) as caller:
         assert caller.status() == STATUS
-    with pytest.raises(UsageError, match="already"):
-        server.open_control("s3a://bucket/chk", name="second")
+
+
+@pytest.mark.parametrize(
+    "same", ["s3a://bucket/chk/", "s3a://bucket//chk", "s3a://bucket/x/../chk", "S3A://Bucket/./chk"]
+)
+def test_a_remote_checkpoint_is_claimed_however_it_is_spelled_and_whatever_the_environment(
+    opened, tmp_path, monkeypatch, same
+):
+    _, control = opened("s3a://bucket/chk")
+    with pytest.raises(UsageError, match=r"already: 'words' \(process"):
+        server.open_control(same, name="second")
+    monkeypatch.setenv(places.RUNTIME_VARIABLE, str(tmp_path / "other"))
+    with pytest.raises(UsageError, match="already: another process"):
+        server.open_control(same, name="second")
+    control.close()
+    server.open_control(same, name="second").close()
+
+
+def test_the_place_of_claims_does_not_depend_on_the_environment(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    before = places.claims_directory()
+    for name in (places.RUNTIME_VARIABLE, "XDG_RUNTIME_DIR", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    assert places.claims_directory() == before == Path(f"/tmp/firesteel-run-{os.getuid()}")
 
 
 def test_a_stream_runs_without_a_socket_where_there_is_no_place_for_one(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").touch()
-    monkeypatch.setenv(places.RUNTIME_VARIABLE, str(tmp_path / "file" / "run"))
+    monkeypatch.setattr(places, "claims_directory", lambda: tmp_path / "file" / "run")
     control = server.open_control("hdfs://host/chk", name="words")
     assert isinstance(control, server.NoControl)
     assert "'firesteel stream' cannot speak with the stream 'words': there is no place for its socket: " in caplog.text
@@ -311,19 +335,91 @@ def test_a_stream_runs_without_a_socket_where_there_is_no_place_for_one(tmp_path
     control.close()
 
 
-def test_where_the_file_system_has_no_locks_the_users_own_directory_is_used(opened, tmp_path, runtime, monkeypatch):
+@pytest.mark.parametrize("checkpoint", ["chk", "hdfs://host/chk"])
+def test_a_stream_without_a_socket_keeps_its_claim(tmp_path, monkeypatch, checkpoint):
+    monkeypatch.chdir(tmp_path)
+
+    def bind(self, address):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(socket, "socket", type("Unbound", (socket.socket,), {"bind": bind}))
+    first = server.open_control(checkpoint, name="words")
+    assert (type(first), first.reason) == (server.NoControl, "its socket cannot be made: Operation not supported")
+    with pytest.raises(UsageError, match="already: another process"):
+        server.open_control(checkpoint, name="second")
+    first.close()
+    monkeypatch.undo()
+    server.open_control(checkpoint if "://" in checkpoint else str(tmp_path / checkpoint), name="second").close()
+
+
+def test_where_the_file_system_has_no_locks_the_users_own_directory_is_claimed(opened, tmp_path, monkeypatch):
     flock = fcntl.flock
 
     def only_there(file, how):
-        if Path(f"/proc/self/fd/{file}").readlink().is_relative_to(tmp_path / ".chk.firesteel"):
+        if not Path(f"/proc/self/fd/{file}").readlink().is_relative_to(tmp_path / "claims"):
             raise OSError(37, "No locks available")
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", only_there)
-    _, control = opened()
-    assert control.path.is_relative_to(runtime)
+    opened()
     with StreamClient(names.find_stream(str(tmp_path / "chk"))) as caller:
         assert caller.status() == STATUS
+    with pytest.raises(UsageError, match="already: 'words'"):
+        server.open_control(str(tmp_path / "chk"), name="second")
+
+
+def test_a_checkpoint_that_is_deleted_under_its_stream_is_still_claimed(opened, tmp_path):
+    opened()
+    (tmp_path / "chk").rmdir()
+    with pytest.raises(UsageError, match="already: 'words'"):
+        server.open_control(str(tmp_path / "chk"), name="second")
+
+
+def test_what_belongs_to_another_user_is_refused_with_his_name(tmp_path, monkeypatch):
+    (tmp_path / "chk").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, how: Path(path) != tmp_path / "chk")
+    me = claims.user_name(os.getuid())
+    with pytest.raises(
+        UsageError, match=rf"'{tmp_path}/chk' belongs to {me}, and you \({me}\) may not read and write it"
+    ):
+        server.open_control(str(tmp_path / "chk"), name="words")
+    (tmp_path / "claims").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(
+        UsageError, match=rf"'hdfs://host/chk' cannot be claimed: '{tmp_path}/claims' belongs to {me}\."
+    ):
+        server.open_control("hdfs://host/chk", name="words")
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is not a directory"):
+        server.open_control(str(tmp_path / "file"), name="words")
+
+
+def test_another_user_cannot_have_the_checkpoint_meanwhile(tmp_path, monkeypatch):
+    """The directory beside it is the first one's; the claim is not."""
+    checkpoint = tmp_path / "chk"
+    first = server.open_control(str(checkpoint), name="words")
+    me = os.getuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(UsageError, match=rf"already: one that {claims.user_name(me)} started\. Its owner can stop it"):
+        server.open_control(str(checkpoint), name="second")
+    monkeypatch.undo()
+    first.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_two_users_who_may_write_a_checkpoint_claim_the_same():
+    code = (
+        "import os, sys\nfrom firesteel.control.server import open_control\nfrom firesteel.errors import UsageError\n"
+        "control = open_control(sys.argv[1], name='words')\nif os.fork() == 0:\n    os.setuid(65534)\n"
+        "    try:\n        open_control(sys.argv[1], name='second')\n        print('both')\n"
+        "    except UsageError as refused:\n        print(refused)\n    sys.stdout.flush()\n    os._exit(0)\nos.wait()"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
+        Path(shared).chmod(0o777)
+        (Path(shared) / "chk").mkdir()
+        (Path(shared) / "chk").chmod(0o777)
+        said = subprocess.run([sys.executable, "-c", code, f"{shared}/chk"], capture_output=True, text=True, check=True)
+    assert said.stdout.startswith(f"A stream runs on the checkpoint '{shared}/chk' already: one that 'root' started.")
 
 
 def test_a_directory_of_somebody_else_is_not_used(tmp_path, monkeypatch):

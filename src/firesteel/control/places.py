@@ -1,4 +1,4 @@
-"""Where a stream's socket, lock and entry lie: beside its checkpoint, else in a private directory of this user.
+"""Where a stream's socket and entry lie: beside its checkpoint, else in a private directory of this user.
 
 What lies beside a checkpoint ``a/chk`` is in ``a/.chk.firesteel``; the dot keeps Spark and Hadoop from reading it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import re
 import stat
 import tempfile
@@ -18,7 +19,7 @@ RUNTIME_VARIABLE = "FIRESTEEL_RUNTIME_DIRECTORY"
 """Environment variable: the only private directory that is used. Unset: those of the system and the user."""
 LONGEST_SOCKET = 100
 """Bytes of a socket's path that every Unix takes (macOS: 104, Linux: 108, both with a closing zero)."""
-SOCKET, LOCK, ENTRY = "control.sock", "lock", "stream.json"
+SOCKET, ENTRY = "control.sock", "stream.json"
 
 
 def local_path(checkpoint: str) -> Path | None:
@@ -34,7 +35,13 @@ def local_path(checkpoint: str) -> Path | None:
 def canonical(checkpoint: str) -> str:
     """One text for one checkpoint, however it was written."""
     path = local_path(checkpoint)
-    return checkpoint.rstrip("/") if path is None else str(path)
+    if path is not None:
+        return str(path)
+    scheme, _, rest = checkpoint.partition(":")
+    authority, slash, inside = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest)
+    user, at, host = authority.rpartition("@")
+    inside = posixpath.normpath(f"/{inside}").lstrip("/") if slash else ""
+    return f"{scheme.lower()}://{user}{at}{host.lower()}/{inside}".rstrip("/")
 
 
 def key_of(checkpoint: str) -> str:
@@ -59,6 +66,11 @@ def runtime_directories() -> list[Path]:
     places = [Path(name) / "firesteel" for name in systems if name and Path(name).is_dir()]
     places += [Path(name) / f"firesteel-run-{user}" for name in (tempfile.gettempdir(), "/tmp")]
     return list(dict.fromkeys(places))
+
+
+def claims_directory() -> Path:
+    """Where checkpoints that lie elsewhere are claimed. It must not depend on the environment: a service has another one."""
+    return Path(f"/tmp/firesteel-run-{os.getuid()}")
 
 
 def make_private(directory: Path) -> Path:
@@ -87,7 +99,7 @@ def first_private(directories: list[Path]) -> Path:
 
 
 def make_homes(checkpoint: str) -> Iterator[Path]:
-    """Private directories that can be had for this checkpoint's lock, socket and entry, the preferred first.
+    """Private directories that can be had for this checkpoint's socket and entry, the preferred first.
 
     Raises the OSError of the last if there is none; a caller that is content with an earlier one does not hear of it.
     """

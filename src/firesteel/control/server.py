@@ -20,7 +20,8 @@ from typing import Protocol
 
 import msgspec
 
-from firesteel.control import names, places
+from firesteel.control import claims, names, places
+from firesteel.control.claims import Claim
 from firesteel.control.messages import (
     MAX_REQUEST,
     Answer,
@@ -35,11 +36,6 @@ from firesteel.control.messages import (
 )
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.records import StreamStatus
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - not Unix
-    fcntl = None
 
 MAX_CALLERS = 16
 REQUEST_SECONDS = 60.0
@@ -62,96 +58,76 @@ class StreamHandler(Protocol):
 
 
 class NoControl:
-    """Stands for the socket of a stream that cannot have one."""
+    """Stands for the socket of a stream that cannot have one. ``claim`` on its checkpoint; None: that cannot be had either."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, claim: Claim | None = None) -> None:
         self.reason = reason
+        self._claim = claim
 
     def serve(self, handler: StreamHandler) -> None:
         pass
 
     def close(self) -> None:
-        pass
+        if self._claim is not None:
+            self._claim.release()
 
 
 def open_control(checkpoint: str, *, name: str, journal: str = "") -> ControlServer | NoControl:
     """Claims ``checkpoint`` (a path or URL) for this process. Call it before anything in the checkpoint is touched.
 
-    Raises UsageError if another stream runs on it: from this user on this machine, or anybody with the same directory.
+    Raises UsageError if another stream runs on it: on this machine, of any user who may write the checkpoint (of this user,
+    where it lies elsewhere); or if another user's directory keeps it from being claimed.
     """
-    if fcntl is None or not hasattr(socket, "AF_UNIX"):
+    if claims.fcntl is None or not hasattr(socket, "AF_UNIX"):
         return _without(name, "this system has no Unix sockets")
     try:
-        home, lock = _claim(checkpoint)
+        claim = claims.claim(checkpoint)
+    except claims.Taken:
+        raise _in_use(checkpoint) from None
     except OSError as error:
         return _without(name, f"there is no place for its socket: {error.strerror or error}")
-    if lock is None:
-        raise _in_use(home, checkpoint)
+    problem = OSError("there is no directory to use")
     try:
-        return ControlServer(home, lock, checkpoint, name, journal)
+        for home in places.make_homes(checkpoint):
+            try:
+                return ControlServer(home, claim, checkpoint, name, journal)
+            except OSError as error:  # a file system without sockets
+                problem = error
     except OSError as error:
-        os.close(lock)
-        return _without(name, f"its socket cannot be made: {error.strerror or error}")
-
-
-def _without(name: str, reason: str) -> NoControl:
-    _log.warning("'firesteel stream' cannot speak with the stream '%s': %s.", name, reason)
-    return NoControl(reason)
-
-
-def _claim(checkpoint: str) -> tuple[Path, int | None]:
-    """The directory for the socket, and its lock; None: another process has it. Raises OSError."""
-    problem = OSError("no directory")
-    for home in places.make_homes(checkpoint):
-        try:
-            return home, _lock(home)
-        except OSError as error:  # a file system without locks
-            problem = error
-    raise problem
-
-
-def _lock(home: Path) -> int | None:
-    """A lock that the system gives back when the process ends, however it ends; None: another has it."""
-    assert fcntl is not None
-    file = os.open(home / places.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    except OSError:
-        os.close(file)
+        problem = error
+    except BaseException:
+        claim.release()
         raise
-    return file
+    return _without(name, f"its socket cannot be made: {problem.strerror or problem}", claim)
 
 
-def _unlock(file: int) -> None:
-    """Also where a process that was just started still has a copy of the descriptor."""
-    assert fcntl is not None
-    with suppress(OSError):
-        fcntl.flock(file, fcntl.LOCK_UN)
-    os.close(file)
+def _without(name: str, reason: str, claim: Claim | None = None) -> NoControl:
+    _log.warning("'firesteel stream' cannot speak with the stream '%s': %s.", name, reason)
+    return NoControl(reason, claim)
 
 
-def _in_use(home: Path, checkpoint: str) -> UsageError:
-    entry = names.read_entry(home / places.ENTRY)
-    who = f"'{entry.name}' (process {entry.pid} on {entry.host})" if entry else "another process"
-    hint = f"Stop it first: firesteel stream stop {shlex.quote(entry.name)}." if entry else "Stop it first."
-    return UsageError(f"A stream runs on the checkpoint '{checkpoint}' already: {who}.", hint=hint)
+def _in_use(checkpoint: str) -> UsageError:
+    said = f"A stream runs on the checkpoint '{checkpoint}' already: "
+    found = (names.read_entry(home / places.ENTRY) for home in places.homes_of(checkpoint))
+    entry = next((entry for entry in found if entry is not None and entry.ended is None), None)
+    if entry is not None:
+        hint = f"Stop it first: firesteel stream stop {shlex.quote(entry.name)}."
+        return UsageError(f"{said}'{entry.name}' (process {entry.pid} on {entry.host}).", hint=hint)
+    near = places.beside(checkpoint)
+    if near is not None and near.exists() and near.stat().st_uid != os.geteuid():
+        return UsageError(f"{said}one that {claims.owner_of(near)} started.", hint="Its owner can stop it.")
+    return UsageError(f"{said}another process.", hint="Stop it first.")
 
 
 class ControlServer:
-    """The socket, from the claim to :meth:`close`. ``home``: its private directory; ``lock``: its descriptor."""
+    """The socket, until :meth:`close`. ``home``: its private directory; ``claim``: given back when it is closed."""
 
-    def __init__(self, home: Path, lock: int, checkpoint: str, name: str, journal: str) -> None:
+    def __init__(self, home: Path, claim: Claim, checkpoint: str, name: str, journal: str) -> None:
         self._home = home
-        self._lock: int | None = lock
+        self._claim = claim
+        self._is_closed = False
         self.path = places.socket_of(home, checkpoint)
-        self.path.unlink(missing_ok=True)  # of a process that was killed: the lock is ours
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(self.path))
-        self.path.chmod(0o600)
-        self._listener.listen(MAX_CALLERS)  # who calls before there is a handler waits for it
+        self.path.unlink(missing_ok=True)  # of a process that was killed: the checkpoint is ours
         self._entry = names.StreamEntry(
             name=name,
             checkpoint=places.canonical(checkpoint),
@@ -161,7 +137,17 @@ class ControlServer:
             started=time.time(),
             journal=journal,
         )
-        names.write_entry(self._entry, home)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(str(self.path))
+            self.path.chmod(0o600)
+            self._listener.listen(MAX_CALLERS)  # who calls before there is a handler waits for it
+            names.write_entry(self._entry, home)
+        except OSError:
+            self._listener.close()
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            raise
         self._callers = threading.BoundedSemaphore(MAX_CALLERS)
         self._wake, self._woken = socket.socketpair()
         self._closing = threading.Lock()
@@ -176,8 +162,8 @@ class ControlServer:
     def close(self) -> None:
         """Takes the socket away and lets another stream have the checkpoint. Safe to call twice."""
         with self._closing:
-            lock, self._lock = self._lock, None
-        if lock is None:
+            before, self._is_closed = self._is_closed, True
+        if before:
             return
         self._wake.close()
         if self._thread is not None:
@@ -188,14 +174,12 @@ class ControlServer:
             self.path.unlink(missing_ok=True)
         with suppress(OSError):
             names.write_entry(msgspec.structs.replace(self._entry, ended=time.time()), self._home)
-        _unlock(lock)
+        self._claim.release()
 
     def forget(self) -> None:
-        """In a forked child, which must not keep the claim of a parent that was killed."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
-            self._listener.close()
+        """In a forked child: nobody is to take it for a parent that was killed."""
+        self._is_closed = True
+        self._listener.close()
 
     def _accept(self, handler: StreamHandler) -> None:
         with selectors.DefaultSelector() as ready:
