@@ -80,8 +80,8 @@ class AdaptiveStream:
         classic session; without one, the running or a new one. ``name``: for ``firesteel stream ... NAME``; without one, the
         checkpoint's last part.
 
-        Raises UsageError for options, sessions and checkpoints that cannot work, and where another stream runs on the
-        checkpoint. What goes wrong in ``build`` or in the query is raised by :meth:`await_termination` and :meth:`stop`.
+        Raises UsageError for options, sessions and checkpoints that cannot work, and where another stream, or another
+        query of this process, runs on the checkpoint. What goes wrong in ``build`` or in the query is raised by :meth:`await_termination` and :meth:`stop`.
         """
         if not callable(build):
             raise UsageError(
@@ -108,7 +108,9 @@ class AdaptiveStream:
         try:
             control = open_control(place, name=chosen, journal=str(journal.path))
             from firesteel.spark.streams.driver import StreamDriver
+            from firesteel.spark.streams.stopping import refuse_if_taken
 
+            refuse_if_taken(env.spark, place)
             watchers = Instruments((journal, create_stream_progress(env.options[PROGRESS]), *instruments))
             driver = StreamDriver(
                 env.spark,

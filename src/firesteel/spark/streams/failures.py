@@ -46,6 +46,13 @@ class Described:
     charged: bool = True
 
 
+STOPPED_FROM_OUTSIDE = Described(
+    "Its query was stopped from outside, by stop() on the query itself or by another query on its checkpoint.",
+    final=True,
+)
+"""Another try would stop that other query in turn."""
+
+
 def describe(error: BaseException) -> Described:
     """What a streaming query ended with, or what building and starting one raised."""
     if isinstance(error, FiresteelError):

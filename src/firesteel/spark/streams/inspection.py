@@ -6,6 +6,7 @@ and need not be: it keeps no state of the engine's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,9 @@ _TRIGGERS = {
     "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
     "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
 }
+
+_ESCAPED = re.compile(r"""[\s"%<>\[\]{}\\^`|#?]""")
+"""What a URI writes as something else."""
 
 
 _IN_CHECKPOINT = {
@@ -153,14 +157,26 @@ def _trigger(writer: Any) -> _Trigger:
 def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: CheckpointState | None) -> str:
     if trigger.kind in _TRIGGERS:
         return _TRIGGERS[trigger.kind]
-    if _option(writer, "asyncprogresstrackingenabled") == "true":
+    if _option(writer, "asyncProgressTrackingEnabled").lower() == "true":
         return "With asynchronous progress tracking the log of batches is incomplete: leave out asyncProgressTrackingEnabled."
     if found.one_partition:
         return found.one_partition
     again = _starts_once(writer)
     if again:
         return again
-    return _store_refusal(spark, state) if found.names else ""
+    return _path_refusal(_option(writer, "checkpointLocation")) or _store_refusal(spark, state) if found.names else ""
+
+
+def _path_refusal(checkpoint: str) -> str:
+    """Spark looks for the checkpoint's log below the escaped text of its URI, where nothing is."""
+    odd = sorted(set(_ESCAPED.findall(checkpoint)))
+    if not odd:
+        return ""
+    told = ", ".join("a blank" if character.isspace() else f"'{character}'" for character in odd)
+    return (
+        f"Spark does not find the state to repartition in a directory whose path has {told}: stop the stream, rename the "
+        f"directory '{checkpoint}', and start the stream with the new name."
+    )
 
 
 def _starts_once(writer: Any) -> str:
@@ -202,6 +218,6 @@ def _option(writer: Any, name: str) -> str:
         field = writer._jwrite.getClass().getDeclaredField("extraOptions")
         field.setAccessible(True)
         value = field.get(writer._jwrite).get(name)
-        return str(value.get()).lower() if value.isDefined() else ""
+        return str(value.get()) if value.isDefined() else ""
     except Exception:
         return ""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -26,13 +27,14 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.failures import describe
+from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, describe
 from firesteel.spark.streams.hold import QueryHold, hold_of
 from firesteel.spark.streams.listener import Ears
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.recovery import recover, replay_pending
 from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
+from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -167,6 +169,7 @@ class Protocol:
         self._forget_run(stop=True)
         sentence = ""
         if state is None:
+            refuse_if_taken(self._spark, self._checkpoint)
             recovery = recover(self._spark, self._checkpoint)
             state, sentence = recovery.state, recovery.sentence
         prepared = _result(ahead)
@@ -180,7 +183,7 @@ class Protocol:
         except BaseException:
             ears.close()
             raise
-        hold = hold_of(number, query, self._spark.sparkContext, query.stop, self._report)
+        hold = hold_of(number, query, self._spark.sparkContext, partial(stop_query, query), self._report)
         pinned = state.parallelism if prepared.plan.stateful else None
         started = QueryStarted(
             at=self._now(),
@@ -232,7 +235,7 @@ class Protocol:
         if rescaling.command.replay or not run.query.isActive:
             run.hold.close()
             self._step(rescaling, RescaleStep.STOP)
-            run.query.stop()
+            stop_query(run.query)
         else:
             run.hold.stop(lambda: self._step(rescaling, RescaleStep.STOP))
         error = run.query.exception()
@@ -283,7 +286,7 @@ class Protocol:
         run.expected = True
         run.hold.close()
         if stop:
-            run.query.stop()
+            stop_query(run.query)
         run.ears.close()
 
     def _state(self) -> CheckpointState:
@@ -306,8 +309,10 @@ class Protocol:
             committed, pending = state.committed, state.pending
         except Exception as gone:
             error = gone
-        if error is not None:
-            told = describe(error)
+        told = None if error is None else describe(error)
+        if told is None and run.started.plan.continuous:  # it does not end by itself
+            told = STOPPED_FROM_OUTSIDE
+        if told is not None:
             failed = QueryFailed(
                 at=self._now(), run=run.number, cause=told.cause, batch=pending, final=told.final, charged=told.charged
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,13 +41,15 @@ class QueryStarter:
         for key, value in STREAM_SETTINGS.items():
             session.conf.set(key, value)
         session.conf.set(SHUFFLE_PARTITIONS, str(parallelism))
-        writer = self._checked(self._build(session))
+        with _active(session):
+            built = self._build(session)
+        writer = self._checked(built, session)
         writer = writer.option(CHECKPOINT_OPTION, self._checkpoint)
         if not writer_option(writer, "queryName"):  # a memory sink's table is named by it
             writer = writer.queryName(self._name)
         return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
 
-    def _checked(self, writer: Any) -> Any:
+    def _checked(self, writer: Any, session: Any) -> Any:
         from pyspark.sql import DataFrame
         from pyspark.sql.streaming.query import StreamingQuery
         from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -66,6 +69,13 @@ class QueryStarter:
         if not isinstance(writer, DataStreamWriter):
             what = "nothing" if writer is None else f"a {type(writer).__name__}"
             raise UsageError(f"'build' gave back {what}; a DataStreamWriter is needed.", hint=f"As in {example}.")
+        if not writer._df._jdf.sparkSession().equals(session._jsparkSession):
+            raise UsageError(
+                "'build' reads with another session than the one it is given, so that neither the parallelism nor the state's "
+                "store could be set.",
+                hint="Begin with build's own argument, as in 'lambda spark: spark.readStream...'; "
+                "getOrCreate() and getActiveSession() give another one.",
+            )
         own = writer_option(writer, CHECKPOINT_OPTION)
         if own and own != self._checkpoint:
             raise UsageError(
@@ -73,6 +83,21 @@ class QueryStarter:
                 hint="Leave it out of 'build'.",
             )
         return writer
+
+
+@contextmanager
+def _active(session: Any) -> Iterator[None]:
+    """The session is this thread's active one, for Spark's functions that ask for it; the one before is put back."""
+    sessions = session._get_j_spark_session_class(session._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _plan(plan: StreamPlan, parallelism: int) -> StreamPlan:

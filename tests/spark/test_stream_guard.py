@@ -1,0 +1,124 @@
+"""What must not pass in silence: another session, a stop from outside, a second query, a stop that Spark gives up."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pyspark.sql.functions as F
+import pytest
+from pyspark.sql import SparkSession
+
+from firesteel.streaming import AdaptiveStream, JobExecutionError, UsageError
+
+SECONDS = 60.0
+AS = "jobmanager.adaptive-scheduler."
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {
+        AS + "executing.cooldown-after-rescaling": 0,
+        AS + "executing.resource-stabilization-timeout": 0,
+        "restart-strategy.fixed-delay.delay": "10 ms",
+        "restart-strategy.fixed-delay.attempts": 1,
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+    }
+
+
+def counted(session, sink=lambda frame, batch: frame.count()):
+    rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    return rows.groupBy((F.col("value") % 5).alias("k")).count().writeStream.outputMode("update").foreachBatch(sink)
+
+
+def until(stream, said):
+    end = time.monotonic() + SECONDS
+    while not said(stream.status()):
+        assert time.monotonic() < end, stream.status()
+        assert not stream.await_termination(0.02), stream.status()
+
+
+@pytest.mark.parametrize("other", ["a closure's", "getOrCreate", "getActiveSession"])
+def test_a_query_of_another_session_is_refused(spark, tmp_path, options, other):
+    def build(session):
+        sessions = {
+            "a closure's": lambda: spark,
+            "getOrCreate": SparkSession.builder.getOrCreate,
+            "getActiveSession": SparkSession.getActiveSession,
+        }
+        return counted(sessions[other]())
+
+    stream = AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark)
+    with pytest.raises(JobExecutionError, match="another session than the one it is given"):
+        stream.await_termination(SECONDS)
+    assert not (tmp_path / "chk").exists()
+
+
+def test_the_session_of_build_is_the_active_one_while_it_is_called(spark, tmp_path, options):
+    seen = []
+
+    def build(session):
+        active = session._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession()
+        seen.append(active.get().equals(session._jsparkSession))
+        return counted(session)
+
+    with AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark) as stream:
+        until(stream, lambda status: status.batches >= 1)
+        stream.cancel()
+    assert seen == [True]
+
+
+def test_a_query_that_is_stopped_from_outside_has_failed(spark, tmp_path, options):
+    stream = AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark)
+    until(stream, lambda status: status.batches >= 1)
+    stream._driver._run.query.stop()
+    with pytest.raises(JobExecutionError, match="stopped from outside"):
+        stream.await_termination(SECONDS)
+
+
+def test_a_checkpoint_on_which_a_query_of_this_process_runs_is_refused(spark, tmp_path, options):
+    place = str(tmp_path / "chk")
+    query = counted(spark.newSession()).option("checkpointLocation", place).queryName("plain").start()
+    try:
+        with pytest.raises(UsageError, match="'plain', runs on the checkpoint"):
+            AdaptiveStream.start(counted, place, options=options, spark=spark)
+        assert query.isActive
+    finally:
+        query.stop()
+
+
+def test_a_stop_that_spark_gives_up_is_waited_for(spark, tmp_path, options):
+    inside, batches, over = threading.Event(), [], []
+
+    def sink(frame, batch):
+        batches.append(batch)
+        frame.count()
+        if batch == 1:
+            inside.set()
+            time.sleep(0.8)
+        over.append(batch)
+
+    def build(session):
+        session.conf.set("spark.sql.streaming.stopTimeout", "100ms")
+        return counted(session, sink)
+
+    stream = AdaptiveStream.start(
+        build, tmp_path / "chk", options={**options, AS + "max-delay-for-scale-trigger": "50 ms"}, spark=spark
+    )
+    assert inside.wait(SECONDS)
+    stream.rescale(3)
+    until(stream, lambda status: status.parallelism == 3 and status.state == "Executing")
+    assert 1 in over
+    stream.stop(SECONDS)
+    (record,) = stream.history()
+    assert record.end == "completed", record
+
+
+def test_state_below_a_path_that_spark_would_not_find_is_not_rescaled(spark, tmp_path, options):
+    with AdaptiveStream.start(counted, tmp_path / "a b#c", options=options, spark=spark) as stream:
+        until(stream, lambda status: status.batches >= 1)
+        with pytest.raises(UsageError, match="a blank, '#'.*rename"):
+            stream.rescale(5)
+        assert stream.status().state == "Executing"
+        stream.cancel()
