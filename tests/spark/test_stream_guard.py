@@ -118,7 +118,7 @@ def test_a_stop_that_spark_gives_up_is_waited_for(spark, tmp_path, options):
 def test_state_below_a_path_that_spark_would_not_find_is_not_rescaled(spark, tmp_path, options):
     with AdaptiveStream.start(counted, tmp_path / "a b#c", options=options, spark=spark) as stream:
         until(stream, lambda status: status.batches >= 1)
-        with pytest.raises(UsageError, match="a blank, '#'.*rename"):
+        with pytest.raises(UsageError, match=r"a blank, '#'.*rename"):
             stream.rescale(5)
         assert stream.status().state == "Executing"
         stream.cancel()
