@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 
+import pyspark.sql.functions as F
 import pytest
 
 from firesteel.spark.streams import hold as hold_module
@@ -148,3 +149,38 @@ def test_a_query_without_micro_batches_has_no_hold_and_is_just_stopped(spark, tm
     assert isinstance(hold, NoHold)
     assert not hold.stop(lambda: None)
     assert not query.isActive
+
+
+def test_the_batch_that_a_watermark_makes_due_comes_before_the_checkpoint_that_is_told(spark, tmp_path):
+    folder, closed, seen = tmp_path / "in", [], threading.Event()
+    folder.mkdir()
+
+    def put(name, text):
+        (tmp_path / name).write_text(f'{{"t": "{text}"}}')
+        (tmp_path / name).rename(folder / name)
+
+    def sink(frame, batch):
+        closed.extend(row["count"] for row in frame.collect())
+        seen.set()
+
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", 2)
+    rows = session.readStream.schema("t timestamp").json(str(folder)).withWatermark("t", "1 second")
+    writer = rows.groupBy(F.window("t", "10 seconds")).count().writeStream.outputMode("append").foreachBatch(sink)
+    put("0.json", "2020-01-01T00:00:01")
+    query = writer.option("checkpointLocation", str(tmp_path / "chk")).start()
+    reports = queue.SimpleQueue()
+    hold = hold_of(7, query, spark.sparkContext, query.stop, reports.put)
+    try:
+        query.processAllAvailable()
+        assert closed == []
+        hold.arm(True)
+        hold.go_on(reports.get(timeout=SECONDS).found.batch)
+        put("1.json", "2020-01-01T00:01:00")
+        before = CheckpointFiles(spark, str(tmp_path / "chk")).read().committed
+        held = reports.get(timeout=SECONDS).found.batch
+        assert (held, closed) == (before + 2, [1])
+        assert hold.stop(lambda: None)
+    finally:
+        hold.close()
+        query.stop()

@@ -74,6 +74,10 @@ class _Uncaught:
         implements: ClassVar = ["java.lang.Thread$UncaughtExceptionHandler"]
 
 
+_UNCAUGHT = _Uncaught()
+"""Each one that is given to Java stays there."""
+
+
 class Engine:
     """Of one started query. Each call goes to the JVM; any may raise when Spark is stopping.
 
@@ -110,7 +114,7 @@ class Engine:
                 return None
             engine = cls(gateway, execution)
             engine._lock.hasQueuedThread(engine._thread)
-            engine._thread.setUncaughtExceptionHandler(_Uncaught())
+            engine._thread.setUncaughtExceptionHandler(_UNCAUGHT)
             return engine if engine._lock.isFair() else None
         except (Py4JError, AttributeError, TypeError):
             return None
@@ -158,6 +162,19 @@ class Engine:
         context = self._execution.getLatestExecutionContext()
         batch, built = int(context.batchId()), bool(context.isCurrentBatchConstructed())
         return (batch, False) if built else (batch - 1, True)
+
+    def is_due(self) -> bool:
+        """Whether Spark runs a batch next even if nothing is to be read: the last one moved the watermark past some state.
+
+        Only the run that saw this knows of it; the next start waits for rows. To be asked as :meth:`checkpoint` is.
+        """
+        context = self._execution.getLatestExecutionContext()
+        plan, metadata = context.executionPlan(), context.offsetSeqMetadata()
+        watermark = self._execution.watermarkTracker().currentWatermark()
+        if plan is None or not context.isCurrentBatchConstructed() or watermark <= metadata.batchWatermarkMs():
+            return False
+        rest = [getattr(metadata, f"copy$default${at}")() for at in range(3, metadata.productArity() + 1)]
+        return bool(plan.shouldRunAnotherBatch(metadata.copy(watermark, metadata.batchTimestampMs(), *rest)))
 
     def running(self) -> int | None:
         """The batch that was planned last, also when it is committed; None: none since the last trigger. Needs no lock."""

@@ -31,6 +31,8 @@ LEAST_PAUSE, MOST_PAUSE, SHARE = 0.002, 0.02, 0.01
 LOOK_PAUSE = 0.01
 """Before the engine's stack is looked at; twice as long each time, up to GAP_PAUSE."""
 GAP_PAUSE = 0.5
+DUE_SECONDS = 10.0
+"""So long a batch without rows that is due is waited for in a trigger's gap."""
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -138,6 +140,8 @@ class EngineHold:
         self._clean = False
         self._begins: Callable[[], None] = lambda: None
         self._told: tuple[int, bool] | None = None
+        self._due = (-2, 0.0)
+        """The batch that was not told because another one was due, and until when that is waited for."""
         self._owned = False
         """The lock is ours; of the hold's thread alone."""
         self._thread: threading.Thread | None = None
@@ -278,7 +282,7 @@ class EngineHold:
             return
         if not self._stopping:
             at = self._engine.checkpoint()
-            if self._told in (at, (at[0], False)):
+            if self._told in (at, (at[0], False)) or self._is_let_pass(at[0]):
                 return
             found = Found(*at, self._engine.progress())
             with self._changed:
@@ -291,6 +295,16 @@ class EngineHold:
                 return
         if not asleep or self._engine.end_asleep():  # else it has woken up, and is held at its next checkpoint
             self._stop_held()
+
+    def _is_let_pass(self, batch: int) -> bool:
+        """A batch without rows that is due comes first, for after a restart it would not: windows that are over would stay
+        inside until there are rows again. Of batches that each make another one due, every second is told."""
+        last, until = self._due
+        if batch == last + 1 or not self._engine.is_due():
+            return False
+        if batch != last:
+            self._due = batch, (until := time.monotonic() + DUE_SECONDS)
+        return time.monotonic() < until
 
     def _await_answer(self) -> bool:
         """True: the query is to be stopped. False: it may go on."""

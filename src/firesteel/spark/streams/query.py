@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,7 +69,8 @@ class QueryStarter:
         if not isinstance(writer, DataStreamWriter):
             what = "nothing" if writer is None else f"a {type(writer).__name__}"
             raise UsageError(f"'build' gave back {what}; a DataStreamWriter is needed.", hint=f"As in {example}.")
-        if not writer._df._jdf.sparkSession().equals(session._jsparkSession):
+        frame: Any = writer._df
+        if not frame._jdf.sparkSession().equals(session._jsparkSession):
             raise UsageError(
                 "'build' reads with another session than the one it is given, so that neither the parallelism nor the state's "
                 "store could be set.",
@@ -86,7 +87,7 @@ class QueryStarter:
 
 
 @contextmanager
-def _active(session: Any) -> Iterator[None]:
+def _active(session: Any) -> Generator[None]:
     """The session is this thread's active one, for Spark's functions that ask for it; the one before is put back."""
     sessions = session._get_j_spark_session_class(session._jvm)
     before = sessions.getActiveSession()
