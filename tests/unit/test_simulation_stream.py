@@ -57,6 +57,7 @@ class Plain:
             case QueryStarted() if self.hold:
                 return [HoldCheckpoints(run=self.run, on=True)]
             case QueryFailed() if any(isinstance(former, StopRequested) for former in self.told):
+                self.run = 0
                 return [EndStream(failed=True, cause=event.cause)]
             case QueryFailed():
                 self.run += 1
@@ -66,6 +67,7 @@ class Plain:
             case StopRequested() | CancelRequested():
                 return [StopQuery(run=self.run, savepoint=isinstance(event, StopRequested))]
             case QueryStopped() | QueryFinished():
+                self.run = 0  # all is over
                 return [EndStream(failed=False)]
             case _:
                 return []

@@ -354,6 +354,21 @@ def test_a_restart_makes_no_rescale_that_still_cools_down():
     assert stream.commands[-1] == StartQuery(run=2, parallelism=2)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1, 2])
+@pytest.mark.parametrize("cores", [0, 1])
+def test_news_of_a_query_that_is_over_changes_nothing(seconds, cores):
+    """Told again while it waits for its restart, waits for slots, or starts."""
+    stream = Stream(**{**OFTEN, "restart-strategy.fixed-delay.attempts": 1}).running()
+    stream.begin()
+    stream.cores(cores)
+    stream.fail(batch=0)
+    stream.to(seconds)
+    before, stream.run, records = stream.state, 1, len(stream.records)
+    assert stream.fail(batch=0) + stream.started() + finished(stream) + stopped(stream) + stream.commit() == []
+    assert stream.state is before
+    assert len(stream.records) == records
+
+
 # -- rescaling
 
 

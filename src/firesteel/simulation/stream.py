@@ -25,7 +25,9 @@ from firesteel.scheduler.streaming.events import (
     QueryStarted,
     QueryStopped,
     RequirementsChanged,
+    RescaleFailed,
     RescaleRequested,
+    RescaleStepped,
     StopRequested,
     StreamEvent,
     StreamSubmitted,
@@ -39,6 +41,9 @@ from firesteel.simulation.violation import check
 PATIENCE = 6 * 3600.0
 """Seconds within which a stream ends that is asked to."""
 OF_A_RUN = BatchStarted | BatchCommitted | QueryIdle | QueryStarted | QueryFailed | QueryStopped | QueryFinished
+TWICE = QueryStarted | QueryFailed | QueryStopped | QueryFinished | RescaleStepped | RescaleFailed
+SOONER_OR_LATER = (0.001, 1.0, 20.0)
+"""Seconds after which news of a query or of a rescale is told again."""
 MOST_STALE = 8
 
 
@@ -191,6 +196,9 @@ class SimulatedStream:
                 after += self.dice.about(faults.late_by)
             if self.dice.hits(faults.twice):
                 self.clock.after(after, lambda: self.deliver(event))
+        elif isinstance(event, TWICE) and self.dice.hits(faults.twice):
+            again = after + self.dice.about(self.dice.rng.choice(SOONER_OR_LATER))
+            self.clock.after(again, lambda: self.deliver(event))
         self.clock.after(after, lambda: self.deliver(event))
         if isinstance(event, OF_A_RUN):
             self._tell_stale(event, after)

@@ -246,6 +246,8 @@ class AdaptiveScheduler:
 
     def _of_query(self, event: told.StreamEvent) -> None:
         match event:
+            case _ if not self._alive:
+                self._recorder.tell(f"{type(event).__name__} is of a query that is over")
             case told.QueryStarted() if event.run == self._query.run:
                 self._started(event)
             case told.BatchStarted() if self._is_current(event.run) and event.batch > self._query.batch:
@@ -262,7 +264,7 @@ class AdaptiveScheduler:
                 self._recorder.tell(f"{type(event).__name__} is stale")
 
     def _is_current(self, run: int) -> bool:
-        return run == self._query.run or (run == self._old_run and self.state is S.RESTARTING)
+        return run == self._query.run or (run == self._old_run and self._rescales.is_under_way)
 
     def _submitted(self) -> None:
         if self.state is not S.CREATED:
