@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -153,6 +154,35 @@ def test_a_rescale_that_does_not_wait_replays_the_batch_and_counts_its_rows(spar
     assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
     assert len(set(totals.values())) == 1
     assert sum(totals.values()) % 40 == 0
+
+
+class Patient(Impatient):
+    """Waits for a tenth of a second for a batch that takes two."""
+
+    def handle(self, event):
+        return [
+            dataclasses.replace(command, replay=False, within=0.1) if isinstance(command, Rescale) else command
+            for command in super().handle(event)
+        ]
+
+
+def test_a_rescale_whose_patience_ends_replays_the_batch(spark, tmp_path):
+    def build(session):
+        @F.udf("long")
+        def slowly(value):
+            time.sleep(0.05)
+            return value % 5
+
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 40).load()
+        counted = rows.groupBy(slowly("value").alias("k")).count().writeStream.outputMode("update")
+        return counted.format("noop")
+
+    scheduler = Patient(2, [])
+    assert not run(spark, build, tmp_path / "c", scheduler).failed
+    assert [event.step for event in scheduler.of(RescaleStepped)] == list(RescaleStep)
+    again = scheduler.of(QueryStarted)[1]
+    assert (again.plan.parallelism, again.replayed_rows) == (3, 40)
+    assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
 
 
 def test_a_rescale_that_fails_starts_the_query_as_it_was(spark, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.stream_kit import Stream
 
 from firesteel.scheduler.streaming.commands import Action, Continue, HoldCheckpoints, Rescale
@@ -48,6 +49,42 @@ def test_changes_are_accumulated_until_rescaling():
     assert stream.phase is Phase.STABILIZED
     assert stream.commit(held=True) == [TO_32]
     assert len([command for command in stream.commands if isinstance(command, Rescale)]) == 1
+
+
+def test_with_default_options_a_cluster_that_grows_makes_a_stream_replay_nothing():
+    """Not all is there that could be used: stabilisation ends with a batch of a second running, and it is waited for."""
+    stream = Stream(upper=64).running()
+    for second in range(101):
+        stream.to(second)
+        stream.begin()
+        if second == 40:
+            stream.cores(8)
+        if second < 100:
+            stream.to(second + 0.9)
+            stream.commit()
+    (begun,) = [command for command in stream.commands if isinstance(command, Rescale)]
+    assert stream.at == 100
+    assert (begun.parallelism, begun.replay) == (32, False)
+    assert begun.within == pytest.approx(3, abs=0.2), "three batches' time, and then it is stopped"
+
+
+def test_a_batch_that_runs_longer_than_max_delay_is_stopped_and_replayed():
+    stream = Stream(**{"max-delay-for-scale-trigger": "10 s"}).running()
+    stream.to(35)
+    stream.begin()
+    stream.to(38)
+    stream.cores(8, complete=True)
+    assert stream.to(48) == [Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)]
+
+
+def test_a_batch_that_began_later_is_waited_for_till_it_has_run_as_long():
+    stream = Stream(**{"max-delay-for-scale-trigger": "10 s"}).running()
+    stream.to(38)
+    stream.cores(8, complete=True)
+    stream.to(45)
+    stream.begin()
+    (begun,) = [command for command in stream.to(48) if isinstance(command, Rescale)]
+    assert (begun.replay, begun.within) == (False, 7)
 
 
 def test_failed_checkpoints_trigger_with_delay():

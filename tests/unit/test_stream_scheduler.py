@@ -426,25 +426,59 @@ def test_what_changes_in_a_rescale_is_looked_at_after_it():
     assert stream.commit(held=True)[0].parallelism == 4
 
 
-def test_a_rescale_that_fails_leaves_the_old_number_and_is_tried_three_times():
+def fails_at(stream, kind, attempt=1, cause="disk full"):
+    """This step of a rescale; the query runs again with 2 partitions."""
+    step(stream, kind)
+    stream.tell(events.RescaleFailed(at=stream.at, rescale=attempt, cause=cause, parallelism=2))
+    step(stream, RescaleStep.START)
+    stream.started()
+    stream.begin()
+    stream.commit()
+
+
+def test_a_rescale_that_fails_leaves_the_old_number_and_is_tried_again_after_ever_longer_pauses():
     stream = rescaling()
-    for attempt in range(1, 4):
-        step(stream, RescaleStep.REPARTITION)
-        stream.tell(events.RescaleFailed(at=stream.at, rescale=attempt, cause="disk full", parallelism=2))
-        step(stream, RescaleStep.START)
-        stream.started()
-        stream.begin()
-        stream.commit()
+    pauses = []
+    for attempt in range(1, 10):
+        fails_at(stream, RescaleStep.REPARTITION, attempt)
         assert stream.scheduler.parallelism == 2
-        stream.to(stream.at + 31)
-        stream.commit(held=True)
-    records = sorted(stream.rescales(), key=lambda record: record.rescale)
-    assert [(record.end, record.reason) for record in records[:3]] == [("failed", "disk full")] * 3
-    assert stream.state is S.EXECUTING, "no fourth time"
-    assert "32 partitions instead of 2 cannot be had: 32 partitions were tried 3 times" in stream.waits_for
-    assert [record.end for record in records[3:]] == ["ignored"]
-    ask(stream, 32)
-    assert isinstance(stream.commit(held=True)[0], Rescale), "unless the user asks again"
+        started = stream.at
+        pauses.append(stream.timers["rescale cooldown"] - started)
+        assert stream.waits_for.endswith("then 32 partitions instead of 2; the last rescale failed: disk full")
+        begun = stream.to(started + pauses[-1])
+        assert isinstance((begun + stream.commit(held=True))[-1], Rescale)
+    assert pauses == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert [(record.end, record.reason) for record in stream.rescales()] == [("failed", "disk full")] * 9
+
+
+def test_after_a_failed_rescale_the_users_word_counts_at_once():
+    stream = rescaling()
+    fails_at(stream, RescaleStep.REPARTITION)
+    assert stream.phase is Phase.COOLDOWN
+    stream.to(stream.at + 31)
+    stream.commit(held=True)
+    fails_at(stream, RescaleStep.REPARTITION, 2)
+    stream.to(stream.at + 31)
+    assert stream.phase is Phase.COOLDOWN
+    assert stream.commit(held=True) == [Continue(run=3, batch=stream.batch)], "a minute's pause"
+    (begun,) = ask(stream, 32)
+    assert isinstance(begun, Rescale)
+
+
+@pytest.mark.parametrize("kind", [RescaleStep.HOLD, RescaleStep.REPLAY])
+def test_a_query_that_fails_before_its_state_is_rewritten_is_a_failure_of_the_query(kind):
+    """A batch that cannot be done is charged, and says nothing of the rescale."""
+    stream = rescaling()
+    step(stream, kind)
+    assert stream.fail("ValueError: bad row", batch=1) == []
+    (record,) = stream.rescales()
+    assert (record.end, record.granted, record.reason) == ("failed", 2, "ValueError: bad row")
+    assert len(stream.decisions("restart")) == 1
+    assert stream.to(stream.at + 1) == [StartQuery(run=3, parallelism=2)]
+    stream.started()
+    assert stream.timers["rescale cooldown"] - stream.at == 30, "no longer pause"
+    stream.to(stream.at + 30)
+    assert stream.commit(held=True)[0].parallelism == 32
 
 
 def test_a_checkpoint_that_cannot_be_brought_into_order_is_the_end():
@@ -706,16 +740,66 @@ def test_downtime_is_counted_from_the_stop_where_nothing_was_held_and_learnt_fro
     stream.begin()
     stream.cores(8, complete=True)
     stream.to(48)
+    assert stream.commands[-1].replay
     step(stream, RescaleStep.STOP, 1.0)
     step(stream, RescaleStep.REPLAY, 2.0)
-    step(stream, RescaleStep.START, 20.0)
+    step(stream, RescaleStep.REPARTITION, 600.0)
+    step(stream, RescaleStep.START, 3.0)
     stream.started(WIDE)
     stream.begin()
     stream.commit()
     (record,) = stream.rescales()
-    assert (record.triggered, record.downtime, record.predicted_downtime) == (48, 22, 3)
+    assert (record.triggered, record.downtime) == (48, 605)
+    assert record.predicted_downtime == 11, "the batch of 8 s is done again"
     ask(stream, 4)
-    assert stream.decisions("rescale")[-1].inputs["predicted downtime"] == 22
+    assert stream.decisions("rescale")[-1].inputs["predicted downtime"] == 5, "not the replay"
+
+
+def test_the_wait_of_a_quiet_source_is_not_learnt_from():
+    stream = rescaling()
+    for kind, seconds in ((RescaleStep.STOP, 0.0), (RescaleStep.REPARTITION, 1.0), (RescaleStep.START, 2.0)):
+        step(stream, kind, seconds)
+    stream.started(WIDE)
+    stream.to(stream.at + 10)
+    stream.tell(events.QueryIdle(at=stream.at, run=2, batch=0))
+    assert stream.rescales()[0].downtime == 13
+    ask(stream, 4)
+    assert stream.decisions("rescale")[-1].inputs["predicted downtime"] == 3
+
+
+def test_no_downtime_is_predicted_before_the_state_is_known():
+    """The checkpoint is an old one, and its source is quiet."""
+    stream = Stream(**{"firesteel.stream.max-downtime": "5 s"})
+    stream.submit(1)
+    stream.batch = 41
+    stream.started()
+    stream.to(40)
+    assert stream.cores(8, complete=True) == []
+    assert stream.tell(events.QueryIdle(at=40, run=1, batch=41)) == []
+    assert "is not known before a batch is committed" in stream.waits_for
+    assert stream.to(100) == []
+    assert stream.commit(state_bytes=1000) == [HoldCheckpoints(run=1, on=True)]
+
+
+def test_a_prediction_that_moves_about_max_downtime_is_no_news():
+    stream = Stream(**{"firesteel.stream.max-downtime": "4 s"}).running()
+    stream.to(40)
+    stream.cores(8, complete=True)
+    stream.commit(state_bytes=40 << 20)
+    before = len(stream.decisions("rescale"))
+    for size in [30, 40, 34, 38] * 10:
+        stream.commit(state_bytes=size << 20)
+    assert len(stream.decisions("rescale")) - before <= 1
+
+
+def test_a_replay_that_would_take_longer_than_max_downtime_is_not_made():
+    stream = Stream(**{"firesteel.stream.max-downtime": "60 s"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.to(400)
+    stream.cores(8, complete=True)
+    stream.to(1500)
+    assert stream.commands[-1] == TO_32, "the batch is waited for"
 
 
 # -- what is written down

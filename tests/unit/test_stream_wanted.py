@@ -153,10 +153,13 @@ def test_downtime_grows_with_the_state_and_learns():
     small, large = (prediction.predict(Action.REPARTITION, size) for size in (0, 10 << 30))
     assert prediction.predict(Action.NOTHING, 10 << 30) == 0
     assert 0 < prediction.predict(Action.RESTART, 10 << 30) < small < large
-    for downtime in (4 * large, 2 * large, 2 * large, 2 * large, 2 * large):
-        prediction.learn(Action.REPARTITION, 10 << 30, downtime)
-    assert prediction.predict(Action.REPARTITION, 10 << 30) == pytest.approx(2 * large)
-    assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(2 * small)
+    for _ in range(3):
+        prediction.learn(10 << 30, 9.0, 600 + 1.5)
+    assert prediction.predict(Action.RESTART, 0) == 9
+    assert prediction.predict(Action.REPARTITION, 10 << 30) == pytest.approx(9 + 1.5 + 600)
+    assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 1.5), "bytes cost bytes alone"
+    prediction.learn(1000, 9.0, 4.0)
+    assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 4, rel=0.01)
 
 
 class Batches:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from firesteel.options import Options
 from firesteel.scheduler.records import JournalRecord
-from firesteel.scheduler.streaming.assessment import MOST_FAILURES
+from firesteel.scheduler.streaming.assessment import pause_after
 from firesteel.scheduler.streaming.commands import Rescale, StreamCommand
 from firesteel.scheduler.streaming.events import (
     CancelRequested,
@@ -23,6 +23,8 @@ from firesteel.scheduler.streaming.events import (
     RequirementsChanged,
     RescaleFailed,
     RescaleRequested,
+    RescaleStep,
+    RescaleStepped,
     StopRequested,
     StreamEvent,
 )
@@ -92,8 +94,8 @@ class Oversight:
     ending: bool = False
     asked: dict[int, Rescale] = field(default_factory=dict[int, Rescale])
     """Rescales whose record has not come."""
-    failures: dict[int, int] = field(default_factory=dict[int, int])
-    """Rescales that failed since the user's last word, and what they were to come to."""
+    failures: set[int] = field(default_factory=set[int])
+    """Rescales that failed since the user's last word, or since one did not."""
     clean: bool = True
     """Nothing has happened yet after which rows must be read again."""
     state: str = SchedulerState.CREATED.value
@@ -125,8 +127,12 @@ class Oversight:
                 self.failures.clear()
             case QueryFailed():
                 self.clean = False
+            case RescaleStepped(step=RescaleStep.REPLAY) if event.rescale in self.asked:
+                patient = self.asked[event.rescale]
+                check(patient.replay or patient.within is not None or not self.clean, f"{event} of {patient}")
+                self.clean = False
             case RescaleFailed() if event.rescale in self.asked:
-                self.failures[event.rescale] = self.asked[event.rescale].parallelism
+                self.failures.add(event.rescale)
             case StopRequested() | CancelRequested():
                 self.ending = True
             case QueryStarted() if event.run == self.plane.last_run and event.run != self.run:
@@ -165,7 +171,7 @@ class Oversight:
             or self.world.refusal
             or self.ending
         )
-        if wanted is None or not running or free or not self.parallelism or self._given_up(wanted):
+        if wanted is None or not running or free or not self.parallelism:
             self.pending_since = math.inf
             return
         up = wanted > self.parallelism
@@ -181,14 +187,14 @@ class Oversight:
             f"{deadline:.3f}, and it is {now:.3f}: {self.scheduler.phase}",
         )
 
-    def _given_up(self, parallelism: int) -> bool:
-        return list(self.failures.values()).count(parallelism) >= MOST_FAILURES
-
     def _deadline(self, up: bool) -> float:
         """As FLIP-461 has it."""
-        first = self.pending_since
+        first, settings = self.pending_since, self.settings
+        pause = pause_after(len(self.failures), max(settings.cooldown_up, settings.cooldown_down))
         return max(
-            self.executing_since + self._cooldown(up), first + self.settings.stabilization, first + self.longest_delay
+            self.executing_since + max(pause, self._cooldown(up)),
+            first + self.settings.stabilization,
+            first + self.longest_delay,
         )
 
     def written(self, record: JournalRecord) -> None:
@@ -218,7 +224,7 @@ class Oversight:
         if command is None:
             return
         if record.end == EndState.FAILED.value:
-            self.failures[record.rescale] = record.requested
+            self.failures.add(record.rescale)
         else:
             check(record.granted == record.requested, f"{record} is completed")
             self.failures.clear()

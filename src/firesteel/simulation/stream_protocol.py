@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from firesteel.scheduler.streaming.commands import Action, Rescale
-from firesteel.scheduler.streaming.events import RescaleFailed, RescaleStep, RescaleStepped
+from firesteel.scheduler.streaming.events import QueryFailed, RescaleFailed, RescaleStep, RescaleStepped
 from firesteel.simulation.stream_query import Host, SimulatedCheckpoint, SimulatedQuery
 
 
@@ -16,6 +16,7 @@ class RescalingHost(Host, Protocol):
 
     checkpoint: SimulatedCheckpoint
     query: SimulatedQuery | None
+    rescale: SimulatedRescale | None
     parallelism: int
     """Of the query that runs, or ran last."""
 
@@ -45,14 +46,30 @@ class SimulatedRescale:
             return
         self._told(RescaleStep.HOLD)
         query.come_to_rest(lambda fine: self._rested(query, fine))
+        if self.command.within is not None:
+            self.host.clock.after(self.command.within, self._waited)
+
+    def _waited(self) -> None:
+        """Long enough for the running batch."""
+        if self.host.rescale is self and self.step is RescaleStep.HOLD and self.given_up is None:
+            self._stop()
 
     def _rested(self, query: SimulatedQuery, fine: bool) -> None:
         if fine:
             self._stop()
             return
         self.host.query = None
-        failure = query.failure
-        self._failed("" if failure is None else failure.cause, final=failure is not None and failure.final)
+        assert query.failure is not None
+        self._query_failed(query.failure)
+
+    def _query_failed(self, failure: QueryFailed) -> None:
+        """The query, not the rescale: the scheduler says whether and when it is started again."""
+        if self.given_up is not None:
+            self.given_up()
+            return
+        host = self.host
+        host.rescale_over(False)
+        host.tell(replace(failure, at=host.clock.now, run=self.command.run))
 
     def _stop(self) -> None:
         self._told(RescaleStep.STOP)
@@ -111,6 +128,8 @@ class SimulatedRescale:
         def over() -> None:
             if self.given_up is not None:
                 self.given_up()
+            elif host.dice.hits(host.world.faults.step) and step is RescaleStep.REPLAY:
+                self._query_failed(QueryFailed(at=0.0, run=0, cause="bad row", batch=host.checkpoint.batch + 1))
             elif host.dice.hits(host.world.faults.step):
                 self._failed(f"{step.value}: no space left on device", host.dice.hits(host.world.faults.unfinishable))
             else:

@@ -43,6 +43,9 @@ from firesteel.scheduler.streaming.submission import Submission
 from firesteel.scheduler.streaming.wanted import Wanted
 
 S = SchedulerState
+FAILED = "failed checkpoints:"
+_REWRITES = (told.RescaleStep.REPARTITION, told.RescaleStep.START)
+"""What fails before them is the query, whatever is to become of it."""
 _OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
 
 
@@ -71,7 +74,11 @@ class AdaptiveScheduler:
         self._options = options
         self._settings = settings = StreamSettings.of(options)
         self._delays = Delays(
-            settings.cooldown_up, settings.cooldown_down, settings.stabilization, lambda: self.max_delay
+            settings.cooldown_up,
+            settings.cooldown_down,
+            settings.stabilization,
+            lambda: self.max_delay,
+            pause=lambda: self._assessor.pause,
         )
         self._strategy = restart_strategy or strategy_of(options, name)
         self._recorder = StreamRecorder()
@@ -184,7 +191,7 @@ class AdaptiveScheduler:
         if self.state is S.EXECUTING and manager is not None and self._alive:
             count = self._failed_checkpoints.count
             self._failed_checkpoints.clear()
-            manager.on_trigger(f"failed checkpoints: {count}")
+            manager.on_trigger(f"{FAILED} {count}")
 
     # -- the world of the rescale manager (RescaleEnvironment)
 
@@ -200,14 +207,34 @@ class AdaptiveScheduler:
     def rescale(self, trigger: str) -> None:
         assessment = self._intent.assessment
         assert assessment is not None
+        replay, within = self._patience(trigger)
+        again = self._stats.again if replay else 0.0
         self._leave_executing()
         aim = f"{plural(assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
         self._machine.go(S.RESTARTING, f"{trigger}: {aim}")
-        self._begin_rescale(trigger, assessment, replay=self._held is None)
+        self._begin_rescale(trigger, assessment, replay=replay, within=within, again=again)
 
-    def _begin_rescale(self, trigger: str, assessment: Assessment, *, replay: bool) -> None:
+    def _patience(self, trigger: str) -> tuple[bool, float | None]:
+        """Whether the running batch is to be stopped and replayed at once; else how long it is waited for, seconds.
+
+        A replay takes as long as the whole batch again, so that only one that may be stuck is stopped.
+        """
+        if self._held is not None or not self._query.plan.can_hold:
+            return self._held is None, None
+        if not self._assessor.may_replay(self._stats.again):
+            return False, None
+        now, began = self._recorder.at, self._stats.running_since
+        left = (now if began is None else began) + self.max_delay - now
+        return (True, None) if left <= 0 or trigger.startswith(FAILED) else (False, left)
+
+    def _begin_rescale(
+        self, trigger: str, assessment: Assessment, *, replay: bool, within: float | None = None, again: float = 0.0
+    ) -> None:
+        """``again``: seconds that a replay is expected to take."""
         query = self._query
         current = self._rescales.trigger(trigger, assessment, query, held=self._held is not None)
+        if current.predicted is not None:
+            current.predicted += again
         self._old_run, self._asked, self._alive = query.run, current.requested, True
         self._cooldown_since = None
         self._assessor.followed()
@@ -220,6 +247,7 @@ class AdaptiveScheduler:
                 parallelism=current.requested,
                 action=current.action,
                 replay=replay,
+                within=within,
             )
         )
 
@@ -354,12 +382,12 @@ class AdaptiveScheduler:
         self._look()
 
     def _after_rescale(self, current: RescaleInProgress | None) -> None:
-        self._first_change = None
         if current is not None and current.granted == current.requested:
+            self._first_change = None
             self._assessor.granted()
         elif current is not None:
             current.reason = current.reason or f"{plural(current.granted, 'partition')} were come to"
-            self._assessor.failed(current.requested, current.reason)
+            self._assessor.failed(current.reason)
 
     def _leave_executing(self) -> None:
         manager = self._manager
@@ -396,7 +424,7 @@ class AdaptiveScheduler:
 
     def _idle(self) -> None:
         if self.state is S.EXECUTING:
-            self._rescales.first_batch()
+            self._rescales.first_batch(idle=True)
             self._look()
             self._stats.idle()
 
@@ -470,7 +498,8 @@ class AdaptiveScheduler:
             self._rescales.started(current.requested, 0)
             self._rescales.complete(f"its first start failed: {cause}")
             return
-        self._assessor.failed(current.requested, current.reason or cause)
+        if current.reason or current.step in _REWRITES:
+            self._assessor.failed(current.reason or cause)
         self._rescales.failed(current.reason or cause, self.parallelism)
 
     def _restart_after(self, delay: float, why: str) -> None:
@@ -569,7 +598,7 @@ class AdaptiveScheduler:
                 there, needed = self._wanted.slots(self._intent.resources), self._wanted.requirements.lower
                 words = waits_for_slots(there, needed, self._submission.until, now)
             case S.EXECUTING if (assessment := self._intent.assessment) is not None and self._manager is not None:
-                words = waits_while_executing(assessment, self._manager, now)
+                words = waits_while_executing(assessment, self._manager, now, self._assessor.failure)
             case S.RESTARTING if self._rescales.is_under_way:
                 words = waits_while_rescaling(self._rescales.current)
             case S.RESTARTING:

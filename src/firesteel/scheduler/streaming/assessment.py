@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,18 @@ from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.wanted import Resources, Wanted, Wish
 
-MOST_FAILURES = 3
-"""Rescales to one number that may fail in a row before the user is to ask for it again."""
+_LEAST_PAUSE, _MOST_PAUSE = 10.0, 3600.0
+
+_WELL_BELOW = 0.8
+"""Part of the longest downtime that a prediction must fall to before the user is not asked any more."""
+
+
+def pause_after(failures: int, cooldown: float) -> float:
+    """Seconds after so many failed rescales in a row before the next try; there is always another one."""
+    if not failures:
+        return 0.0
+    first = max(cooldown, _LEAST_PAUSE)
+    return max(first, min(first * 2.0 ** min(failures - 1, 32), _MOST_PAUSE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +37,8 @@ class Assessment:
     wish: Wish
     running: int
     choice: Choice
-    predicted: float
+    predicted: float | None
+    """Downtime, seconds; None: not known."""
     refused: str = ""
     """Why it is not to be had; a sentence."""
     awaits_word: str = ""
@@ -68,24 +80,35 @@ class Assessor:
         self._downtime = downtime
         self._settings = settings
         self._recorder = recorder
-        self._failures: dict[int, list[str]] = {}
+        self._failures = 0
+        self.failure = ""
+        """Why the last rescale failed; empty: it did not, or the user has had a word since."""
         self.user_word = False
         """The change is what the user said: no more slots are waited for."""
         self.go = False
         """Whatever the downtime."""
+        self._awaits = False
+        """The last prediction made it wait for the user's word."""
+        self._replay_left = 0.0
 
     def user_said(self, *, go: bool) -> None:
         self.user_word = True
         self.go = go
-        self._failures.clear()
+        self.granted()
 
-    def failed(self, parallelism: int, cause: str) -> None:
-        """A rescale to this number."""
-        self._failures.setdefault(parallelism, []).append(cause or "an unknown fault")
+    def failed(self, cause: str) -> None:
+        """A rescale was, not the query in it."""
+        self._failures += 1
+        self.failure = cause or "an unknown fault"
 
     def granted(self) -> None:
         """A rescale came to what was wanted."""
-        self._failures.clear()
+        self._failures, self.failure = 0, ""
+
+    @property
+    def pause(self) -> float:
+        """Seconds from the start after a failed rescale to the next one."""
+        return pause_after(self._failures, max(self._settings.cooldown_up, self._settings.cooldown_down))
 
     def followed(self) -> None:
         """A rescale begins: what the user said so far is done with it."""
@@ -95,11 +118,11 @@ class Assessor:
         query = self._query
         wish = self._wanted.running(query.parallelism, resources, self._load.cores, user=self.user_word)
         choice = choose(query.plan, query.parallelism, wish.parallelism, pinned=query.pinned)
-        predicted = self._downtime.predict(choice.action, query.state_bytes)
+        predicted = self._predicted(choice.action)
         if wish.parallelism == query.parallelism:
             self.user_word = self.go = False
             return Assessment(wish, query.parallelism, choice, predicted)
-        refused = choice.refusal or self._given_up(wish.parallelism)
+        refused = choice.refusal
         awaits = "" if refused else self._awaits_word(predicted)
         return Assessment(wish, query.parallelism, choice, predicted, refused, awaits)
 
@@ -121,9 +144,12 @@ class Assessor:
             reason += f"; {self._load.reason}"
         if assessment.is_wanted:
             inputs |= {"action": choice.action.value, "state bytes": self._query.state_bytes}
-            inputs["predicted downtime"] = round(assessment.predicted, 3)
+            inputs["predicted downtime"] = None if assessment.predicted is None else round(assessment.predicted, 3)
             then = assessment.refused or assessment.awaits_word or choice.reason
             reason += f". {then[:1].upper()}{then[1:]}"
+            if self._failures:
+                inputs |= {"failed rescales": self._failures, "pause": self.pause}
+                reason += f"; not before {format_seconds(self.pause)} have passed, for the last rescale failed"
         self._recorder.decision(
             "rescale" if assessment.is_wanted else "parallelism",
             inputs=inputs,
@@ -133,20 +159,32 @@ class Assessor:
             reason=f"{what}: {reason}" if what else reason,
         )
 
-    def _given_up(self, parallelism: int) -> str:
-        causes = self._failures.get(parallelism, [])
-        if len(causes) < MOST_FAILURES:
-            return ""
-        last = causes[-1].splitlines()[0].rstrip(".")
-        return (
-            f"{parallelism} partitions were tried {len(causes)} times and not come to, last because: {last}. Ask for a "
-            "rescale to try again."
-        )
+    def _predicted(self, action: Action) -> float | None:
+        state_bytes = self._query.state_bytes
+        if state_bytes is None and action is Action.REPARTITION:
+            return None
+        return self._downtime.predict(action, state_bytes or 0)
 
-    def _awaits_word(self, predicted: float) -> str:
-        if self.go or predicted <= self._settings.max_downtime:
+    def may_replay(self, seconds: float) -> bool:
+        """Whether the downtime is still allowed with a replay of so many seconds."""
+        return self.go or math.isinf(self._settings.max_downtime) or seconds <= self._replay_left
+
+    def _awaits_word(self, predicted: float | None) -> str:
+        most = self._settings.max_downtime
+        self._replay_left = most - (predicted or 0.0)
+        if self.go or math.isinf(most):
+            self._awaits = False
             return ""
+        # Once it waits, a prediction that moves about the limit is no news.
+        self._awaits = predicted is None or predicted > most * (_WELL_BELOW if self._awaits else 1.0)
+        if not self._awaits:
+            return ""
+        if predicted is None:
+            return (
+                f"how long it would keep the stream from its work is not known before a batch is committed, and "
+                f"{MAX_DOWNTIME.key} allows {format_seconds(most)}: it waits for that batch, or for the user's word"
+            )
         return (
             f"it would keep the stream from its work for about {format_seconds(predicted)}, and {MAX_DOWNTIME.key} "
-            f"allows {format_seconds(self._settings.max_downtime)}: it waits for the user's word"
+            f"allows {format_seconds(most)}: it waits for the user's word"
         )

@@ -72,6 +72,12 @@ class CheckpointStatsTracker:
         return self._began
 
     @property
+    def again(self) -> float:
+        """Seconds that the running batch, or one like the last ones, would take to be done again."""
+        age = 0.0 if self._began is None else self._recorder.at - self._began
+        return max(age, median(self._durations) if self._durations else 0.0)
+
+    @property
     def interval(self) -> float:
         """Seconds: the trigger's gap, or the median duration of the last batches where that is longer; at least 1.
 

@@ -50,7 +50,9 @@ class Rescale:
     """Hold, stop, bring the state to ``parallelism`` partitions, start as ``run``.
 
     Answered by RescaleStepped for each step and then QueryStarted, or by RescaleFailed and then QueryStarted with the
-    old number. ``replay``: do not wait for the running batch; stop now and replay it. ``run``: of the next start.
+    old number; where the query itself failed before it was stopped, or its batch when it was replayed, by QueryFailed.
+    ``replay``: do not wait for the running batch; stop now and replay it. ``within``: wait no longer than so many seconds
+    for it, then stop and replay it; None: as long as it takes. ``run``: of the next start.
     """
 
     rescale: int
@@ -58,6 +60,7 @@ class Rescale:
     parallelism: int
     action: Action
     replay: bool = False
+    within: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

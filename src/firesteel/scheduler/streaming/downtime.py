@@ -7,33 +7,43 @@ from statistics import median
 
 from firesteel.scheduler.streaming.commands import Action
 
-_STOP_AND_START = 1.5
-_REPARTITION = 1.5
+_RESTART = 1.5
+_REWRITE = 1.5
 _PER_BYTE = 30.0 / (1 << 30)
 """Seconds, as measured on two cores; wrong by some factor elsewhere, which the first rescales show."""
 _RESCALES = 5
 
 
 class DowntimePrediction:
+    """Stop and start, what rewriting costs whatever the state, and what it costs per byte are learnt one by one."""
+
     def __init__(self) -> None:
-        self._factors: deque[float] = deque(maxlen=_RESCALES)
+        self._restarts: deque[float] = deque(maxlen=_RESCALES)
+        self._rewrites: deque[float] = deque(maxlen=_RESCALES)
+        self._per_byte: deque[float] = deque(maxlen=_RESCALES)
 
     def predict(self, action: Action, state_bytes: int) -> float:
-        """Seconds from the last commit before to the first batch after."""
-        factor = median(self._factors) if self._factors else 1.0
-        return factor * self._plain(action, state_bytes)
-
-    def learn(self, action: Action, state_bytes: int, downtime: float) -> None:
-        plain = self._plain(action, state_bytes)
-        if plain > 0 and downtime > 0:
-            self._factors.append(downtime / plain)
-
-    @property
-    def known(self) -> int:
-        """Rescales it has learnt from."""
-        return len(self._factors)
-
-    def _plain(self, action: Action, state_bytes: int) -> float:
+        """Seconds from the last commit before to the first batch after, without a replay."""
         if action is Action.NOTHING:
             return 0.0
-        return _STOP_AND_START + (_REPARTITION + _PER_BYTE * state_bytes if action is Action.REPARTITION else 0.0)
+        restart = _median(self._restarts, _RESTART)
+        if action is Action.RESTART:
+            return restart
+        return restart + _median(self._rewrites, _REWRITE) + _median(self._per_byte, _PER_BYTE) * state_bytes
+
+    def learn(self, state_bytes: int, restart: float, repartition: float = 0.0) -> None:
+        """``restart``: seconds of the downtime without those of the ``repartition``; 0: there was none."""
+        if restart > 0:
+            self._restarts.append(restart)
+        if repartition <= 0:
+            return
+        for_bytes = _median(self._per_byte, _PER_BYTE) * state_bytes
+        constant = _median(self._rewrites, _REWRITE)
+        if for_bytes < constant:
+            self._rewrites.append(max(0.0, repartition - for_bytes))
+        else:
+            self._per_byte.append(max(0.0, repartition - constant) / state_bytes)
+
+
+def _median(samples: deque[float], before: float) -> float:
+    return median(samples) if samples else before

@@ -40,15 +40,16 @@ class RescaleEnvironment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Seconds. ``max_delay`` is asked at each change."""
+    """Seconds. ``max_delay`` and ``pause``, at least which any cooldown takes, are asked at each change."""
 
     cooldown_up: float
     cooldown_down: float
     stabilization: float
     max_delay: Callable[[], float]
+    pause: Callable[[], float] = lambda: 0.0
 
     def cooldown(self, direction: Direction) -> float:
-        return self.cooldown_up if direction is Direction.UP else self.cooldown_down
+        return max(self.pause(), self.cooldown_up if direction is Direction.UP else self.cooldown_down)
 
 
 MAX_DELAY = "max delay"

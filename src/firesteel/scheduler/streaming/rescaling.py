@@ -28,7 +28,8 @@ class RescaleInProgress:
     checkpoint: int | None = None
     triggered: float = 0.0
     predicted: float | None = None
-    state_bytes: int = 0
+    state_bytes: int | None = 0
+    """None: not known yet."""
     steps: dict[str, float] = field(default_factory=dict[str, float])
     step: RescaleStep | None = None
     step_at: float = 0.0
@@ -38,6 +39,8 @@ class RescaleInProgress:
     granted: int = 0
     replayed_rows: int = 0
     downtime: float | None = None
+    idle: bool = False
+    """It found nothing to read when it was started."""
     reason: str = ""
 
     def take(self, assessment: Assessment) -> None:
@@ -117,18 +120,19 @@ class Rescales:
             self._begun, self.current = current, None
         return current
 
-    def takes_batch(self) -> None:
-        """The new query takes its first batch, or finds that there is none."""
+    def takes_batch(self, *, idle: bool = False) -> None:
+        """The new query takes its first batch, or finds that there is none (``idle``)."""
         begun = self._begun
         if begun is not None and begun.downtime is None:
+            begun.idle = idle
             since = begun.triggered if begun.down_since is None else begun.down_since
             begun.downtime = self._recorder.at - since
 
-    def first_batch(self) -> None:
+    def first_batch(self, *, idle: bool = False) -> None:
         """The new query has committed its first batch, or found that there is none."""
         begun = self._begun
         if begun is not None and begun.started is not None:
-            self.takes_batch()
+            self.takes_batch(idle=idle)
             begun.steps["first batch"] = self._recorder.at - begun.started
             self.complete()
 
@@ -141,9 +145,19 @@ class Rescales:
             self._end(begun, EndState.FAILED, begun.reason or reason)
             return
         if begun.downtime is not None:
-            self._prediction.learn(begun.action, begun.state_bytes, begun.downtime)
+            self._learn(begun, begun.downtime)
         self.made += 1
         self._end(begun, EndState.COMPLETED, reason)
+
+    def _learn(self, begun: RescaleInProgress, downtime: float) -> None:
+        """From its steps; neither a replay nor the wait for a quiet source's first batch comes with every rescale."""
+        steps = begun.steps
+        repartition = steps.get(RescaleStep.REPARTITION.value, 0.0)
+        if begun.idle:
+            restart = steps.get(RescaleStep.STOP.value, 0.0) + steps.get(RescaleStep.START.value, 0.0)
+        else:
+            restart = downtime - repartition - steps.get(RescaleStep.REPLAY.value, 0.0)
+        self._prediction.learn(begun.state_bytes or 0, restart, repartition)
 
     def failed(self, reason: str, parallelism: int) -> None:
         """It did not come to its end; ``parallelism`` is what there is."""
@@ -181,7 +195,7 @@ class Rescales:
             replayed_rows=current.replayed_rows,
             predicted_downtime=current.predicted,
             downtime=current.downtime,
-            state_bytes=current.state_bytes,
+            state_bytes=current.state_bytes or 0,
             end=end.value,
             reason=reason,
         )

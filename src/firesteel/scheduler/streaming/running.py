@@ -34,8 +34,11 @@ class RunningQuery:
         return self.plan.parallelism > 0 or max(self.batch, self.begun) >= 0
 
     @property
-    def state_bytes(self) -> int:
-        return 0 if self.last is None else self.last.state_bytes
+    def state_bytes(self) -> int | None:
+        """None: not known before the first commit since this stream was started, for the checkpoint is older."""
+        if self.last is not None:
+            return self.last.state_bytes
+        return None if self.plan.stateful and self.pinned and self.batch >= 0 else 0
 
     def started(self, plan: StreamPlan, batch: int, asked: int) -> None:
         self.plan, self.batch, self.begun = plan, batch, batch

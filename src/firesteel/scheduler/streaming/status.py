@@ -22,8 +22,8 @@ WAITS_FOR = {
 """In states where there is nothing more to say."""
 
 
-def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: float) -> str:
-    """A sentence; empty: for nothing."""
+def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: float, failure: str = "") -> str:
+    """A sentence; empty: for nothing. ``failure``: of the last rescale."""
     wish = assessment.wish
     if not assessment.is_wanted:
         return f"nothing: {wish.reason}" if wish.rule == "the partitions still suffice" else ""
@@ -34,12 +34,14 @@ def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: 
         return f"your word for {aim}: {assessment.awaits_word}"
     if not wish.sufficient:
         return f"more slots: {wish.reason}"
-    return f"{_first(assessment, manager, now)}, then {aim}"
+    again = f"; the last rescale failed: {failure.splitlines()[0]}" if failure else ""
+    return f"{_first(assessment, manager, now)}, then {aim}{again}"
 
 
 def _first(assessment: Assessment, manager: RescaleManager, now: float) -> str:
     if manager.phase is Phase.COOLDOWN:
-        return f"the end of the cooldown{_left(manager.cooldown_until, now, 'in')}, then a checkpoint"
+        then = "a checkpoint" if assessment.wish.desired else "a checkpoint once no more slots come"
+        return f"the end of the cooldown{_left(manager.cooldown_until, now, 'in')}, then {then}"
     if manager.phase is Phase.STABILIZING and not assessment.wish.desired:
         return f"more slots{_left(manager.stabilized_at, now, 'at most another')}, then a checkpoint"
     return f"a checkpoint{_left(manager.rescales_at, now, 'at most another')}"
@@ -85,7 +87,7 @@ def stream_status(
         input_rate=0.0 if last is None else last.input_rate,
         processed_rate=0.0 if last is None else last.processed_rate,
         state_rows=0 if last is None else last.state_rows,
-        state_bytes=query.state_bytes,
+        state_bytes=query.state_bytes or 0,
         backlog=None if last is None else last.backlog,
         rescales=rescales.made,
         last_rescale=rescales.last,

@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from firesteel.errors import FiresteelError, JobExecutionError
+from firesteel.errors import FiresteelError
 from firesteel.scheduler.streaming.commands import Action, Rescale, StartQuery, StopQuery
 from firesteel.scheduler.streaming.events import (
     QueryFailed,
@@ -203,11 +203,17 @@ class Protocol:
         ahead: Future[Prepared] | None = None
         state: CheckpointState | None = None
         try:
-            self._halt(rescaling)
-            if self._given_up.is_set():
+            try:
+                self._halt(rescaling)
+                if self._given_up.is_set():
+                    return
+                ahead = self._ahead.submit(self._starter.prepare, command.parallelism, None)
+                self._replay(rescaling)
+            except Exception as error:  # the query's own: whether and when it is started again is not for us to say
+                _log.debug("the query failed in rescale %d", command.rescale, exc_info=error)
+                if not self._given_up.is_set():
+                    self._tell_failed(command.run, error, rescaling.pending)
                 return
-            ahead = self._ahead.submit(self._starter.prepare, command.parallelism, None)
-            self._replay(rescaling)
             if command.action is Action.REPARTITION:
                 self._step(rescaling, RescaleStep.REPARTITION)
                 done = repartition_state(self._spark, self._checkpoint, command.parallelism)
@@ -237,12 +243,25 @@ class Protocol:
             self._step(rescaling, RescaleStep.STOP)
             stop_query(run.query)
         else:
-            run.hold.stop(lambda: self._step(rescaling, RescaleStep.STOP))
+            self._hold(run, rescaling)
         error = run.query.exception()
         self._forget_run()
         rescaling.state = self._state()
         if error is not None and not is_known:
-            raise JobExecutionError(f"The query failed before it was stopped: {describe(error).cause}")
+            raise error
+
+    def _hold(self, run: Run, rescaling: _Rescaling) -> None:
+        """Stops the query at its next checkpoint; where it is, if the command is not to wait so long."""
+        within = rescaling.command.within
+        patience = None if within is None else threading.Timer(within, run.hold.close)
+        if patience is not None:
+            patience.daemon = True
+            patience.start()
+        try:
+            run.hold.stop(lambda: self._step(rescaling, RescaleStep.STOP))
+        finally:
+            if patience is not None:
+                patience.cancel()
 
     def _replay(self, rescaling: _Rescaling) -> None:
         """Commits a batch that was left half done, with the number it was planned for."""
@@ -329,6 +348,11 @@ class _Rescaling:
     state: CheckpointState | None = None
     replayed: int = 0
     told: list[RescaleStep] = field(default_factory=list[RescaleStep])
+
+    @property
+    def pending(self) -> int | None:
+        """The batch that is left half done."""
+        return None if self.state is None else self.state.pending
 
     def repartitioned(self, done: Repartitioned) -> CheckpointState | None:
         """The checkpoint as it is now, without asking it again; it was in order, or it had not been repartitioned."""
