@@ -651,6 +651,41 @@ def test_dynamic_allocation_is_no_reason_to_rescale():
     assert stream.scheduler.status().cores == 80
 
 
+BY_LOAD = {"scaling": "load", "load.window": "20 s", "executing.cooldown-after-rescaling": "10 min"}
+
+
+def test_by_load_a_stream_that_waits_to_grow_writes_few_decisions():
+    stream = Stream(**BY_LOAD).running(cores=8)
+    for number in range(3000):
+        stream.to(number * 0.1)
+        stream.begin()
+        stream.commit(duration=0.09 + 0.01 * math.sin(number / 7), backlog=100, rows=100)
+    assert stream.scheduler.status().wanted == 12
+    assert len(stream.decisions("rescale")) <= 3
+
+
+def test_by_load_a_stream_that_was_busy_and_is_idle_does_not_grow():
+    stream = Stream(**{**BY_LOAD, "executing.cooldown-after-rescaling": "2 min"}).running(cores=8)
+    for number in range(30):
+        stream.to(number * 2)
+        stream.commit(duration=1.95, backlog=10, rows=10)
+    assert stream.scheduler.status().wanted > 2
+    for number in range(30):
+        stream.to(60 + number * 5)
+        stream.tell(events.QueryIdle(at=stream.at, run=1, batch=stream.batch))
+    assert not [command for command in stream.commands if isinstance(command, Rescale)]
+
+
+def test_a_load_that_cannot_be_told_is_said_once():
+    stream = Stream(**BY_LOAD).running(cores=8)
+    for number in range(30):
+        stream.to(number)
+        stream.commit(duration=1.0)
+    (decision,) = stream.decisions("load")
+    assert "cannot be told" in decision.reason
+    assert stream.scheduler.status().wanted == 32
+
+
 def test_by_load_a_busy_stream_grows():
     stream = Stream(**{"scaling": "load"})
     stream.submit(8, complete=True)

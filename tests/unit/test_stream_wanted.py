@@ -226,5 +226,26 @@ def test_the_first_batches_after_a_start_say_nothing():
     assert batches.load.cores == 4
 
 
-def test_a_source_that_tells_no_backlog_is_judged_by_its_batches():
-    assert Batches().feed(12, busy=9.8, backlog=None) == 12
+def test_without_a_backlog_and_a_gap_nothing_is_said():
+    """Batches follow each other whatever the load; a start after a pause would look like the heaviest."""
+    batches = Batches()
+    assert batches.feed(12, busy=9.8, backlog=None) is None
+    assert "cannot be told" in batches.load.reason
+    batches.load.started(8, gap=10.0)
+    assert batches.feed(12, busy=9.8, backlog=None) == 12
+
+
+def test_an_idle_stream_is_less_and_less_busy():
+    batches = Batches()
+    assert batches.feed(12, busy=9.8) == 12
+    for _ in range(8):
+        batches.at += 10.0
+        batches.load.idle(batches.at, 8)
+    assert batches.load.cores == 1
+
+
+def test_what_was_said_stays_until_it_is_clearly_wrong():
+    batches = Batches()
+    said = {batches.feed(2, busy=busy) for busy in [9.8] * 6 + [9.0, 9.6, 8.9, 9.9, 9.2, 9.5] * 5}
+    assert len(said - {8}) == 1
+    assert batches.feed(12, busy=7.0) == 8

@@ -349,7 +349,7 @@ class AdaptiveScheduler:
         query.started(event.plan, event.batch, self._asked)
         self._stats.trigger_interval = event.plan.trigger_interval
         self._stats.no_batch()
-        self._load.started(min(query.parallelism, self._intent.resources.cores))
+        self._load.started(min(query.parallelism, self._intent.resources.cores), event.plan.trigger_interval)
         self._cause = ""
         decide_recovery(self._recorder, event)
         if rescaled:
@@ -417,14 +417,15 @@ class AdaptiveScheduler:
             return
         self._rescales.first_batch()
         self._load.batch(event, min(self.parallelism, self._intent.resources.cores))
-        if self._load.cores is not None:
-            self._intent.load_changed(self._load.reason)
+        self._intent.load_said(self._load)
         self._look()
         self._stats.batch_committed(event.duration)
 
     def _idle(self) -> None:
         if self.state is S.EXECUTING:
             self._rescales.first_batch(idle=True)
+            self._load.idle(self._recorder.at, min(self.parallelism, self._intent.resources.cores))
+            self._intent.load_said(self._load)
             self._look()
             self._stats.idle()
 

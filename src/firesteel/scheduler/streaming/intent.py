@@ -8,6 +8,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.scheduler.streaming.assessment import Assessment, Assessor
 from firesteel.scheduler.streaming.events import ClusterChanged, RequirementsChanged, RescaleRequested
+from firesteel.scheduler.streaming.load import LoadSignal
 from firesteel.scheduler.streaming.recorder import StreamRecorder
 from firesteel.scheduler.streaming.records import TriggerCause
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
@@ -28,6 +29,7 @@ class Intent:
         """As told last."""
         self.assessment: Assessment | None = None
         """Of the running query; None: not looked at yet."""
+        self._told_of_load = ""
         self._why = (TriggerCause.INITIAL_SCHEDULE, "the stream was started")
 
     def cluster_changed(self, event: ClusterChanged, *, started: bool) -> bool:
@@ -55,8 +57,13 @@ class Intent:
             self._assessor.user_said(go=isinstance(event, RescaleRequested))
         return changed
 
-    def load_changed(self, reason: str) -> None:
-        self._why = (TriggerCause.LOAD, f"the load changed ({reason})")
+    def load_said(self, load: LoadSignal) -> None:
+        """It was told of a batch, or of none."""
+        if load.cores is not None:
+            self._why = (TriggerCause.LOAD, f"the load changed ({load.reason})")
+        elif load.reason != self._told_of_load:
+            self._recorder.decision("load", rule="no signal", reason=load.reason)
+        self._told_of_load = "" if load.cores is not None else load.reason
 
     def look(self, *, said: bool = False) -> bool:
         """Whether there is news for the rescale manager. ``said``: by the user, who is owed an answer."""

@@ -13,14 +13,28 @@ from firesteel.scheduler.streaming.settings import StreamSettings
 _WARM_UP = 3
 """Batches after a start that say nothing: they read what has gathered, and Spark plans and warms up."""
 _LEAST_BATCHES = 3
+_JUDGED = 4
+"""Times in a window."""
+_FITS = 0.75
+"""A number of cores that was named stays while no more and not less than this part of it are needed."""
+
+
+_UNKNOWN = (
+    "the load cannot be told: the source tells no backlog, and the trigger has no gap, so that batches follow each other "
+    "whatever the load; the parallelism follows the slots alone"
+)
 
 
 class LoadSignal(Protocol):
-    def started(self, busy: int) -> None:
-        """The query was started, or started again. ``busy``: cores that it can keep busy."""
+    def started(self, busy: int, gap: float | None = None) -> None:
+        """The query was started, or started again. ``busy``: cores that it can keep busy. ``gap``: of its trigger."""
         ...
 
     def batch(self, event: BatchCommitted, busy: int) -> None: ...
+
+    def idle(self, at: float, busy: int) -> None:
+        """No batch runs, and none is to be made."""
+        ...
 
     @property
     def cores(self) -> int | None:
@@ -37,9 +51,11 @@ class NoLoadSignal:
     cores: int | None = None
     reason = ""
 
-    def started(self, busy: int) -> None: ...
+    def started(self, busy: int, gap: float | None = None) -> None: ...
 
     def batch(self, event: BatchCommitted, busy: int) -> None: ...
+
+    def idle(self, at: float, busy: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +73,44 @@ class BusyLoad:
     The second factor is known where the source tells its backlog, and is 1 elsewhere. Above ``high`` or below ``low`` as
     many cores are needed as bring it to the target, of those that the query can keep busy now: no more than it has
     partitions. In between it needs those. While it catches up (the backlog is more than a batch and shrinks) a stream is
-    busier than its load: nothing new is said then.
+    busier than its load: nothing new is said then. Nothing at all is said of a source that tells no backlog where the
+    trigger has no gap: batches follow each other then whatever the load.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
         self._settings = settings
         self._batches: deque[_Batch] = deque()
         self._skip = _WARM_UP
+        self._gap: float | None = None
+        self._judged = float("-inf")
         self.cores: int | None = None
         self.reason = ""
 
-    def started(self, busy: int) -> None:
+    def started(self, busy: int, gap: float | None = None) -> None:
         self._batches.clear()
-        self._skip = _WARM_UP
+        self._skip, self._gap, self._judged = _WARM_UP, gap, float("-inf")
         self.cores, self.reason = max(1, busy), "the query has only just been started"
 
     def batch(self, event: BatchCommitted, busy: int) -> None:
+        if event.backlog is None and not self._gap:
+            self.cores, self.reason = None, _UNKNOWN
+            return
         if self._skip > 0:
             self._skip -= 1
             return
-        self._batches.append(_Batch(event.at, event.duration, event.rows, event.backlog))
+        self._add(_Batch(event.at, event.duration, event.rows, event.backlog), max(1, busy))
+
+    def idle(self, at: float, busy: int) -> None:
+        if self.cores is None or not self._batches:
+            return
+        self._add(_Batch(at, 0.0, 0, None if self._batches[-1].backlog is None else 0), max(1, busy))
+
+    def _add(self, batch: _Batch, busy: int) -> None:
+        self._batches.append(batch)
         while self._batches[-1].at - self._batches[0].at > self._settings.load_window:
             self._batches.popleft()
-        self._judge(max(1, busy))
+        if batch.at - self._judged >= self._settings.load_window / _JUDGED:
+            self._judge(busy)
 
     def _judge(self, cores: int) -> None:
         settings, batches = self._settings, self._batches
@@ -87,6 +118,7 @@ class BusyLoad:
         # The first one is the mark from which the others are counted.
         if len(batches) <= _LEAST_BATCHES or span < settings.load_window / 2:
             return
+        self._judged = batches[-1].at
         later = list(batches)[1:]
         rows = sum(batch.rows for batch in later)
         grown = _difference(batches[0].backlog, batches[-1].backlog)
@@ -96,8 +128,22 @@ class BusyLoad:
         busy = min(sum(batch.busy for batch in later) / span, 1.0)
         utilization = busy * max(0.0, 1 + grown / rows) if rows else busy
         self.reason = f"batches take {busy:.0%} of the time" + (f", {grown:+,} rows of backlog" if grown else "")
-        fits = settings.load_low <= utilization <= settings.load_high
-        self.cores = cores if fits else max(1, math.ceil(cores * utilization / settings.load_target))
+        self.cores = self._needed(cores, utilization)
+
+    def _needed(self, cores: int, utilization: float) -> int:
+        """What was said last stays until it is clearly wrong, or each batch would say something new."""
+        settings, last = self._settings, self.cores or cores
+        low, high, target = settings.load_low, settings.load_high, settings.load_target
+        if last > cores:
+            high = (high + target) / 2
+        elif last < cores:
+            low = (low + target) / 2
+        if low <= utilization <= high:
+            return cores
+        needed = cores * utilization / target
+        if (last > cores) == (needed > cores) and last != cores and _FITS * last <= needed <= last:
+            return last
+        return max(1, math.ceil(needed))
 
     def _catches_up(self, rows_per_batch: float, grown: int) -> bool:
         backlog = self._batches[-1].backlog
