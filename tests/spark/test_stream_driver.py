@@ -148,7 +148,9 @@ def test_a_rescale_that_does_not_wait_replays_the_batch_and_counts_its_rows(spar
 
     scheduler = Impatient(2, [])
     assert not run(spark, build, tmp_path / "c", scheduler).failed
-    assert [event.step for event in scheduler.of(RescaleStepped)] == list(RescaleStep)
+    assert [event.step for event in scheduler.of(RescaleStepped)] == [
+        step for step in RescaleStep if step is not RescaleStep.BUILD
+    ]
     again = scheduler.of(QueryStarted)[1]
     assert (again.plan.parallelism, again.replayed_rows, again.recovered) == (3, 40, "")
     assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")

@@ -122,3 +122,65 @@ def test_state_below_a_path_that_spark_would_not_find_is_not_rescaled(spark, tmp
             stream.rescale(5)
         assert stream.status().state == "Executing"
         stream.cancel()
+
+
+def test_a_build_that_hangs_is_told_and_does_not_keep_a_cancelled_stream(spark, tmp_path, options):
+    calls, go = [], threading.Event()
+
+    def build(session):
+        calls.append(session)
+        if len(calls) > 1:
+            go.wait(SECONDS)
+        return counted(session)
+
+    stream = AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark)
+    until(stream, lambda status: status.batches >= 1)
+    stream.rescale(3)
+    until(stream, lambda status: "'build'" in status.waits_for)
+    threads = [thread for thread in threading.enumerate() if thread.name == "firesteel-build"]
+    assert [thread.daemon for thread in threads] == [True]
+    stream.cancel()
+    assert stream.await_termination(SECONDS)
+    assert not go.is_set()
+    go.set()
+
+
+def test_a_batch_that_fails_while_a_rescale_waits_for_it_takes_the_rescale_along(spark, tmp_path, options):
+    inside, fail, totals = threading.Event(), threading.Event(), {}
+
+    def sink(frame, batch):
+        totals.update({row["k"]: row["count"] for row in frame.collect()})
+        if batch >= 1 and not fail.is_set():
+            inside.set()
+            assert fail.wait(SECONDS)
+            raise ValueError("once")
+
+    stream = AdaptiveStream.start(
+        lambda session: counted(session, sink),
+        tmp_path / "chk",
+        options={**options, AS + "scale-on-failed-checkpoints-count": 1},
+        spark=spark,
+    )
+    assert inside.wait(SECONDS)
+    stream.rescale(3)
+    until(stream, lambda status: "checkpoint" in status.waits_for)
+    fail.set()
+    until(stream, lambda status: status.rescales >= 1 and status.state == "Executing")
+    batches = stream.status().batches
+    until(stream, lambda status: status.batches > batches)
+    stream.stop(SECONDS)
+    (record,) = stream.history()
+    assert (record.before, record.granted, record.end, record.replayed_rows) == (8, 3, "completed", 10)
+    assert len(set(totals.values())) == 1
+
+
+def test_a_view_of_another_session_is_missed_with_what_would_help(spark, tmp_path, options):
+    spark.range(3).createOrReplaceTempView("only_of_the_parent")
+
+    def build(session):
+        rows = session.readStream.format("rate").load()
+        return rows.join(session.table("only_of_the_parent"), F.col("value") == F.col("id")).writeStream.format("noop")
+
+    stream = AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark)
+    with pytest.raises(JobExecutionError, match="'build' gets a session of its own"):
+        stream.await_termination(SECONDS)

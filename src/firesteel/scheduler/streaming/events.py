@@ -162,6 +162,8 @@ class RescaleStep(Enum):
     REPLAY = "replay"
     """Only where a batch was left half done."""
     REPARTITION = "repartition"
+    BUILD = "build"
+    """Only where the query is not built when all before is done: it is built beside."""
     START = "start"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
@@ -52,6 +53,8 @@ from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """How often, and how many times, a query that has just started is asked for its first batch."""
+MOST_RECORDS = 10_000
+"""The last ones of each kind are kept in memory; all are in the journal."""
 _LIKELY = (ClusterChanged, RequirementsChanged, RescaleRequested)
 """What a rescale may follow."""
 _log = logging.getLogger("firesteel.spark")
@@ -119,8 +122,8 @@ class StreamDriver:
         """Of a run that is not yet known here."""
         self._timers = Timers()
         self._events = 0
-        self._rescales: list[RescaleRecord] = []
-        self._decisions: list[Decision] = []
+        self._rescales: deque[RescaleRecord] = deque(maxlen=MOST_RECORDS)
+        self._decisions: deque[Decision] = deque(maxlen=MOST_RECORDS)
         self._end: StreamEnd | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"firesteel-stream-{name}", daemon=True)
@@ -196,15 +199,12 @@ class StreamDriver:
             self._finish()
 
     def _finish(self) -> None:
-        try:
-            self._watch.end()
-            self._protocol.end()
-            self._instruments.close()
-            self._ended()
-        except Exception as error:
-            _log.warning("The stream has ended, but not all of it could be tidied up: %s", error)
-        finally:
-            self._done.set()
+        for tidy in (self._watch.end, self._protocol.end, self._instruments.close, self._ended):
+            try:  # each of them, whatever the one before came to: the last gives the checkpoint back
+                tidy()
+            except Exception as error:
+                _log.warning("The stream has ended, but not all of it could be tidied up: %s", error)
+        self._done.set()
 
     def _fire_timers(self) -> None:
         while self._end is None and (timer := self._timers.take_due(self._clock.now())) is not None:

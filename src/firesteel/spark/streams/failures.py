@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import traceback
 from dataclasses import dataclass
+
+from py4j.protocol import Py4JNetworkError
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.user_code import error_words, is_foreign, shortened, user_frames
 
 _TRACEBACK = "Traceback (most recent call last):"
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
-_CONDITION = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
+_CONDITION = re.compile(r"^\s*(?:[\w.$]+: )?\[[A-Z0-9_.]+\]\s*")
 _FRAME = re.compile(r'\s+File "([^"]+)", line \d+')
 _LOST = (
     "ExecutorLostFailure",
@@ -32,6 +35,9 @@ _FINAL = (
     "There are [",
 )
 """The checkpoint is of another query; "There are [2] sources ..." has no condition of its own."""
+_NOT_THERE = ("[TABLE_OR_VIEW_NOT_FOUND", "[UNRESOLVED_ROUTINE", "[DATA_SOURCE_NOT_FOUND")
+_OWN_SESSION = " 'build' gets a session of its own: make its temporary views, functions and data sources in it."
+_JVM_ENDED = "Spark's JVM has ended: it crashed or was killed."
 _GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 _OF_THE_CODE = (NameError, TypeError, AttributeError, ImportError, SyntaxError, AssertionError)
 
@@ -55,6 +61,8 @@ STOPPED_FROM_OUTSIDE = Described(
 
 def describe(error: BaseException) -> Described:
     """What a streaming query ended with, or what building and starting one raised."""
+    if _is_without_jvm(error):
+        return Described(_JVM_ENDED, final=True)
     if isinstance(error, FiresteelError):
         return Described(str(error), final=isinstance(error, UsageError))
     kind = type(error).__name__
@@ -88,7 +96,24 @@ def described(text: str, *, planning: bool = False) -> Described:
         return Described(f"A Python worker died in the middle of a task: {line}.")
     if "No space left on device" in said:
         return Described(f"A disk is full: {line}.")
-    return Described(f"{line}.", final=planning or any(word in said for word in _FINAL))
+    hint = _OWN_SESSION if any(word in said for word in _NOT_THERE) else ""
+    return Described(f"{line}.{hint}", final=planning or bool(hint) or any(word in said for word in _FINAL))
+
+
+def _is_without_jvm(error: BaseException | None) -> bool:
+    """Whether a call into the JVM found nobody there. (The user's own code may find a connection refused.)"""
+    while error is not None:
+        if isinstance(error, Py4JNetworkError):
+            return True
+        if isinstance(error, ConnectionError):
+            frames = traceback.extract_tb(error.__traceback__)
+            return bool(frames) and any(_in_py4j(frame.filename) for frame in frames)
+        error = error.__cause__
+    return False
+
+
+def _in_py4j(filename: str) -> bool:
+    return "/py4j/" in filename or "/py4j-" in filename
 
 
 def _frames(trace: str) -> tuple[str, str]:
@@ -99,7 +124,7 @@ def _frames(trace: str) -> tuple[str, str]:
     for line in trace.strip("\n").split("\n"):
         frame = _FRAME.match(line)
         if frame:
-            keep = not is_foreign(frame[1]) and "/py4j/" not in frame[1]
+            keep = not is_foreign(frame[1]) and not _in_py4j(frame[1])
         if line.startswith("  "):
             kept += [line] * keep
         elif line.strip().startswith("SQLSTATE") or (words and not line.strip()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +35,12 @@ from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.recovery import recover, replay_pending
 from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
 from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
+from firesteel.spark.threads import aside
 
+LOOK_SECONDS = 0.1
+"""Between looks, while a query is built, whether it is still wanted."""
+BUILD_SECONDS = 0.5
+"""So long a query may still be built after all else is done before that is told as a step."""
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -95,7 +100,10 @@ class Protocol:
         self._run: Run | None = None
         self._given_up = threading.Event()
         """Whatever is under way is not to start a query any more."""
-        self._ahead = ThreadPoolExecutor(1, "firesteel-build")
+        self._replaying: Any = None
+        """The query that replays a batch; None: none does."""
+        self._parallelism = 0
+        """Of the query that ran last; 0: none did."""
         self._thread = threading.Thread(target=self._work, name="firesteel-query", daemon=True)
 
     # --- for the driver's thread -----------------------------------------------------------------------------
@@ -128,6 +136,12 @@ class Protocol:
         self._given_up.set()
         with suppress(Exception):  # Spark may be gone
             cancel_repartition(self._spark, self._checkpoint)
+        self._break_off_replay()
+
+    def _break_off_replay(self) -> None:
+        query = self._replaying
+        if query is not None and self._given_up.is_set():
+            aside(partial(_stop_quietly, query), "firesteel-stop", lambda: None)
 
     # --- in the protocol's thread ----------------------------------------------------------------------------
 
@@ -146,7 +160,6 @@ class Protocol:
                 self._tell_failed(command.run, error)
         with suppress(Exception):  # Spark may be gone
             self._forget_run(stop=True)
-        self._ahead.shutdown(wait=False, cancel_futures=True)
 
     def _tell_failed(self, number: int, error: BaseException, batch: int | None = None) -> None:
         told = describe(error)
@@ -160,7 +173,7 @@ class Protocol:
         self,
         number: int,
         parallelism: int,
-        ahead: Future[Prepared] | None = None,
+        prepared: Prepared | None = None,
         *,
         state: CheckpointState | None = None,
         replayed_rows: int = 0,
@@ -172,43 +185,69 @@ class Protocol:
             refuse_if_taken(self._spark, self._checkpoint)
             recovery = recover(self._spark, self._checkpoint)
             state, sentence = recovery.state, recovery.sentence
-        prepared = _result(ahead)
         if prepared is None or prepared.parallelism != parallelism:
-            prepared = self._starter.prepare(parallelism, state)
-        if self._given_up.is_set():
+            prepared = self._built(self._starter.begin(parallelism, state))
+        if prepared is None or self._given_up.is_set():
             return
-        ears = Ears(prepared.session, number, self._report)
-        try:
-            query = prepared.writer.start()
-        except BaseException:
-            ears.close()
-            raise
-        hold = hold_of(number, query, self._spark.sparkContext, partial(stop_query, query), self._report)
         pinned = state.parallelism if prepared.plan.stateful else None
         started = QueryStarted(
             at=self._now(),
             run=number,
-            plan=replace(prepared.plan, can_hold=hold.can_hold, parallelism=pinned or prepared.plan.parallelism),
+            plan=replace(prepared.plan, parallelism=pinned or prepared.plan.parallelism),
             batch=state.committed,
             recovered=sentence,
             replayed_rows=replayed_rows,
         )
-        self._run = Run(number, query, hold, ears, Commits(number, started.batch), started)
-        self._report(RunStarted(self._run))
-        threading.Thread(target=self._await_end, args=(self._run,), name="firesteel-await", daemon=True).start()
+        self._run = run = self._begin_run(prepared, started)
+        self._parallelism = started.plan.parallelism
+        self._report(RunStarted(run))
+        threading.Thread(target=self._await_end, args=(run,), name="firesteel-await", daemon=True).start()
+
+    def _begin_run(self, prepared: Prepared, started: QueryStarted) -> Run:
+        number = started.run
+        ears = Ears(prepared.session, number, self._report)
+        query: Any = None
+        try:
+            query = prepared.writer.start()
+            hold = hold_of(number, query, self._spark.sparkContext, partial(stop_query, query), self._report)
+            plan = replace(started.plan, can_hold=hold.can_hold)
+            started = replace(started, at=self._now(), plan=plan)
+            return Run(number, query, hold, ears, Commits(number, started.batch), started)
+        except BaseException:
+            if query is not None:  # nobody would know of it
+                _stop_quietly(query)
+            ears.close()
+            raise
+
+    def _built(self, future: Future[Prepared]) -> Prepared | None:
+        """Raises what ``build`` raised. None: given up before it came to an end."""
+        while not self._given_up.is_set():
+            if wait([future], LOOK_SECONDS).done:
+                return future.result()
+        return None
+
+    def _built_ahead(self, ahead: Future[Prepared], rescaling: _Rescaling) -> Prepared | None:
+        """None: given up, or it failed; it is tried again then, for the user to see why."""
+        if not wait([ahead], BUILD_SECONDS).done:
+            self._step(rescaling, RescaleStep.BUILD)
+        try:
+            return self._built(ahead)
+        except Exception:
+            return None
 
     def _rescale(self, command: Rescale) -> None:
-        run = self._run
-        rescaling = _Rescaling(command, 0 if run is None else run.started.plan.parallelism)
-        ahead: Future[Prepared] | None = None
+        rescaling = _Rescaling(command, self._parallelism)
+        prepared: Prepared | None = None
         state: CheckpointState | None = None
         try:
             try:
                 self._halt(rescaling)
                 if self._given_up.is_set():
                     return
-                ahead = self._ahead.submit(self._starter.prepare, command.parallelism, None)
+                ahead = self._starter.begin(command.parallelism, None)
                 self._replay(rescaling)
+                if self._given_up.is_set():
+                    return
             except Exception as error:  # the query's own: whether and when it is started again is not for us to say
                 _log.debug("the query failed in rescale %d", command.rescale, exc_info=error)
                 if not self._given_up.is_set():
@@ -218,16 +257,17 @@ class Protocol:
                 self._step(rescaling, RescaleStep.REPARTITION)
                 done = repartition_state(self._spark, self._checkpoint, command.parallelism)
                 state = rescaling.repartitioned(done)
+            prepared = self._built_ahead(ahead, rescaling)
             parallelism = command.parallelism
         except Exception as error:
-            parallelism = rescaling.before or command.parallelism
+            parallelism = rescaling.before or (rescaling.state and rescaling.state.parallelism) or command.parallelism
             cause = error.message if isinstance(error, FiresteelError) else describe(error).cause
             _log.debug("rescale %d failed", command.rescale, exc_info=error)
             self._report(RescaleFailed(at=self._now(), rescale=command.rescale, cause=cause, parallelism=parallelism))
         if self._given_up.is_set():
             return
         self._step(rescaling, RescaleStep.START)
-        self._start(command.run, parallelism, ahead, state=state, replayed_rows=rescaling.replayed)
+        self._start(command.run, parallelism, prepared, state=state, replayed_rows=rescaling.replayed)
 
     def _halt(self, rescaling: _Rescaling) -> None:
         """Stops the query, at a checkpoint unless the command is not to wait for one."""
@@ -269,9 +309,19 @@ class Protocol:
         if state is None or state.pending is None or state.unfinished is not None:
             return
         self._step(rescaling, RescaleStep.REPLAY)
-        prepared = self._starter.prepare(rescaling.before or rescaling.command.parallelism, state)
-        replayed = replay_pending(prepared.writer, self._spark, self._checkpoint)
+        parallelism = rescaling.before or state.parallelism or rescaling.command.parallelism
+        prepared = self._built(self._starter.begin(parallelism, state))
+        if prepared is None:
+            return
+        try:
+            replayed = replay_pending(prepared.writer, self._spark, self._checkpoint, self._replay_begun)
+        finally:
+            self._replaying = None
         rescaling.replayed, rescaling.state = replayed.rows, replace(state, committed=replayed.batch)
+
+    def _replay_begun(self, query: Any) -> None:
+        self._replaying = query
+        self._break_off_replay()
 
     def _step(self, rescaling: _Rescaling, step: RescaleStep) -> None:
         if step in rescaling.told:
@@ -375,11 +425,6 @@ def _recent(run: Run) -> list[Progress]:
     return found
 
 
-def _result(ahead: Future[Prepared] | None) -> Prepared | None:
-    """None: nothing was prepared, or it failed; it is tried again then, for the user to see why."""
-    if ahead is None:
-        return None
-    try:
-        return ahead.result()
-    except Exception:
-        return None
+def _stop_quietly(query: Any) -> None:
+    with suppress(Exception):  # who waits for its end is told
+        stop_query(query)

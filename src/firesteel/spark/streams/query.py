@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
+from firesteel.spark.threads import aside
 
 Build = Callable[[Any], Any]
 CHECKPOINT_OPTION = "checkpointLocation"
@@ -48,6 +50,19 @@ class QueryStarter:
         if not writer_option(writer, "queryName"):  # a memory sink's table is named by it
             writer = writer.queryName(self._name)
         return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
+
+    def begin(self, parallelism: int, state: CheckpointState | None) -> Future[Prepared]:
+        """:meth:`prepare` in a thread that no one need wait for: ``build`` is the user's, and may hang."""
+        future: Future[Prepared] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(self.prepare(parallelism, state))
+            except BaseException as error:
+                future.set_exception(error)
+
+        aside(work, "firesteel-build")
+        return future
 
     def _checked(self, writer: Any, session: Any) -> Any:
         from pyspark.sql import DataFrame

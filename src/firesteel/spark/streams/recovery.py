@@ -5,6 +5,7 @@ Everything here may itself be killed and run again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -68,10 +69,13 @@ def recover(spark: Any, checkpoint: str) -> Recovery:
     return Recovery(Outcome.FINISHED, f"{from_to}; it was finished.", files.read())
 
 
-def replay_pending(writer: Any, spark: Any, checkpoint: str) -> Replayed:
+def replay_pending(
+    writer: Any, spark: Any, checkpoint: str, begun: Callable[[Any], None] = lambda query: None
+) -> Replayed:
     """Runs exactly the pending batch and waits for it; nothing if there is none.
 
     ``writer``: a DataStreamWriter of the query, as ``build`` gives it, in a session with the old number of partitions.
+    ``begun`` gets the query that does it, to stop it.
     Raises JobExecutionError if the batch was not committed.
     """
     files = CheckpointFiles(spark, checkpoint)
@@ -79,6 +83,7 @@ def replay_pending(writer: Any, spark: Any, checkpoint: str) -> Replayed:
     if state.pending is None:
         return Replayed(state.committed, 0)
     query = writer.option("checkpointLocation", checkpoint).trigger(once=True).start()
+    begun(query)
     query.awaitTermination()
     rows = sum(int(p.numInputRows) for p in query.recentProgress if p.batchId == state.pending)
     now = files.read()
