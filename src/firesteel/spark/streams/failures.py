@@ -6,7 +6,7 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.user_code import error_words, is_foreign, shortened, user_frames
@@ -37,6 +37,8 @@ _FINAL = (
 """The checkpoint is of another query; "There are [2] sources ..." has no condition of its own."""
 _NOT_THERE = ("[TABLE_OR_VIEW_NOT_FOUND", "[UNRESOLVED_ROUTINE", "[DATA_SOURCE_NOT_FOUND")
 _OWN_SESSION = " 'build' gets a session of its own: make its temporary views, functions and data sources in it."
+_NO_ANSWER = re.compile(r"An error occurred while calling \S+$")
+"""What py4j says of a call that the JVM died in; where the JVM has answered, its words follow."""
 _JVM_ENDED = "Spark's JVM has ended: it crashed or was killed."
 _GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 _OF_THE_CODE = (NameError, TypeError, AttributeError, ImportError, SyntaxError, AssertionError)
@@ -103,7 +105,7 @@ def described(text: str, *, planning: bool = False) -> Described:
 def _is_without_jvm(error: BaseException | None) -> bool:
     """Whether a call into the JVM found nobody there. (The user's own code may find a connection refused.)"""
     while error is not None:
-        if isinstance(error, Py4JNetworkError):
+        if isinstance(error, Py4JNetworkError) or (type(error) is Py4JError and _NO_ANSWER.search(str(error))):
             return True
         if isinstance(error, ConnectionError):
             frames = traceback.extract_tb(error.__traceback__)
