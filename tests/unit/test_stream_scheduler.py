@@ -325,7 +325,7 @@ def test_the_count_of_failed_checkpoints_survives_a_restart():
 
 
 def test_a_rescale_that_only_waits_for_a_checkpoint_is_made_with_the_restart():
-    stream = Stream(**OFTEN).running()
+    stream = Stream(**OFTEN, **{"scale-on-failed-checkpoints-count": 1}).running()
     stream.to(40)
     stream.begin()
     stream.cores(8, complete=True)
@@ -340,6 +340,73 @@ def test_a_rescale_that_only_waits_for_a_checkpoint_is_made_with_the_restart():
     (record,) = stream.rescales()
     assert (record.cause, record.end, record.replayed_rows) == ("RECOVERABLE_FAILOVER", "completed", 7)
     assert record.trigger == "a restart after a failure"
+
+
+def test_one_failed_checkpoint_of_two_makes_no_rescale_with_the_restart():
+    stream = Stream(**OFTEN, **{"max-delay-for-scale-trigger": "10 min"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    stream.fail(batch=0)
+    assert stream.to(41) == [StartQuery(run=2, parallelism=2)]
+    stream.started()
+    stream.begin(0)
+    stream.fail(batch=0)
+    (begun,) = stream.to(42)
+    assert begun == Rescale(rescale=1, run=3, parallelism=32, action=Action.REPARTITION, replay=True)
+
+
+def test_a_restart_makes_no_rescale_before_the_slots_are_stable():
+    stream = Stream(upper=64, **OFTEN, **{"scale-on-failed-checkpoints-count": 1}).running()
+    stream.to(40)
+    stream.cores(16)
+    stream.fail(batch=0)
+    stream.to(40.5)
+    assert stream.cores(8) == []
+    assert stream.to(41) == [StartQuery(run=2, parallelism=2)]
+
+
+def test_what_changes_while_it_waits_for_its_restart_counts_from_then():
+    stream = Stream(**{**OFTEN, "restart-strategy.fixed-delay.delay": "100 s"}).running()
+    stream.to(40)
+    stream.fail(batch=0)
+    stream.to(83)
+    ask(stream, 7)
+    (begun,) = stream.to(140)
+    assert (begun.parallelism, begun.replay) == (7, True), "max delay is over, and the query is down anyway"
+
+
+def test_as_many_slots_as_it_ran_with_are_enough_for_a_restart():
+    stream = Stream(lower=16, **OFTEN)
+    stream.submit(2, complete=True)
+    stream.to(300)
+    stream.started()
+    stream.fail()
+    assert stream.to(301) == [StartQuery(run=2, parallelism=2)]
+    stream.started()
+    stream.cores(1)
+    stream.fail()
+    assert stream.to(302) == []
+    assert stream.state is S.WAITING_FOR_RESOURCES
+
+
+def test_under_dynamic_allocation_the_first_executor_is_waited_for_and_another_limit_is_a_signal():
+    dynamic = Stream()
+    dynamic.cores(0, dynamic=True, limited=True)
+    assert dynamic.tell(events.StreamSubmitted(at=0)) == []
+    dynamic.to(2)
+    assert dynamic.cores(8, dynamic=True, limited=True) == [StartQuery(run=1, parallelism=32)]
+    dynamic.started(WIDE)
+    dynamic.to(40)
+    dynamic.cores(1, dynamic=True, limited=True)
+    assert dynamic.scheduler.status().wanted == 4
+    lazy = Stream()
+    lazy.cores(0, dynamic=True)
+    lazy.tell(events.StreamSubmitted(at=0))
+    assert lazy.to(10) == [StartQuery(run=1, parallelism=4)], "none comes before there are tasks"
+    lazy.started(StreamPlan(stateful=("count",), parallelism=4))
+    lazy.cores(8, dynamic=True)
+    assert lazy.scheduler.status().wanted == 32
 
 
 def test_a_restart_makes_no_rescale_that_still_cools_down():

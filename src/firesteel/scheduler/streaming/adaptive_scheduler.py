@@ -23,8 +23,9 @@ from firesteel.scheduler.streaming.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.intent import Intent
 from firesteel.scheduler.streaming.load import load_signal
 from firesteel.scheduler.streaming.machine import StateMachine
+from firesteel.scheduler.streaming.patience import Patience, may_begin_at_restart, patience
 from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
-from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus
+from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus, TriggerCause
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
 from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
@@ -46,6 +47,7 @@ S = SchedulerState
 FAILED = "failed checkpoints:"
 _REWRITES = (told.RescaleStep.REPARTITION, told.RescaleStep.START)
 """What fails before them is the query, whatever is to become of it."""
+_DOWN = (S.WAITING_FOR_RESOURCES, S.RESTARTING, S.CREATING_EXECUTION_GRAPH)
 _OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
 
 
@@ -109,8 +111,6 @@ class AdaptiveScheduler:
         self._holding = False
         self._held: int | None = None
         """Batch after which the query is held while this event is handled."""
-        self._take_along = False
-        """The next restart may rescale."""
         self._stopping = False
         self._end = ("FINISHED", "")
         self._cause = ""
@@ -207,34 +207,25 @@ class AdaptiveScheduler:
     def rescale(self, trigger: str) -> None:
         assessment = self._intent.assessment
         assert assessment is not None
-        replay, within = self._patience(trigger)
-        again = self._stats.again if replay else 0.0
+        how = self._patience(trigger)
         self._leave_executing()
         aim = f"{plural(assessment.wish.parallelism, 'partition')} instead of {self.parallelism}"
         self._machine.go(S.RESTARTING, f"{trigger}: {aim}")
-        self._begin_rescale(trigger, assessment, replay=replay, within=within, again=again)
+        self._begin_rescale(trigger, assessment, how)
 
-    def _patience(self, trigger: str) -> tuple[bool, float | None]:
-        """Whether the running batch is to be stopped and replayed at once; else how long it is waited for, seconds.
+    def _patience(self, trigger: str) -> Patience:
+        if self._held is not None:
+            return Patience()
+        if not self._query.plan.can_hold:
+            return Patience(replay=True, again=self._stats.again)
+        stuck = trigger.startswith(FAILED)
+        return patience(self._stats, self._assessor, self._delays, self._recorder.at, stuck=stuck)
 
-        A replay takes as long as the whole batch again, so that only one that may be stuck is stopped.
-        """
-        if self._held is not None or not self._query.plan.can_hold:
-            return self._held is None, None
-        if not self._assessor.may_replay(self._stats.again):
-            return False, None
-        now, began = self._recorder.at, self._stats.running_since
-        left = (now if began is None else began) + self.max_delay - now
-        return (True, None) if left <= 0 or trigger.startswith(FAILED) else (False, left)
-
-    def _begin_rescale(
-        self, trigger: str, assessment: Assessment, *, replay: bool, within: float | None = None, again: float = 0.0
-    ) -> None:
-        """``again``: seconds that a replay is expected to take."""
+    def _begin_rescale(self, trigger: str, assessment: Assessment, how: Patience) -> None:
         query = self._query
         current = self._rescales.trigger(trigger, assessment, query, held=self._held is not None)
         if current.predicted is not None:
-            current.predicted += again
+            current.predicted += how.again
         self._old_run, self._asked, self._alive = query.run, current.requested, True
         self._cooldown_since = None
         self._assessor.followed()
@@ -246,8 +237,8 @@ class AdaptiveScheduler:
                 run=query.run,
                 parallelism=current.requested,
                 action=current.action,
-                replay=replay,
-                within=within,
+                replay=how.replay,
+                within=how.within,
             )
         )
 
@@ -318,6 +309,10 @@ class AdaptiveScheduler:
         """Something changed that parallelism depends on. ``said``: by the user."""
         if self.state is S.WAITING_FOR_RESOURCES:
             self._submission.changed(self._intent.resources)
+        if self.state in _DOWN and self.parallelism and not self._rescales.is_under_way:
+            # It counts from now, though the query that is to follow it does not run yet.
+            is_wanted = self._intent.would_want()
+            self._first_change = (self._first_change or self._recorder.at) if is_wanted else None
         elif self.state is S.EXECUTING and self._manager is not None and self._intent.look(said=said):
             self._manager.on_change()
 
@@ -338,6 +333,7 @@ class AdaptiveScheduler:
 
     def _start_query(self, why: str) -> None:
         self._machine.go(S.CREATING_EXECUTION_GRAPH, why)
+        self._submission.starts(self._intent.resources)
         self._query.run += 1
         self._alive = True
         self._recorder.emit(StartQuery(run=self._query.run, parallelism=self._asked))
@@ -504,14 +500,13 @@ class AdaptiveScheduler:
         self._rescales.failed(current.reason or cause, self.parallelism)
 
     def _restart_after(self, delay: float, why: str) -> None:
-        self._take_along = self._manager is not None and self._manager.would_rescale
         self._leave_executing()
         if self.state is not S.RESTARTING:
             self._machine.go(S.RESTARTING, why)
         self._timers.set("restart", self._recorder.at + delay, self._restart)
 
     def _restart(self) -> None:
-        if not self._submission.is_sufficient(self._intent.resources):
+        if not self._submission.is_enough_again(self._intent.resources):
             self._wait_for_resources("the delay of the restart is over, and slots are too few")
             return
         self._asked = self._query.parallelism or self._wanted.at_start(self._intent.resources).parallelism
@@ -520,15 +515,27 @@ class AdaptiveScheduler:
         self._start_query("the delay of the restart is over")
 
     def _rescales_with_restart(self) -> bool:
-        """The query is down anyway, and the failed batch is replayed anyway: what a checkpoint was waited for is free now."""
-        now = self._intent.look_after_failure(self._cools) if self._take_along else None
-        if now is not None:
-            self._begin_rescale("a restart after a failure", now, replay=True)
-        return now is not None
-
-    def _cools(self, direction: Direction) -> bool:
-        since = self._cooldown_since
-        return since is not None and self._recorder.at < since + self._delays.cooldown(direction)
+        """The query is down anyway, and the failed batch is replayed anyway: a checkpoint is not waited for."""
+        if not self.parallelism:
+            return False
+        self._intent.look()
+        now, current = self._intent.assessment, self._rescales.current
+        if (
+            now is None
+            or current is None
+            or not may_begin_at_restart(
+                now,
+                self._delays,
+                self._recorder.at,
+                cools_since=self._cooldown_since,
+                first_change=self._first_change,
+                failed=self._failed_checkpoints.is_trigger,
+            )
+        ):
+            return False
+        current.cause = TriggerCause.RECOVERABLE_FAILOVER
+        self._begin_rescale("a restart after a failure", now, Patience(replay=True))
+        return True
 
     # -- the end
 

@@ -113,6 +113,11 @@ class FailedCheckpoints:
         self.count += 1
         return self.count >= self._limit
 
+    @property
+    def is_trigger(self) -> bool:
+        """So many failed, while no query ran that could be rescaled."""
+        return self.count >= self._limit
+
     def clear(self) -> None:
         self.count = 0
 

@@ -33,6 +33,8 @@ class ClusterChanged(StreamEvent):
     dynamic: bool = False
     """Spark's own dynamic allocation makes and removes executors for this very query: then ``cores`` is the most it may
     come to (its current number where that is without limit), and their coming and going is no signal."""
+    limited: bool = False
+    """With ``dynamic``: ``cores`` is a limit, and another one is a signal. 0: it is not known before the first executor."""
     what: str = ""
     """What has changed, half a sentence: "executor 3 on 127.0.0.4 was lost"."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.scheduler.streaming.assessment import Assessment, Assessor
@@ -79,16 +77,10 @@ class Intent:
             self._rescales.ignore(now.refused or now.wish.reason, now)
         return True
 
-    def look_after_failure(self, cools: Callable[[Direction], bool]) -> Assessment | None:
-        """What may be done before the query is started again; None: nothing that was wanted before, or it still cools
-        down: the user may have had another word meanwhile."""
-        if self._rescales.current is None:
-            return None
-        now = self.assessment = self._assessor.assess(self.resources)
-        if now.direction is None or not now.wish.sufficient or cools(now.direction):
-            return None
-        self._rescales.current.cause = TriggerCause.RECOVERABLE_FAILOVER
-        return now
+    def would_want(self) -> bool:
+        """Of a query that does not run just now: whether another parallelism may be come to."""
+        now = self._assessor.assess(self.resources)
+        return now.direction is not None and now.wish.sufficient
 
     def direction(self) -> Direction | None:
         return None if self.assessment is None else self.assessment.direction

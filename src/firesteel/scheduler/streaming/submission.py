@@ -38,6 +38,8 @@ class Submission:
         self._give_up = give_up
         self._manager: RescaleManager | None = None
         self._resources = Resources()
+        self._started_with = 0
+        """Slots."""
 
     def begin(self, resources: Resources) -> None:
         self._resources = resources
@@ -64,6 +66,15 @@ class Submission:
 
     def is_sufficient(self, resources: Resources) -> bool:
         return resources.known and self._wanted.at_start(resources).sufficient
+
+    def starts(self, resources: Resources) -> None:
+        """The query is, with these."""
+        self._started_with = self._wanted.slots(resources)
+
+    def is_enough_again(self, resources: Resources) -> bool:
+        """At a restart: also as many slots as it ran with."""
+        there = self._wanted.slots(resources)
+        return self.is_sufficient(resources) or there >= self._started_with > 0
 
     @property
     def until(self) -> float | None:

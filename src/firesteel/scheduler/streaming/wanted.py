@@ -20,18 +20,26 @@ class Resources:
     complete: bool = False
     dynamic: bool = False
     known: bool = False
+    limited: bool = False
+    guessed: bool = False
+    """Dynamic allocation has made no executor yet: one core is taken to come."""
 
     def changed(self, event: ClusterChanged) -> Resources:
         """As ``event`` tells. What Spark's dynamic allocation adds and takes for this very query is no signal: or two
         loops would chase each other. Its limit is."""
         cores = max(event.cores, 1) if event.dynamic else event.cores
-        return Resources(cores, event.executors, event.excluded, event.complete, event.dynamic, True)
+        guessed = event.dynamic and event.cores == 0
+        return Resources(
+            cores, event.executors, event.excluded, event.complete, event.dynamic, True, event.limited, guessed
+        )
 
     def says_more_than(self, before: Resources) -> bool:
         """More than dynamic allocation at work."""
         if not before.known or self.dynamic != before.dynamic:
             return True
-        return not self.dynamic
+        if not self.dynamic:
+            return True
+        return not self.guessed and (before.guessed or (self.limited and self.cores != before.cores))
 
     def counted_as(self, before: Resources) -> Resources:
         """These, with the cores that were there before."""
@@ -97,7 +105,8 @@ class Wanted:
         bounds = tuple(text for hit, text in hits if hit)
         sufficient = slots >= needs.lower
         # With fewer cores needed than there are, no more are waited for.
-        enough = slots >= needs.upper or resources.complete or resources.dynamic or useful < slots
+        enough = slots >= needs.upper or resources.complete or useful < slots
+        enough = enough or (resources.dynamic and not resources.guessed)
         rule = "slots within the requirements" if useful == slots else "slots that the load needs"
         reason = self._reason(resources, load, parallelism, sufficient=sufficient)
         return Wish(parallelism, sufficient, sufficient and (enough or user), slots, rule, bounds, reason)

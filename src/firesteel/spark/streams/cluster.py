@@ -88,11 +88,12 @@ class ClusterWatch:
 
     def _event(self, found: Cluster, what: str, at: float) -> ClusterChanged:
         usable = [info for executor, info in found.executors.items() if executor not in found.excluded]
-        cores = found.cores
+        cores, limited = found.cores, False
         if self._dynamic:
             most = int(self._context.getConf().get(_MOST, str(_UNLIMITED)))
+            limited = most < _UNLIMITED
             each = max((info.cores for info in usable), default=0)
-            cores = max(cores, most * each) if most < _UNLIMITED else cores
+            cores = max(cores, most * each) if limited else cores
         return ClusterChanged(
             at=at,
             cores=cores,
@@ -100,5 +101,6 @@ class ClusterWatch:
             excluded=sum(found.executors[e].cores for e in found.excluded if e in found.executors),
             complete=self._local,
             dynamic=self._dynamic,
+            limited=limited,
             what=what,
         )
