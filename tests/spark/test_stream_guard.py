@@ -52,7 +52,7 @@ def test_a_query_of_another_session_is_refused(spark, tmp_path, options, other):
     stream = AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark)
     with pytest.raises(JobExecutionError, match="another session than the one it is given"):
         stream.await_termination(SECONDS)
-    assert not (tmp_path / "chk").exists()
+    assert not (tmp_path / "chk/offsets").exists()
 
 
 def test_the_session_of_build_is_the_active_one_while_it_is_called(spark, tmp_path, options):
