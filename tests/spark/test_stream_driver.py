@@ -34,6 +34,7 @@ from firesteel.scheduler.streaming.events import (
 from firesteel.spark.streams.driver import StreamDriver
 
 SECONDS = 90
+STEPS = [step for step in RescaleStep if step is not RescaleStep.BUILD]
 
 
 class Scripted:
@@ -181,7 +182,7 @@ def test_a_rescale_whose_patience_ends_replays_the_batch(spark, tmp_path):
 
     scheduler = Patient(2, [])
     assert not run(spark, build, tmp_path / "c", scheduler).failed
-    assert [event.step for event in scheduler.of(RescaleStepped)] == list(RescaleStep)
+    assert [event.step for event in scheduler.of(RescaleStepped)] == STEPS
     again = scheduler.of(QueryStarted)[1]
     assert (again.plan.parallelism, again.replayed_rows) == (3, 40)
     assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")

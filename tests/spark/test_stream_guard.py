@@ -184,3 +184,44 @@ def test_a_view_of_another_session_is_missed_with_what_would_help(spark, tmp_pat
     stream = AdaptiveStream.start(build, tmp_path / "chk", options=options, spark=spark)
     with pytest.raises(JobExecutionError, match="'build' gets a session of its own"):
         stream.await_termination(SECONDS)
+
+
+def test_a_cancel_breaks_off_a_replay(spark, tmp_path, options):
+    begun = []
+
+    def build(session):
+        begun.append(session)
+
+        @F.udf("long")
+        def slowly(value):
+            time.sleep(0.5 if value >= 40 else 0)
+            return value % 5
+
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 40).load()
+        counted = rows.groupBy(slowly("value").alias("k")).count()
+        return counted.writeStream.outputMode("update").format("noop")
+
+    patience = {AS + "max-delay-for-scale-trigger": "50 ms"}
+    stream = AdaptiveStream.start(build, tmp_path / "chk", options={**options, **patience}, spark=spark)
+    until(stream, lambda status: status.batches >= 1)
+    stream.rescale(3)
+    until(stream, lambda status: "'replay'" in status.waits_for and len(begun) == 3)
+    stream.cancel()
+    assert stream.await_termination(SECONDS)
+    assert not (tmp_path / "chk/commits/1").exists()
+
+
+def test_the_checkpoint_is_given_back_even_if_something_cannot_be_tidied_up(spark, tmp_path, options, caplog):
+    for _ in range(2):
+        stream = AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark)
+        tidy = stream._driver._protocol.end
+
+        def fail(tidy=tidy):
+            tidy()
+            raise OSError("no space left")
+
+        stream._driver._protocol.end = fail
+        until(stream, lambda status: status.batches >= 1)
+        stream.cancel()
+        assert stream.await_termination(SECONDS)
+    assert "no space left" in caplog.text

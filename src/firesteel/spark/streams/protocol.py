@@ -39,7 +39,7 @@ from firesteel.spark.threads import aside
 
 LOOK_SECONDS = 0.1
 """Between looks, while a query is built, whether it is still wanted."""
-BUILD_SECONDS = 0.5
+BUILD_SECONDS = 2.0
 """So long a query may still be built after all else is done before that is told as a step."""
 _log = logging.getLogger("firesteel.spark")
 
