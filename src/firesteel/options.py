@@ -68,7 +68,7 @@ MAX_PARALLELISM = _register(
         128,
         "Upper bound of a parallelism that is decided adaptively. Do not set it far above what the cluster can run: every producer writes max-parallelism times firesteel.subpartition-factor subpartitions.",
         "int",
-        aliases=(_AUTO + "max-parallelism",),
+        aliases=(_AUTO + "max-parallelism", "max-parallelism"),
         check=at_least(1),
     )
 )

@@ -108,6 +108,16 @@ CHECKPOINTING_TIMEOUT = _register(
         check=at_least(0.001, "1 ms"),
     )
 )
+PIPELINE_MAX_PARALLELISM = _register(
+    Option[int | None](
+        "pipeline.max-parallelism",
+        parse_int,
+        None,
+        "A stream never gets more partitions than this: for a sink that allows no more. A rescale or requirements above it are refused. Unset: the requirements alone are the bound.",
+        "int",
+        check=at_least(1),
+    )
+)
 PARTITIONS_PER_CORE = _register(
     Option(
         _STREAM + "partitions-per-core",

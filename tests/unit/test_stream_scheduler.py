@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -409,6 +410,68 @@ def test_under_dynamic_allocation_the_first_executor_is_waited_for_and_another_l
     assert lazy.scheduler.status().wanted == 32
 
 
+def test_no_stream_gets_more_partitions_than_its_sink_allows():
+    most = {"pipeline.max-parallelism": 8}
+    stream = Stream(**most).running()
+    for word in (lambda: ask(stream, 9), lambda: require(stream, 1, 64)):
+        assert word() == []
+        assert "9" in (reason := stream.decisions("requirements")[-1].reason) or "64" in reason
+        assert "pipeline.max-parallelism allows 8" in reason
+    stream.to(40)
+    stream.cores(8, complete=True)
+    assert stream.commit(held=True)[0].parallelism == 8
+    with pytest.raises(UsageError, match="allows 8"):
+        Stream(lower=9, **most)
+
+
+def test_a_query_that_ends_by_itself_is_not_rescaled():
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, continuous=False))
+    stream.to(40)
+    stream.cores(8, complete=True)
+    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert "availableNow" in stream.waits_for
+
+
+def test_a_word_of_the_user_that_could_not_be_followed_is_not_kept_for_another_change():
+    stream = Stream(**{"max-delay-for-scale-trigger": "10 min"}).running()
+    stream.to(40)
+    require(stream, 32, 128)
+    stream.to(1000)
+    stream.cores(8)
+    assert stream.commit(held=True) == [Continue(run=1, batch=0)], "more workers may come"
+    assert stream.to(1060) == [HoldCheckpoints(run=1, on=True)]
+
+
+def test_a_held_checkpoint_comes_before_a_timer_that_is_due():
+    stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}).running()
+    stream.to(40)
+    stream.begin()
+    stream.cores(8, complete=True)
+    stream.at = 48
+    assert stream.commit(held=True) == [TO_32]
+
+
+def test_a_stop_after_the_state_was_rewritten_tells_what_is_in_the_checkpoint():
+    stream = rescaling()
+    step(stream, RescaleStep.REPARTITION)
+    stop(stream)
+    step(stream, RescaleStep.START)
+    stopped(stream)
+    assert stream.rescales()[0].granted == stream.scheduler.status().parallelism == 32
+
+
+def test_a_rescaled_query_that_is_stopped_before_a_batch_has_no_downtime():
+    stream = rescaling()
+    for kind in (RescaleStep.REPARTITION, RescaleStep.START):
+        step(stream, kind)
+    stream.started(WIDE)
+    stream.to(600)
+    stop(stream)
+    stopped(stream)
+    (record,) = stream.rescales()
+    assert (record.end, record.downtime, "first batch" in record.steps) == ("completed", None, False)
+
+
 def test_a_restart_makes_no_rescale_that_still_cools_down():
     """It was ready to grow when it failed, and is to shrink now: that direction has a cooldown of its own."""
     stream = Stream(**OFTEN, **{"firesteel.stream.cooldown-after-scale-down": "5 min"}).running()
@@ -803,8 +866,8 @@ def test_after_the_users_word_was_followed_slots_are_waited_for_again():
     ask(stream, 32)
     stream.commit(held=True)
     stream.started(WIDE)
-    require(stream, 1, 1000)
     stream.cores(33)
+    require(stream, 1, 1000)
     stream.to(71)
     stream.commit(held=True)
     assert stream.commands[-1].parallelism == 132, "the requirements are the user's word too"
@@ -968,6 +1031,57 @@ def test_all_moves_are_in_the_table():
     with pytest.raises(ValueError, match="'s' cannot go from Executing to Created") as caught:
         stream.scheduler._machine.go(S.CREATED, "a whim")
     assert "Executing (the query runs)" in str(caught.value)
+
+
+def test_each_move_of_the_table_is_made():
+    def submitted(stream, cores=1):
+        stream.submit(cores)
+        return stream
+
+    def after(stream, *deeds):
+        for deed in deeds:
+            deed(stream)
+        return stream
+
+    def final(stream):
+        stream.fail("wrong", final=True)
+
+    def rescale(stream):
+        stream.to(40)
+        stream.cores(8, complete=True)
+        stream.commit(held=True)
+
+    def no_repair(stream):
+        stream.tell(events.RescaleFailed(at=stream.at, rescale=1, cause="disk full", parallelism=2, final=True))
+
+    def wait(stream):
+        stream.cores(0)
+        stream.fail()
+        stream.to(stream.at + 1)
+
+    stories = (
+        lambda s: after(s, stop),
+        lambda s: after(submitted(s, 0), stop),
+        lambda s: after(submitted(s), final),
+        lambda s: after(submitted(s), Stream.fail, cancel),
+        lambda s: after(submitted(s), cancel, stopped),
+        lambda s: after(s.running(), rescale, no_repair),
+        lambda s: after(s.running(), cancel, stopped),
+        lambda s: after(s.running(), finished),
+        lambda s: after(s.running(), wait),
+        lambda s: after(s.running(), Stream.fail, lambda s: s.to(1), Stream.started, stop, stopped),
+        lambda s: after(s.running(), stop, cancel, stopped),
+        lambda s: after(s.running(), stop, Stream.fail),
+        lambda s: after(s.running(), stop, final),
+        lambda s: after(s.running(), final),
+    )
+    made = set()
+    for tell in stories:
+        stream = Stream(**OFTEN, **{"max-delay-for-scale-trigger": "1 h"})
+        tell(stream)
+        story = ["Created", *(record.state for record in stream.records if isinstance(record, StreamStateChange))]
+        made |= {pair for pair in itertools.pairwise(story) if pair[0] != pair[1]}
+    assert made == {(move.source.value, move.target.value) for move in STATE_MOVES}
 
 
 @pytest.mark.parametrize(

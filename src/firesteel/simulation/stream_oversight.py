@@ -169,6 +169,7 @@ class Oversight:
             or self.world.dynamic
             or settings.max_downtime < math.inf
             or self.world.refusal
+            or not math.isinf(self.world.rows_to_end)
             or self.ending
         )
         if wanted is None or not running or free or not self.parallelism:

@@ -8,6 +8,11 @@ from firesteel.humanize import plural
 from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import StreamPlan
 
+_ENDS = (
+    "its trigger (availableNow or once) ends the query by itself, and a restart would read what came meanwhile too: the "
+    "next run begins with what is wanted then"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -21,8 +26,9 @@ def choose(plan: StreamPlan, before: int, wanted: int, *, pinned: bool) -> Choic
     """``pinned``: the checkpoint holds state of ``before`` partitions."""
     if wanted == before:
         return Choice(Action.NOTHING, f"{plural(before, 'partition')} as it is")
-    if plan.refusal:
-        return Choice(Action.NOTHING, plan.refusal, plan.refusal)
+    refusal = plan.refusal or ("" if plan.continuous else _ENDS)
+    if refusal:
+        return Choice(Action.NOTHING, refusal, refusal)
     if not plan.stateful:
         return Choice(Action.RESTART, "no stateful operator: the new number counts from the next start")
     if not pinned:

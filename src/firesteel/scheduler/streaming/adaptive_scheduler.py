@@ -18,14 +18,14 @@ from firesteel.scheduler.streaming.commands import (
     StopQuery,
     StreamCommand,
 )
-from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start
+from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start, record_plan
 from firesteel.scheduler.streaming.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.intent import Intent
 from firesteel.scheduler.streaming.load import load_signal
 from firesteel.scheduler.streaming.machine import StateMachine
 from firesteel.scheduler.streaming.patience import Patience, may_begin_at_restart, patience
 from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
-from firesteel.scheduler.streaming.records import StreamEnded, StreamPlanned, StreamStatus, TriggerCause
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus, TriggerCause
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
 from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
@@ -121,7 +121,8 @@ class AdaptiveScheduler:
         if self.state is S.FINISHED:
             return []
         self._held = self._held_at(event)
-        if not isinstance(event, _OVER):
+        # What is held is at a checkpoint: better than any timer.
+        if not isinstance(event, _OVER) and self._held is None:
             self._timers.fire_due()
         self._dispatch(event)
         self._timers.fire_due()
@@ -288,21 +289,15 @@ class AdaptiveScheduler:
     def _submitted(self) -> None:
         if self.state is not S.CREATED:
             return
-        needs = self._wanted.requirements
-        self._recorder.record(
-            StreamPlanned(
-                at=self._recorder.at,
-                event=self._recorder.event,
-                stream_id=self._stream_id,
-                name=self.name,
-                checkpoint=self.checkpoint,
-                lower=needs.lower,
-                upper=needs.upper,
-                options=dict(self._options.items()),
-            )
+        record_plan(
+            self._recorder,
+            self._wanted.requirements,
+            self._options,
+            self._settings.warnings,
+            stream_id=self._stream_id,
+            name=self.name,
+            checkpoint=self.checkpoint,
         )
-        for warning in self._settings.warnings:
-            self._recorder.decision("warning", rule="options", reason=warning)
         self._wait_for_resources("the stream was started")
 
     def _look(self, *, said: bool = False) -> None:
@@ -447,14 +442,17 @@ class AdaptiveScheduler:
 
     def _rescale_told(self, event: told.RescaleStepped | told.RescaleFailed) -> None:
         current = self._rescales.current
-        is_late = self.state not in (S.RESTARTING, S.CREATING_EXECUTION_GRAPH)
+        is_late = self.state not in (S.RESTARTING, S.CREATING_EXECUTION_GRAPH, S.CANCELING)
         if current is None or current.rescale != event.rescale or is_late:
             self._recorder.tell(f"{type(event).__name__} is stale")
             return
         if isinstance(event, told.RescaleStepped):
             self._rescales.stepped(event.step, event.batch)
+            if event.step is told.RescaleStep.START:
+                self._query.parallelism = self._query.parallelism if current.reason else current.requested
             if event.step is told.RescaleStep.START and self.state is S.RESTARTING:
-                self._machine.go(S.CREATING_EXECUTION_GRAPH, f"{plural(current.requested, 'partition')} are there")
+                back = "back to " if current.reason else ""
+                self._machine.go(S.CREATING_EXECUTION_GRAPH, f"{back}{plural(self.parallelism, 'partition')}")
             return
         current.reason = event.cause
         self._asked = self._query.parallelism = event.parallelism
@@ -590,7 +588,7 @@ class AdaptiveScheduler:
 
     def _finish(self) -> None:
         status, cause = self._end
-        self._rescales.first_batch()
+        self._rescales.complete("the stream ended before a batch was committed")
         if self._rescales.is_under_way:
             self._rescales.failed("the stream ended first", self.parallelism)
         self._rescales.ignore("the stream ended first")
@@ -604,13 +602,15 @@ class AdaptiveScheduler:
         match self.state:
             case S.WAITING_FOR_RESOURCES:
                 there, needed = self._wanted.slots(self._intent.resources), self._wanted.requirements.lower
-                words = waits_for_slots(there, needed, self._submission.until, now)
+                until = self._submission.until
+                words = waits_for_slots(there, 1 if self._wanted.exact else needed, until, now)
             case S.EXECUTING if (assessment := self._intent.assessment) is not None and self._manager is not None:
                 words = waits_while_executing(assessment, self._manager, now, self._assessor.failure)
             case S.RESTARTING if self._rescales.is_under_way:
                 words = waits_while_rescaling(self._rescales.current)
             case S.RESTARTING:
                 words = waits_for_restart(self._timers.when("restart"), now, self._cause)
+                words += "; then it stops" if self._stopping else ""
             case _:
                 words = WAITS_FOR.get(self.state, "")
         return words

@@ -110,6 +110,10 @@ class Assessor:
         """Seconds from the start after a failed rescale to the next one."""
         return pause_after(self._failures, max(self._settings.cooldown_up, self._settings.cooldown_down))
 
+    def something_else_changed(self) -> None:
+        """What was said was said of something else."""
+        self.user_word = self.go = False
+
     def followed(self) -> None:
         """A rescale begins: what the user said so far is done with it."""
         self.user_word = self.go = False

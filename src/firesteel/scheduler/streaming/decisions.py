@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from firesteel.options import Options
 from firesteel.scheduler.restart import RestartStrategy, Verdict
 from firesteel.scheduler.streaming.events import QueryFailed, QueryStarted
 from firesteel.scheduler.streaming.recorder import StreamRecorder
+from firesteel.scheduler.streaming.records import StreamPlanned
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.wanted import Resources, Wish
+
+
+def record_plan(
+    recorder: StreamRecorder, needs: ResourceRequirements, options: Options, warnings: Iterable[str], **names: str
+) -> None:
+    """The first line of the journal, and what is wrong with the options. ``names``: of the stream and its checkpoint."""
+    recorder.record(
+        StreamPlanned(
+            at=recorder.at,
+            event=recorder.event,
+            lower=needs.lower,
+            upper=needs.upper,
+            options=dict(options.items()),
+            **names,
+        )
+    )
+    for warning in warnings:
+        recorder.decision("warning", rule="options", reason=warning)
 
 
 def decide_start(

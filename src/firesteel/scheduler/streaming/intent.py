@@ -37,6 +37,8 @@ class Intent:
             return False
         is_signal = self.there.says_more_than(before)
         self.resources = self.there if is_signal else self.there.counted_as(self.resources)
+        if is_signal:
+            self._assessor.something_else_changed()
         if started:
             what = event.what or f"{plural(self.there.cores, 'core')} can be used now"
             self._why = (TriggerCause.NEW_RESOURCE_AVAILABLE, what)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from firesteel.scheduler.streaming.machine import check_move
 from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
 from firesteel.scheduler.streaming.states import PHASE_MOVES, Phase
 
@@ -204,11 +205,7 @@ class RescaleManager:
         return self._since + min(self._delays.cooldown(each) for each in directions)
 
     def _go(self, phase: Phase, why: str) -> None:
-        if (self.phase, phase) not in _LEGAL:
-            raise ValueError(
-                f"The rescale manager cannot go from {self.phase.value} to {phase.value} ({why}).\n"
-                + "\n".join(self._recorder.story())
-            )
+        check_move("The rescale manager", (self.phase, phase), _LEGAL, why, self._recorder)
         self.close()
         self.phase = phase
         self._recorder.tell(f"phase {phase.value} ({why})")

@@ -6,8 +6,9 @@ from firesteel.scheduler.streaming.events import BatchCommitted, StreamPlan
 from firesteel.scheduler.streaming.recorder import StreamRecorder
 from firesteel.scheduler.streaming.records import StreamBatch
 
-_RECORDS_APART = 1.0
-"""Seconds between lines of the journal about batches: there may be a hundred batches a second, for months."""
+_RECORDS_APART, _MOST_APART, _SHARE = 1.0, 10.0, 1 / 600
+"""Seconds between lines of the journal about batches, and of the stream's age: there may be a hundred batches a second, for
+months."""
 
 
 class RunningQuery:
@@ -25,6 +26,7 @@ class RunningQuery:
         """Last that began."""
         self.batches = 0
         self.last: BatchCommitted | None = None
+        self._first: float | None = None
         self._told_at = float("-inf")
         self._untold: list[BatchCommitted] = []
 
@@ -41,6 +43,7 @@ class RunningQuery:
         return None if self.plan.stateful and self.pinned and self.batch >= 0 else 0
 
     def started(self, plan: StreamPlan, batch: int, asked: int) -> None:
+        self.tell()  # what the query before did, with the parallelism it had
         self.plan, self.batch, self.begun = plan, batch, batch
         self.parallelism = plan.parallelism or asked
 
@@ -49,7 +52,9 @@ class RunningQuery:
         self.batches += 1
         self.last = event
         self._untold.append(event)
-        if self._recorder.at - self._told_at >= _RECORDS_APART:
+        self._first = self._recorder.at if self._first is None else self._first
+        apart = min(_MOST_APART, max(_RECORDS_APART, (self._recorder.at - self._first) * _SHARE))
+        if self._recorder.at - self._told_at >= apart:
             self.tell()
 
     def tell(self) -> None:

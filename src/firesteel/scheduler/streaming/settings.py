@@ -21,6 +21,7 @@ from firesteel.options import (
     MAX_PARTITIONS_PER_CORE,
     MIN_PARALLELISM_INCREASE,
     PARTITIONS_PER_CORE,
+    PIPELINE_MAX_PARALLELISM,
     RESOURCE_WAIT_TIMEOUT,
     SCALE_ON_FAILED_CHECKPOINTS_COUNT,
     STREAM_SCALING,
@@ -47,6 +48,8 @@ class StreamSettings:
     max_partitions_per_core: int
     max_downtime: float
     """Infinite: no rescale waits for the user's word."""
+    max_parallelism: int | None
+    """None: the requirements alone are the bound."""
     by_load: bool
     load_target: float
     load_high: float
@@ -77,6 +80,7 @@ class StreamSettings:
             partitions_per_core=options[PARTITIONS_PER_CORE],
             max_partitions_per_core=options[MAX_PARTITIONS_PER_CORE],
             max_downtime=math.inf if downtime is None else downtime,
+            max_parallelism=options[PIPELINE_MAX_PARALLELISM],
             by_load=options[STREAM_SCALING] == "load",
             load_target=options[LOAD_TARGET],
             load_high=options[LOAD_HIGH],

@@ -49,7 +49,6 @@ STATE_MOVES: tuple[Move[SchedulerState], ...] = (
     Move(S.WAITING_FOR_RESOURCES, S.CREATING_EXECUTION_GRAPH, "enough slots, or the wait is over"),
     Move(S.WAITING_FOR_RESOURCES, S.FINISHED, "stopped, cancelled, or no slot came"),
     Move(S.CREATING_EXECUTION_GRAPH, S.EXECUTING, "the query runs"),
-    Move(S.CREATING_EXECUTION_GRAPH, S.WAITING_FOR_RESOURCES, "the slots went meanwhile"),
     Move(S.CREATING_EXECUTION_GRAPH, S.RESTARTING, "it did not start, and may be tried again"),
     Move(S.CREATING_EXECUTION_GRAPH, S.FAILING, "it did not start"),
     Move(S.CREATING_EXECUTION_GRAPH, S.CANCELING, "cancelled or stopped before it ran"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from firesteel.errors import UsageError
 from firesteel.humanize import plural
+from firesteel.options import PIPELINE_MAX_PARALLELISM
 from firesteel.scheduler.streaming.events import ClusterChanged
 from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.settings import StreamSettings
@@ -62,16 +64,29 @@ class Wish:
 
 class Wanted:
     def __init__(self, requirements: ResourceRequirements, settings: StreamSettings) -> None:
-        self.requirements = requirements
+        """Raises UsageError for a lower bound above the largest parallelism that is allowed."""
+        self._settings = settings
+        self._check(requirements.lower)
+        most = settings.max_parallelism or requirements.upper
+        self.requirements = ResourceRequirements(requirements.lower, min(requirements.upper, most))
         self.exact = False
         """The user named one number: whatever the cores."""
-        self._settings = settings
 
     def slots(self, resources: Resources) -> int:
         return resources.cores * self._settings.partitions_per_core
 
     def require(self, requirements: ResourceRequirements, *, exact: bool = False) -> None:
+        """Raises UsageError for more than is allowed; then nothing has changed."""
+        self._check(requirements.upper)
         self.requirements, self.exact = requirements, exact
+
+    def _check(self, parallelism: int) -> None:
+        most = self._settings.max_parallelism
+        if most is not None and parallelism > most:
+            raise UsageError(
+                f"{plural(parallelism, 'partition')} cannot be had: {PIPELINE_MAX_PARALLELISM.key} allows {most}.",
+                hint="Ask for fewer, or start the stream with a larger value.",
+            )
 
     def at_start(self, resources: Resources, *, user: bool = False) -> Wish:
         """Of a query that does not run yet."""
