@@ -628,6 +628,15 @@ def test_a_first_start_that_fails_after_a_repartition_keeps_the_new_number():
     assert stream.to(stream.at + 1) == [StartQuery(run=3, parallelism=32)]
 
 
+def test_a_rescale_whose_first_start_failed_is_not_followed_by_another_before_it_ran():
+    stream = rescaling(**{"restart-strategy.fixed-delay.delay": "100 s"})
+    for kind in (RescaleStep.STOP, RescaleStep.REPARTITION, RescaleStep.START):
+        step(stream, kind)
+    stream.fail("no memory")
+    ask(stream, 4)
+    assert stream.to(200) == [StartQuery(run=3, parallelism=32)]
+
+
 def test_a_number_that_is_not_come_to_is_a_failure():
     stream = rescaling()
     stream.started(StreamPlan(stateful=("count",), parallelism=16))

@@ -514,7 +514,7 @@ class AdaptiveScheduler:
 
     def _rescales_with_restart(self) -> bool:
         """The query is down anyway, and the failed batch is replayed anyway: a checkpoint is not waited for."""
-        if not self.parallelism:
+        if not self.parallelism or self._cooldown_since is None:  # what was started last never ran
             return False
         self._intent.look()
         now, current = self._intent.assessment, self._rescales.current

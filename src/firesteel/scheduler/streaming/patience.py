@@ -36,7 +36,7 @@ def may_begin_at_restart(
     delays: Delays,
     at: float,
     *,
-    cools_since: float | None,
+    cools_since: float,
     first_change: float | None,
     failed: bool,
 ) -> bool:
@@ -45,7 +45,7 @@ def may_begin_at_restart(
     direction = assessment.direction
     if direction is None or not assessment.wish.sufficient:
         return False
-    if cools_since is not None and at < cools_since + delays.cooldown(direction):
+    if at < cools_since + delays.cooldown(direction):
         return False
     first = at if first_change is None else first_change
     if not assessment.wish.desired and at < first + delays.stabilization:
