@@ -40,7 +40,7 @@ MAX_DELAY_FOR_SCALE_TRIGGER = _register(
         _AS + "max-delay-for-scale-trigger",
         parse_seconds,
         None,
-        "A rescale that is wanted waits no longer than this for a checkpoint; then the running batch is stopped and replayed. Unset: the checkpoint interval times (scale-on-failed-checkpoints-count + 1). The interval is the gap of the query's trigger, or the median duration of the last 10 batches where that is longer, and at least 1 s. FLIP-461's 0 for jobs without checkpoints has no meaning on Spark: every micro-batch is one. 0 rescales at once, as Flink did before.",
+        "A rescale that is wanted waits no longer than this for a checkpoint; then it begins: no further batch is begun, and the running one is let end unless it has run for as long as this, and is then stopped and replayed. Unset: the checkpoint interval times (scale-on-failed-checkpoints-count + 1). The interval is the gap of the query's trigger, or the median duration of the last 10 batches where that is longer, and at least 1 s. FLIP-461's 0 for jobs without checkpoints has no meaning on Spark: every micro-batch is one. 0 rescales at once, as Flink did before.",
         "duration",
         aliases=(_AS + "rescale-trigger.max-delay",),
         check=at_least(0),
@@ -51,7 +51,7 @@ COOLDOWN_AFTER_RESCALING = _register(
         _AS + "executing.cooldown-after-rescaling",
         parse_seconds,
         30.0,
-        "After a rescale, or the first start, nothing is rescaled for so long (FLIP-322). What changes meanwhile is remembered.",
+        "After a rescale, or the first start, nothing is rescaled for so long (FLIP-322); after one that failed at least 10 s, and twice as long for each further failure. What changes meanwhile is remembered.",
         "duration",
         deprecated_keys=(_AS + "scaling-interval.min",),
         check=at_least(0),
@@ -173,7 +173,7 @@ STREAM_SCALING = _register(
         _STREAM + "scaling",
         one_of("resources", "load"),
         "resources",
-        "What the parallelism follows. resources: the cores there are, within the requirements. load: only those of the cores that its batches need, as busy as they are.",
+        "What the parallelism follows. resources: the cores there are, within the requirements. load: only those of the cores that its batches need, as busy as they are; where the source tells no backlog and the trigger has no gap that cannot be told, and it is as with resources.",
         "enum",
     )
 )

@@ -11,7 +11,8 @@ from firesteel.errors import UsageError
 class ResourceRequirements:
     """Bounds of the parallelism of a stream: the number of partitions that its state has.
 
-    ``lower``: not started, and not rescaled, with slots for fewer. ``upper``: never more. A *slot* is one partition's
+    ``lower``: not rescaled with slots for fewer, and not started before the wait for them is over
+    (``jobmanager.adaptive-scheduler.submission.resource-wait-timeout``). ``upper``: never more. A *slot* is one partition's
     place; a core of Spark gives ``firesteel.stream.partitions-per-core`` of them. Raises UsageError unless
     1 <= lower <= upper.
     """
