@@ -472,6 +472,43 @@ def test_a_rescaled_query_that_is_stopped_before_a_batch_has_no_downtime():
     assert (record.end, record.downtime, "first batch" in record.steps) == ("completed", None, False)
 
 
+def test_the_users_word_is_the_cause_though_the_cluster_changed_before():
+    stream = Stream(upper=64, **{"max-delay-for-scale-trigger": "10 min"}).running()
+    stream.to(40)
+    stream.cores(8)
+    ask(stream, 3)
+    stream.commit(held=True)
+    stream.started(StreamPlan(stateful=("count",), parallelism=3))
+    stream.commit()
+    (record,) = stream.rescales()
+    assert (record.cause, record.what, record.requested) == ("USER", "the user asked for 3 partitions", 3)
+
+
+def test_what_is_idle_has_no_rates_and_no_checkpoint_before_its_first_batch():
+    stream = Stream().running()
+    stream.to(40)
+    stream.cores(8, complete=True)
+    (begun,) = stream.tell(events.QueryIdle(at=40, run=1, batch=-1, held=True))
+    assert isinstance(begun, Rescale)
+    stream.started(WIDE)
+    stream.commit(input_rate=5.0, processed_rate=9.0)
+    assert stream.scheduler.status().input_rate == 5
+    stream.tell(events.QueryIdle(at=41, run=2, batch=0))
+    status = stream.scheduler.status()
+    assert (status.input_rate, status.processed_rate) == (0, 0)
+    assert (stream.rescales()[0].trigger, stream.rescales()[0].checkpoint) == ("idle, nothing read yet", None)
+
+
+def test_a_second_cancel_asks_for_nothing_more():
+    stream = Stream().running()
+    stop(stream)
+    assert len(cancel(stream)) == 1
+    assert cancel(stream) == []
+    early = Stream()
+    cancel(early)
+    assert isinstance(early.records[0], StreamPlanned)
+
+
 def test_a_restart_makes_no_rescale_that_still_cools_down():
     """It was ready to grow when it failed, and is to shrink now: that direction has a cooldown of its own."""
     stream = Stream(**OFTEN, **{"firesteel.stream.cooldown-after-scale-down": "5 min"}).running()

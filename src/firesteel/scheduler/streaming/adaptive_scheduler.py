@@ -111,7 +111,7 @@ class AdaptiveScheduler:
         self._holding = False
         self._held: int | None = None
         """Batch after which the query is held while this event is handled."""
-        self._stopping = False
+        self._stopping = self._canceled = False
         self._end = ("FINISHED", "")
         self._cause = ""
 
@@ -182,7 +182,7 @@ class AdaptiveScheduler:
         # The next batch has begun already: wait for one that is held, as long as max delay allows.
         if self._held is None and self._query.plan.can_hold and manager.would_rescale:
             return
-        manager.on_trigger(f"checkpoint {self._query.batch}")
+        manager.on_trigger(f"checkpoint {self._query.batch}" if self._query.batch >= 0 else "idle, nothing read yet")
 
     def on_failed_checkpoint(self) -> None:
         manager = self._manager
@@ -289,16 +289,12 @@ class AdaptiveScheduler:
     def _submitted(self) -> None:
         if self.state is not S.CREATED:
             return
-        record_plan(
-            self._recorder,
-            self._wanted.requirements,
-            self._options,
-            self._settings.warnings,
-            stream_id=self._stream_id,
-            name=self.name,
-            checkpoint=self.checkpoint,
-        )
+        self._plan()
         self._wait_for_resources("the stream was started")
+
+    def _plan(self) -> None:
+        names = {"stream_id": self._stream_id, "name": self.name, "checkpoint": self.checkpoint}
+        record_plan(self._recorder, self._wanted.requirements, self._options, self._settings.warnings, **names)
 
     def _look(self, *, said: bool = False) -> None:
         """Something changed that parallelism depends on. ``said``: by the user."""
@@ -415,6 +411,7 @@ class AdaptiveScheduler:
     def _idle(self) -> None:
         if self.state is S.EXECUTING:
             self._rescales.first_batch(idle=True)
+            self._query.idle = True
             self._load.idle(self._recorder.at, min(self.parallelism, self._intent.resources.cores))
             self._intent.load_said(self._load)
             self._look()
@@ -540,9 +537,13 @@ class AdaptiveScheduler:
     def _end_requested(self, cancel: bool) -> None:
         if cancel:
             self._end = ("CANCELED", "cancelled by its user")
-        elif self._stopping or self.state is S.CANCELING:
+        elif self._stopping:
             return
-        self._stopping = True
+        if self.state is S.CANCELING and self._canceled:
+            return
+        self._stopping, self._canceled = True, cancel
+        if self.state is S.CREATED:
+            self._plan()
         if self.state in (S.CREATED, S.WAITING_FOR_RESOURCES):
             self._submission.close()
             self._finish()

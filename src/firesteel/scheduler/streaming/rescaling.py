@@ -12,6 +12,8 @@ from firesteel.scheduler.streaming.recorder import StreamRecorder
 from firesteel.scheduler.streaming.records import EndState, RescaleRecord, TriggerCause
 from firesteel.scheduler.streaming.running import RunningQuery
 
+_OF_THE_USER = (TriggerCause.USER, TriggerCause.UPDATE_REQUIREMENT)
+
 
 @dataclass(slots=True)
 class RescaleInProgress:
@@ -68,11 +70,13 @@ class Rescales:
         return self.current is not None and bool(self.current.trigger)
 
     def want(self, cause: TriggerCause, what: str, before: int, requested: int) -> RescaleInProgress:
-        """A rescale is wanted; the first change of several gives it its cause."""
+        """A rescale is wanted; the first change of several gives it its cause, but what the user says comes before."""
         if self.current is None:
             self._number += 1
             self.current = RescaleInProgress(self._number, cause, what, self._recorder.at, before, requested)
         current = self.current
+        if cause in _OF_THE_USER:
+            current.cause, current.what = cause, what
         current.before, current.requested = before, requested
         return current
 
@@ -80,7 +84,7 @@ class Rescales:
         """What was wanted is not, or cannot be had; nothing was touched."""
         current, self.current = self.current, None
         if current is not None:
-            if assessment is not None:
+            if assessment is not None and assessment.is_wanted:
                 current.take(assessment)
             self._end(current, EndState.IGNORED, reason)
 
@@ -91,7 +95,8 @@ class Rescales:
         current = self.current
         current.take(assessment)
         current.requested, current.state_bytes = assessment.wish.parallelism, query.state_bytes
-        current.trigger, current.checkpoint, current.triggered = trigger, query.batch, self._recorder.at
+        current.trigger, current.triggered = trigger, self._recorder.at
+        current.checkpoint = query.batch if query.batch >= 0 else None
         current.steps["wait"] = self._recorder.at - current.first_change
         current.down_since = self._recorder.at if held else None
         return current

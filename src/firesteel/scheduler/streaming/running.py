@@ -26,6 +26,8 @@ class RunningQuery:
         """Last that began."""
         self.batches = 0
         self.last: BatchCommitted | None = None
+        self.idle = False
+        """Nothing came since the last batch."""
         self._first: float | None = None
         self._told_at = float("-inf")
         self._untold: list[BatchCommitted] = []
@@ -50,6 +52,7 @@ class RunningQuery:
     def committed(self, event: BatchCommitted) -> None:
         self.batch, self.begun = event.batch, max(event.batch, self.begun)
         self.batches += 1
+        self.idle = False
         self.last = event
         self._untold.append(event)
         self._first = self._recorder.at if self._first is None else self._first
