@@ -158,7 +158,8 @@ def test_a_rescale_is_asked_for_and_waited_for(stream, call):
     code, out, _ = call("rescale", "words", "--wait")
     assert (code, stream.asked) == (0, [4, None])
     assert out.startswith("words: 8 -> 4 partitions at checkpoint 17 (") and "completed, down 1.9 s" in out
-    stream.next = [stream.now, stream.now, replace(stream.now, last_rescale=REFUSED)]
+    earlier = replace(stream.now, last_rescale=second)  # one that was under way when this was asked for
+    stream.next = [stream.now, stream.now, earlier, replace(stream.now, last_rescale=REFUSED)]
     code, out, _ = call("rescale", "words", "500", "--wait")
     assert code == 1
     assert "ignored: the sink takes at most 64 partitions" in out
@@ -258,8 +259,10 @@ def test_list_shows_what_runs_and_with_all_what_is_over(stream, call):
 
 
 def test_watch_in_a_pipe_says_each_change_once(stream, call):
-    later = replace(stream.now, batches=4, batch=19)
-    stream.next = [stream.now, stream.now, later, replace(later, state="Finished", phase="", waits_for="")]
+    stream.now = replace(stream.now, waits_for="a checkpoint (at most another 22.3 s), then more")
+    sooner = replace(stream.now, waits_for="a checkpoint (at most another 21.8 s), then more")
+    later = replace(sooner, batches=4, batch=19)
+    stream.next = [stream.now, stream.now, sooner, later, replace(later, state="Finished", phase="", waits_for="")]
     code, out, _ = call("status", "words", "--watch", "--interval", "0.05")
     assert code == 0
     assert [line.split("; ")[0] for line in out.splitlines()] == [

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -29,6 +30,7 @@ ROWS_PER_FILE = 300
 FILE_SECONDS = 0.4
 BATCHES = 3
 """With rows, between one rescale and the next."""
+LOOK_SECONDS = 0.1
 PATIENCE = 120.0
 """Seconds without news after which the demo gives up: far longer than anything in it takes."""
 OPTIONS = {
@@ -75,7 +77,7 @@ def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -
             feeder.stop()
             expected = independent_sums(inbox)
             rows = sum(count for _, count in expected.values())
-            watcher.wait(lambda: watcher.rows >= rows, stream)
+            watcher.wait(lambda: sink.payments >= rows, stream)
     print(printable(f"\n{stream_history(read(stream.journal))}"))
     _compare(sink.totals, expected)
     print(printable(f"\n{_what_next(checkpoint)}"))
@@ -122,7 +124,11 @@ class Sink:
         self.totals: dict[str, tuple[int, int]] = {}
 
     def take(self, frame: Any, _batch: int) -> None:
-        self.totals |= {row.customer: (row.cents, row.payments) for row in frame.collect()}
+        self.totals = self.totals | {row.customer: (row.cents, row.payments) for row in frame.collect()}
+
+    @property
+    def payments(self) -> int:
+        return sum(payments for _, payments in self.totals.values())
 
 
 class Feeder:
@@ -178,7 +184,6 @@ class Watcher:
     def __init__(self) -> None:
         self._news = threading.Condition()
         self._batches: Counter[int] = Counter()
-        self.rows = 0
 
     def record(self, record: Any) -> None:
         from firesteel.journal.streams import committed_batch
@@ -187,7 +192,6 @@ class Watcher:
         with self._news:
             if batch is not None and batch.rows:
                 self._batches[batch.parallelism] += batch.batches
-                self.rows += batch.rows
                 size = f"{plural(batch.rows, 'payment')} in {format_seconds(batch.duration)}"
                 several = f"batches {batch.batch - batch.batches + 1} to" if batch.batches > 1 else "batch"
                 _say(f"  {several} {batch.batch}: {size}, state in {plural(batch.parallelism, 'partition')}")
@@ -201,12 +205,13 @@ class Watcher:
         return self._batches[parallelism]
 
     def wait(self, reached: Callable[[], bool], stream: Any) -> None:
-        """Raises FiresteelError if the stream ends before that, or nothing is heard of it for long."""
+        """Looks often: batches are told of a second later. Raises FiresteelError if the stream ends, or is silent for long."""
+        heard = time.monotonic()
         with self._news:
-            while not reached():
-                if not stream.is_active:
-                    break
-                if not self._news.wait(PATIENCE):
+            while not reached() and stream.is_active:
+                if self._news.wait(LOOK_SECONDS):
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > PATIENCE:
                     raise FiresteelError(f"Nothing has happened for {PATIENCE:g} s.", hint=stream.status().waits_for)
         if not reached():
             stream.await_termination()

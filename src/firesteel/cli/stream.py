@@ -171,7 +171,7 @@ def rescale(
             return
         after = client.call(Request(call=Call.RESCALE, parallelism=parallelism))
         if wait:
-            after = _until_rescaled(client, before)
+            after = _until_rescaled(client, before, parallelism)
     show(as_json_text(after) if as_json else _rescaled(before, after, wait))
     if wait and _came_to_nothing(before, after):
         raise typer.Exit(1)
@@ -303,18 +303,22 @@ def _until(client: StreamClient, reached: Callable[[StreamStatus], bool], second
     return now
 
 
-def _until_rescaled(client: StreamClient, before: StreamStatus) -> StreamStatus:
-    """Until a rescale has ended, or for some time none is wanted: its record comes with the first batch, which may take long."""
+def _until_rescaled(client: StreamClient, before: StreamStatus, parallelism: int | None) -> StreamStatus:
+    """Until this rescale, not an earlier one that was under way, has ended, or for some time none is wanted: its record comes
+    with the first batch, which may take long."""
     settled: float | None = None
-    while (now := client.status()).last_rescale == before.last_rescale:
+    while True:
+        now = client.status()
+        last = now.last_rescale
+        if last is not None and last != before.last_rescale and parallelism in (None, last.requested):
+            return now
         if now.state != "Executing" or now.parallelism != now.wanted:
             settled = None
         elif settled is None:
             settled = time.monotonic()
         elif time.monotonic() - settled >= TAKEN_IN_SECONDS:
-            break
+            return now
         time.sleep(POLL_SECONDS)
-    return now
 
 
 def _came_to_nothing(before: StreamStatus, after: StreamStatus) -> bool:

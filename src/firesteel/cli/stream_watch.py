@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
+
+import msgspec
 
 from firesteel.cli.shared import show
 from firesteel.cli.stream import as_json_text, ended, is_terminal
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import StreamStatus
 from firesteel.journal.stream_view import OVER, status_line, status_table
+
+_PASSING = re.compile(r"\([^()]*\)")
+"""Where a status says how long something takes yet."""
 
 
 def watch(client: StreamClient, interval: float, as_json: bool) -> None:
@@ -20,7 +26,7 @@ def watch(client: StreamClient, interval: float, as_json: bool) -> None:
 
 
 def _watch_lines(client: StreamClient, interval: float, as_json: bool) -> None:
-    said = ""
+    said = None
     while True:
         status = _status(client)
         if status is None:
@@ -28,12 +34,17 @@ def _watch_lines(client: StreamClient, interval: float, as_json: bool) -> None:
                 show(ended(client.entry))
             return
         text = as_json_text(status) if as_json else f"{status.name}: {status_line(status)}"
-        if text != said and not show(text):
+        if (news := _news(status)) != said and not show(text):
             return
-        said = text
+        said = news
         if status.state == OVER:
             return
         time.sleep(interval)
+
+
+def _news(status: StreamStatus) -> StreamStatus:
+    """What makes another line worth reading: not that some of the time it waits for has gone by."""
+    return msgspec.structs.replace(status, waits_for=_PASSING.sub("", status.waits_for))
 
 
 def _watch_table(client: StreamClient, interval: float) -> None:
