@@ -127,10 +127,8 @@ class Oversight:
                 self.failures.clear()
             case QueryFailed():
                 self.clean = False
-            case RescaleStepped(step=RescaleStep.REPLAY) if event.rescale in self.asked:
-                patient = self.asked[event.rescale]
-                check(patient.replay or patient.within is not None or not self.clean, f"{event} of {patient}")
-                self.clean = False
+            case RescaleStepped() if event.rescale in self.asked:
+                self._stepped(event, self.asked[event.rescale])
             case RescaleFailed() if event.rescale in self.asked:
                 self.failures.add(event.rescale)
             case StopRequested() | CancelRequested():
@@ -143,6 +141,15 @@ class Oversight:
                     self.rescaled_at = now
             case _:
                 pass
+
+    def _stepped(self, event: RescaleStepped, asked: Rescale) -> None:
+        """A batch that was stopped is replayed now, or with the next start if the rescale fails first."""
+        begun = self.plane.last_rescale
+        waited = begun is not None and asked.within is not None and event.at >= begun.at + asked.within - 1e-6
+        if event.step is RescaleStep.STOP and waited:
+            self.clean = False
+        elif event.step is RescaleStep.REPLAY:
+            check(not self.clean, f"{event} of {asked}")
 
     def _cooldown(self, up: bool) -> float:
         return self.settings.cooldown_up if up else self.settings.cooldown_down
