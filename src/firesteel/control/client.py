@@ -55,7 +55,7 @@ class StreamClient:
         """How the stream is once it has taken the request in."""
         try:
             self._connection.settimeout(seconds)
-            with suppress(BrokenPipeError):  # it has hung up, perhaps with a word
+            with suppress(ConnectionError):  # it has hung up, perhaps with a word
                 self._connection.sendall(encode(request))
             line = self._lines.next(seconds)
         except TimeoutError:
