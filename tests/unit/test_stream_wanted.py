@@ -158,6 +158,11 @@ def test_downtime_grows_with_the_state_and_learns():
     assert prediction.predict(Action.RESTART, 0) == 9
     assert prediction.predict(Action.REPARTITION, 10 << 30) == pytest.approx(9 + 1.5 + 600)
     assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 1.5), "bytes cost bytes alone"
+    many = prediction.predict(Action.REPARTITION, 0, partitions=1000)
+    assert many > prediction.predict(Action.REPARTITION, 0, partitions=10) + 20
+    prediction.learn(0, 9.0, many - 9, partitions=1000)
+    assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 1.5), "partitions cost partitions alone"
+    prediction.learn(1000, 9.0, 4.0)
     prediction.learn(1000, 9.0, 4.0)
     assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 4, rel=0.01)
 

@@ -412,6 +412,7 @@ class AdaptiveScheduler:
         if self.state is S.EXECUTING:
             self._rescales.first_batch(idle=True)
             self._query.idle = True
+            self._query.tell()
             self._load.idle(self._recorder.at, min(self.parallelism, self._intent.resources.cores))
             self._intent.load_said(self._load)
             self._look()

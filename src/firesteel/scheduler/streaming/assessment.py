@@ -122,7 +122,7 @@ class Assessor:
         query = self._query
         wish = self._wanted.running(query.parallelism, resources, self._load.cores, user=self.user_word)
         choice = choose(query.plan, query.parallelism, wish.parallelism, pinned=query.pinned)
-        predicted = self._predicted(choice.action)
+        predicted = self._predicted(choice.action, query.parallelism + wish.parallelism)
         if wish.parallelism == query.parallelism:
             self.user_word = self.go = False
             return Assessment(wish, query.parallelism, choice, predicted)
@@ -163,11 +163,11 @@ class Assessor:
             reason=f"{what}: {reason}" if what else reason,
         )
 
-    def _predicted(self, action: Action) -> float | None:
+    def _predicted(self, action: Action, partitions: int) -> float | None:
         state_bytes = self._query.state_bytes
         if state_bytes is None and action is Action.REPARTITION:
             return None
-        return self._downtime.predict(action, state_bytes or 0)
+        return self._downtime.predict(action, state_bytes or 0, partitions)
 
     def may_replay(self, seconds: float) -> bool:
         """Whether the downtime is still allowed with a replay of so many seconds."""

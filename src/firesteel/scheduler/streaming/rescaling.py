@@ -162,7 +162,7 @@ class Rescales:
             restart = steps.get(RescaleStep.STOP.value, 0.0) + steps.get(RescaleStep.START.value, 0.0)
         else:
             restart = downtime - repartition - steps.get(RescaleStep.REPLAY.value, 0.0)
-        self._prediction.learn(begun.state_bytes or 0, restart, repartition)
+        self._prediction.learn(begun.state_bytes or 0, restart, repartition, begun.before + begun.requested)
 
     def failed(self, reason: str, parallelism: int) -> None:
         """It did not come to its end; ``parallelism`` is what there is."""
