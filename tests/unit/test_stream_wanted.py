@@ -167,6 +167,14 @@ def test_downtime_grows_with_the_state_and_learns():
     assert prediction.predict(Action.REPARTITION, 0) == pytest.approx(9 + 4, rel=0.01)
 
 
+def test_a_rewrite_that_took_no_time_teaches_too():
+    prediction = DowntimePrediction()
+    for _ in range(5):
+        prediction.learn(0, 1.0, 0.01, partitions=100)
+    prediction.learn(0, 1.0, 0.01, partitions=100)
+    assert prediction.predict(Action.REPARTITION, 0) == 1
+
+
 class Batches:
     """A load signal, fed with a batch every ten seconds; eight cores are kept busy."""
 

@@ -42,7 +42,7 @@ class DowntimePrediction:
         repartition = max(0.0, repartition - _PER_PARTITION * partitions)
         for_bytes = _median(self._per_byte, _PER_BYTE) * state_bytes
         constant = _median(self._rewrites, _REWRITE)
-        if for_bytes < constant:
+        if for_bytes <= constant:
             self._rewrites.append(max(0.0, repartition - for_bytes))
         else:
             self._per_byte.append(max(0.0, repartition - constant) / state_bytes)
