@@ -152,7 +152,7 @@ def case_damaged(spark, folder):
     values, records = run(spark, folder, compiled)
     failovers = [{**d["inputs"], **d["result"], "vertex": d["vertex"]} for d in records.decisions("failover")]
     return {
-        "right": values == list(range(3_000)),
+        "right": values == list(range(30_000)),
         "failovers": failovers,
         "attempts": records.attempts(),
         "left": left_behind(folder),

@@ -75,7 +75,8 @@ def test_readers_of_the_journal_do_not_reach_into_the_scheduler(room):
     named = {name for path in sorted((SOURCES / room).glob("*.py")) for name in imports_of(path)}
     inside = {name for name in named if name.startswith("firesteel.scheduler.")}
     assert inside <= {
-        f"firesteel.scheduler.{m}" for m in ("records", "events", "commands", "states", "resource_profile")
+        f"firesteel.scheduler.{m}"
+        for m in ("records", "events", "commands", "states", "resource_profile", "streaming.records")
     }
     assert room == "cli" or not any(name.startswith("pyspark") for name in named)
 

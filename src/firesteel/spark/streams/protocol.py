@@ -223,6 +223,8 @@ class Protocol:
         """Raises what ``build`` raised. None: given up before it came to an end."""
         while not self._given_up.is_set():
             if wait([future], LOOK_SECONDS).done:
+                if (error := future.exception()) is not None:
+                    raise error  # result() would put frames of its own among the user's
                 return future.result()
         return None
 
