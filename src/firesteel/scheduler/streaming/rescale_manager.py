@@ -122,9 +122,11 @@ class RescaleManager:
     @property
     def would_rescale(self) -> bool:
         """The next trigger starts a rescale."""
+        if self._is_cooling(self._environment.direction()):
+            return False
         if self.phase is Phase.STABILIZING:
-            return self._environment.has_desired() and not self._is_cooling()
-        return self.phase is Phase.STABILIZED and self._environment.has_sufficient() and not self._is_cooling()
+            return self._environment.has_desired()
+        return self.phase is Phase.STABILIZED and self._environment.has_sufficient()
 
     @property
     def cooldown_until(self) -> float | None:
@@ -143,7 +145,7 @@ class RescaleManager:
         now = self._recorder.at
         if self.first_change is None:
             self.first_change = now
-        if now < self._cooldown_end(direction):
+        if self._is_cooling(direction):
             self._cool(direction)
         elif self.phase in (Phase.COOLDOWN, Phase.IDLING):
             self._stabilize("a change with sufficient slots")
@@ -164,7 +166,7 @@ class RescaleManager:
 
     def _cooldown_over(self) -> None:
         direction = self._environment.direction()
-        if direction is not None and self._recorder.at < self._cooldown_end(direction):
+        if direction is not None and self._is_cooling(direction):
             self._timers.set(self._cooldown, self._cooldown_end(direction), self._cooldown_over)
         elif direction is not None and self.first_change is not None:
             self._stabilize("cooldown over, something changed meanwhile")
@@ -189,14 +191,13 @@ class RescaleManager:
 
     def _transition(self, what: str) -> None:
         direction = self._environment.direction()
-        if direction is not None and self._recorder.at < self._cooldown_end(direction):
+        if direction is not None and self._is_cooling(direction):
             self._cool(direction)
             return
         self._go(Phase.TRANSITIONING, what)
         self._environment.rescale(what)
 
-    def _is_cooling(self) -> bool:
-        direction = self._environment.direction()
+    def _is_cooling(self, direction: Direction | None) -> bool:
         return direction is not None and self._recorder.at < self._cooldown_end(direction)
 
     def _cooldown_end(self, direction: Direction | None = None) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 from firesteel.journal.journal import Instruments
-from firesteel.scheduler.records import Decision, JournalRecord
+from firesteel.scheduler.records import JournalRecord
 from firesteel.scheduler.streaming.commands import (
     CancelTimer,
     Continue,
@@ -53,8 +53,8 @@ from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """How often, and how many times, a query that has just started is asked for its first batch."""
-MOST_RECORDS = 10_000
-"""The last ones of each kind are kept in memory; all are in the journal."""
+MOST_RESCALES = 10_000
+"""The last ones are kept in memory; all are in the journal."""
 _LIKELY = (ClusterChanged, RequirementsChanged, RescaleRequested)
 """What a rescale may follow."""
 _log = logging.getLogger("firesteel.spark")
@@ -122,8 +122,7 @@ class StreamDriver:
         """Of a run that is not yet known here."""
         self._timers = Timers()
         self._events = 0
-        self._rescales: deque[RescaleRecord] = deque(maxlen=MOST_RECORDS)
-        self._decisions: deque[Decision] = deque(maxlen=MOST_RECORDS)
+        self._rescales: deque[RescaleRecord] = deque(maxlen=MOST_RESCALES)
         self._end: StreamEnd | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"firesteel-stream-{name}", daemon=True)
@@ -163,9 +162,6 @@ class StreamDriver:
 
     def rescales(self) -> list[RescaleRecord]:
         return list(self._rescales)
-
-    def decisions(self) -> list[Decision]:
-        return list(self._decisions)
 
     @property
     def end(self) -> StreamEnd | None:
@@ -312,8 +308,6 @@ class StreamDriver:
     def _write(self, record: JournalRecord) -> None:
         if isinstance(record, RescaleRecord):
             self._rescales.append(record)
-        elif isinstance(record, Decision):
-            self._decisions.append(record)
         self._instruments.record(record)
 
     def _end_stream(self, command: EndStream) -> None:

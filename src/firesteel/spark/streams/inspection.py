@@ -157,14 +157,18 @@ def _trigger(writer: Any) -> _Trigger:
 def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: CheckpointState | None) -> str:
     if trigger.kind in _TRIGGERS:
         return _TRIGGERS[trigger.kind]
-    if _option(writer, "asyncProgressTrackingEnabled").lower() == "true":
+    if writer_option(writer, "asyncProgressTrackingEnabled").lower() == "true":
         return "With asynchronous progress tracking the log of batches is incomplete: leave out asyncProgressTrackingEnabled."
     if found.one_partition:
         return found.one_partition
     again = _starts_once(writer)
     if again:
         return again
-    return _path_refusal(_option(writer, "checkpointLocation")) or _store_refusal(spark, state) if found.names else ""
+    return (
+        _path_refusal(writer_option(writer, "checkpointLocation")) or _store_refusal(spark, state)
+        if found.names
+        else ""
+    )
 
 
 def _path_refusal(checkpoint: str) -> str:
@@ -213,7 +217,8 @@ def _store_refusal(spark: Any, state: CheckpointState | None) -> str:
     )
 
 
-def _option(writer: Any, name: str) -> str:
+def writer_option(writer: Any, name: str) -> str:
+    """An option that was set on a DataStreamWriter; empty: none, or it cannot be read."""
     try:
         field = writer._jwrite.getClass().getDeclaredField("extraOptions")
         field.setAccessible(True)

@@ -27,7 +27,7 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, describe
+from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
 from firesteel.spark.streams.hold import QueryHold, hold_of
 from firesteel.spark.streams.listener import Ears
 from firesteel.spark.streams.progress import Commits, Progress
@@ -162,11 +162,11 @@ class Protocol:
             self._forget_run(stop=True)
 
     def _tell_failed(self, number: int, error: BaseException, batch: int | None = None) -> None:
-        told = describe(error)
-        self._report(
-            QueryFailed(
-                at=self._now(), run=number, cause=told.cause, batch=batch, final=told.final, charged=told.charged
-            )
+        self._report(self._failure(number, describe(error), batch))
+
+    def _failure(self, number: int, told: Described, batch: int | None) -> QueryFailed:
+        return QueryFailed(
+            at=self._now(), run=number, cause=told.cause, batch=batch, final=told.final, charged=told.charged
         )
 
     def _start(
@@ -370,7 +370,6 @@ class Protocol:
             run.query.awaitTermination()
         if run.expected:
             return
-        failed: QueryFailed | None = None
         recent: list[Progress] = []
         committed, pending = run.commits.last, None
         try:
@@ -383,10 +382,7 @@ class Protocol:
         told = None if error is None else describe(error)
         if told is None and run.started.plan.continuous:  # it does not end by itself
             told = STOPPED_FROM_OUTSIDE
-        if told is not None:
-            failed = QueryFailed(
-                at=self._now(), run=run.number, cause=told.cause, batch=pending, final=told.final, charged=told.charged
-            )
+        failed = None if told is None else self._failure(run.number, told, pending)
         if not run.expected:
             self._report(RunEnded(run, failed, tuple(recent), committed))
 

@@ -11,7 +11,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
-from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
+from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, writer_option
 from firesteel.spark.threads import aside
 
 Build = Callable[[Any], Any]
@@ -119,14 +119,3 @@ def _active(session: Any) -> Generator[None]:
 def _plan(plan: StreamPlan, parallelism: int) -> StreamPlan:
     """A stateless query takes any number at any start, whatever its checkpoint says."""
     return plan if plan.stateful else replace(plan, parallelism=parallelism)
-
-
-def writer_option(writer: Any, name: str) -> str:
-    """An option that was set on a DataStreamWriter; empty: none, or it cannot be read."""
-    try:
-        field = writer._jwrite.getClass().getDeclaredField("extraOptions")
-        field.setAccessible(True)
-        value = field.get(writer._jwrite).get(name)
-        return str(value.get()) if value.isDefined() else ""
-    except Exception:
-        return ""
