@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from firesteel.api.ddl import check_spark_types
 from firesteel.api.place import caller_place
+from firesteel.api.steps import require_count
+from firesteel.api.stream_base import StreamBase
 from firesteel.errors import JobExecutionError
 from firesteel.graph.compiled import CompiledJob
+from firesteel.graph.describe import describe
 from firesteel.graph.stream_graph import CollectStep, StreamNode
 from firesteel.humanize import format_bytes, printable
 from firesteel.operators.aggregate import Aggregation
@@ -24,14 +27,14 @@ if TYPE_CHECKING:
 _HANDLE = 0
 
 
-def collected(stream: DataStream, name: str = "collect") -> StreamNode:
+def collected(stream: Actions, name: str = "collect") -> StreamNode:
     """The end of a pipeline whose rows are kept for the driver."""
     stream._refuse_sides(name)  # pyright: ignore[reportPrivateUsage]
     edge = stream._edge()  # pyright: ignore[reportPrivateUsage]
     return StreamNode(name, CollectStep(_HANDLE), stream.schema, (edge,), place=caller_place())
 
 
-def to_arrow(stream: DataStream, name: str) -> pa.Table:
+def to_arrow(stream: Actions, name: str) -> pa.Table:
     """Runs the stream and reads its rows. Raises JobExecutionError when they are more than ``max-collect-bytes``."""
     from firesteel.spark.session import own_interrupts
 
@@ -49,7 +52,7 @@ def to_pandas(table: pa.Table) -> Any:
     return pandas_frame(table, per_column=True)
 
 
-def count(stream: DataStream) -> int:
+def count(stream: Actions) -> int:
     from firesteel.api.keyed_stream import aggregate
 
     stream._refuse_sides("count")  # pyright: ignore[reportPrivateUsage]
@@ -57,7 +60,7 @@ def count(stream: DataStream) -> int:
     return int(to_arrow(rows, "count").column(0)[0].as_py())
 
 
-def to_dataframe(stream: DataStream) -> Any:
+def to_dataframe(stream: Actions) -> Any:
     """The result is kept until the process ends: a Spark DataFrame reads it each time it is evaluated."""
     from firesteel.spark.dataframes import to_dataframe as spark_dataframe
 
@@ -70,7 +73,7 @@ def to_dataframe(stream: DataStream) -> Any:
     return frame
 
 
-def _run(stream: DataStream, name: str) -> tuple[CompiledJob, Any]:
+def _run(stream: Actions, name: str) -> tuple[CompiledJob, Any]:
     """The finished job. Raises what the job failed with."""
     env = stream._env  # pyright: ignore[reportPrivateUsage]
     compiled, run = env._submit([collected(stream, name)], name)  # pyright: ignore[reportPrivateUsage]
@@ -80,7 +83,7 @@ def _run(stream: DataStream, name: str) -> tuple[CompiledJob, Any]:
     return compiled, outcome
 
 
-def _rows(stream: DataStream, name: str, compiled: CompiledJob, outcome: Any) -> Iterator[Any]:
+def _rows(stream: Actions, name: str, compiled: CompiledJob, outcome: Any) -> Iterator[Any]:
     from firesteel.results.reader import GateReader
 
     dataset = compiled.collects[_HANDLE]
@@ -107,7 +110,7 @@ def _next_limit(total: int) -> str:
 # --- show ---------------------------------------------------------------------------------------------------------
 
 
-def show(stream: DataStream, n: int, truncate: int) -> None:
+def show(stream: Actions, n: int, truncate: int) -> None:
     table = to_arrow(stream.limit(n + 1), "show")
     print(printable(as_text(table.slice(0, n), truncate, more=table.num_rows > n)))  # noqa: T201 - what show() is for
 
@@ -146,3 +149,47 @@ def _cut(text: str, truncate: int) -> str:
 def _is_number(kind: pa.DataType) -> bool:
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+
+
+# --- the steps of a stream ------------------------------------------------------------------------------------------
+
+
+class Actions(StreamBase):
+    """What runs a stream at once."""
+
+    if TYPE_CHECKING:
+
+        def limit(self, n: int) -> DataStream: ...
+
+    def to_arrow(self) -> pa.Table:
+        """Runs the pipeline and brings the rows to the driver, at most ``firesteel.max-collect-bytes`` of them."""
+        return to_arrow(self, "to_arrow")
+
+    def collect(self) -> list[dict[str, Any]]:
+        """As :meth:`to_arrow`, as Python dicts."""
+        return to_arrow(self, "collect").to_pylist()
+
+    def to_pandas(self) -> Any:
+        """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
+        return to_pandas(to_arrow(self, "to_pandas"))
+
+    def to_dataframe(self) -> Any:
+        """Runs the pipeline; a Spark DataFrame that reads its result, which is kept until the session or process ends."""
+        return to_dataframe(self)
+
+    def take(self, n: int) -> list[dict[str, Any]]:
+        """The first ``n`` rows, as Python dicts."""
+        return to_arrow(self.limit(n), "take").to_pylist()
+
+    def count(self) -> int:
+        """The number of rows."""
+        return count(self)
+
+    def show(self, n: int = 20, truncate: int = 20) -> None:
+        """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""
+        show(self, require_count(n, "show()", 0), require_count(truncate, "truncate", 0))
+
+    def explain(self) -> str:
+        """The job that this stream would be: its tasks, what is chained in each, and how data travels between them."""
+        end = collected(self, "collect")
+        return describe(self._env._compile([end], "explain"))

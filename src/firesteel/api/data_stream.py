@@ -8,16 +8,15 @@ known and checked as the step is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api import actions
+from firesteel.api.actions import Actions
 from firesteel.api.ddl import to_schema
-from firesteel.api.place import caller_place
+from firesteel.api.partitioning import Partitioning
 from firesteel.api.steps import (
     Sides,
     aggregations,
@@ -26,23 +25,15 @@ from firesteel.api.steps import (
     same_columns,
     step_at,
 )
-from firesteel.connectors.parquet import ParquetSink
-from firesteel.connectors.paths import only_spark_opens
-from firesteel.connectors.text import TextSink
+from firesteel.api.writing import Writing
 from firesteel.errors import UsageError
 from firesteel.expressions import passed_columns, plain_column
-from firesteel.graph.describe import describe
 from firesteel.graph.job_graph import ShipStrategy
-from firesteel.graph.slot_sharing_group import SlotSharingGroup, as_group
 from firesteel.graph.stream_graph import (
     ChainedStep,
-    Chaining,
-    SinkStep,
-    StepConfig,
     StreamEdge,
     StreamNode,
     UnionStep,
-    Work,
 )
 from firesteel.operators.functions import MapInArrow, MapInPandas
 from firesteel.operators.relational import (
@@ -58,126 +49,11 @@ from firesteel.operators.relational import (
 )
 
 if TYPE_CHECKING:
-    from firesteel.api.environment import ExecutionEnvironment
     from firesteel.api.keyed_stream import KeyedStream
-    from firesteel.connectors.base import Sink
 
 
-class _Configurable:
-    """What can be set on the last step."""
-
-    _node: StreamNode
-
-    def _config(self, what: str) -> StepConfig:
-        return self._node.config
-
-    @contextmanager
-    def _setting(self, what: str) -> Generator[StepConfig]:
-        """The last step's settings; an error inside gets the user's place."""
-        with step_at(what):
-            yield self._config(what)
-
-    def name(self, name: str) -> Self:
-        """What the step is called in progress, explain and Spark's UI."""
-        with self._setting("name") as config:
-            config.name = str(name)
-        return self
-
-    def uid(self, uid: str) -> Self:
-        """An identifier of the step that stays the same when the pipeline around it changes."""
-        with self._setting("uid") as config:
-            config.uid = str(uid)
-        return self
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """Runs the step in exactly so many subtasks, instead of letting the scheduler decide."""
-        with self._setting("set_parallelism") as config:
-            config.parallelism = require_count(parallelism, "set_parallelism()", 1)
-        return self
-
-    def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Runs the step in at most so many subtasks."""
-        with self._setting("set_max_parallelism") as config:
-            config.max_parallelism = require_count(max_parallelism, "set_max_parallelism()", 1)
-        return self
-
-    def disable_chaining(self) -> Self:
-        """Shares no task with the steps before and after it."""
-        with self._setting("disable_chaining") as config:
-            config.chaining = Chaining.NEVER
-        return self
-
-    def start_new_chain(self) -> Self:
-        """Shares no task with the step before it."""
-        with self._setting("start_new_chain") as config:
-            config.chaining = Chaining.HEAD
-        return self
-
-    def slot_sharing_group(self, group: SlotSharingGroup | str) -> Self:
-        """Puts the step into a slot sharing group; resources that the group has are what each of its slots needs.
-
-        A step that is put into none takes its inputs' group if they all share one, else ``"default"``, which may be named
-        here. Steps share a task only within one group. Sharing is a hint, not a guarantee. What is registered for the
-        name (``env.register_slot_sharing_group``, ``slot-sharing-group.<name>.*``) replaces the resources given here.
-        """
-        with self._setting("slot_sharing_group") as config:
-            config.slot_sharing_group = as_group(group)
-            config.group_place = caller_place()
-        return self
-
-    def no_speculation(self) -> Self:
-        """Never mirrors the step, nor the steps that share its task, however slow one of its executions is."""
-        with self._setting("no_speculation") as config:
-            config.speculative = False
-        return self
-
-    def side_effects(self) -> Self:
-        """Says that its functions act on the outside (call a service, write files of their own).
-
-        No two attempts of a subtask run at the same time then, so there are no mirrors either. An attempt that failed is
-        still followed by another one: what it did, it may do twice.
-        """
-        with self._setting("side_effects") as config:
-            config.side_effects = True
-        return self
-
-    def as_nondeterministic(self) -> Self:
-        """Says that its functions may give other rows when they run again (random numbers, the time, a service's answers).
-
-        As PySpark's ``udf(...).asNondeterministic()``. When one of its subtasks has to run again after somebody read what
-        it gave before, whoever read it runs again too, so that all of them see the same rows.
-        """
-        with self._setting("as_nondeterministic") as config:
-            config.deterministic = False
-        return self
-
-    asNondeterministic = as_nondeterministic  # noqa: N815
-
-
-class DataStream(_Configurable):
+class DataStream(Actions, Writing, Partitioning):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
-
-    def __init__(
-        self, env: ExecutionEnvironment, node: StreamNode, ship: ShipStrategy | None = None, sides: Sides = ()
-    ) -> None:
-        """Made by the environment and by the steps, not by users."""
-        self._env = env
-        self._node = node
-        self._ship = ship
-        self._sides = sides
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of its rows."""
-        return self._node.schema
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self._node.schema.names)
-
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
-        return f"{type(self).__name__}[{fields}] of {self._node.name}"
 
     # --- functions ---
 
@@ -393,155 +269,6 @@ class DataStream(_Configurable):
             edges.append((name, StreamEdge(stream._node, ShipStrategy.BROADCAST)))
         return tuple(edges)
 
-    # --- partitioning ---
-
-    def rebalance(self) -> DataStream:
-        """Spreads rows evenly over all subtasks of the next step (all-to-all)."""
-        return self._partitioned(ShipStrategy.REBALANCE)
-
-    def rescale(self) -> DataStream:
-        """Lets each subtask of the next step read from a few neighbours only (pointwise)."""
-        return self._partitioned(ShipStrategy.RESCALE)
-
-    def forward(self) -> DataStream:
-        """Gives the next step the same parallelism: subtask k reads what subtask k made."""
-        return self._partitioned(ShipStrategy.FORWARD)
-
-    def broadcast(self) -> BroadcastStream:
-        """Every subtask of the next step gets all rows."""
-        return BroadcastStream(self._env, self._node, ShipStrategy.BROADCAST, self._sides)
-
-    def global_(self) -> DataStream:
-        """One subtask of the next step gets all rows."""
-        return self._partitioned(ShipStrategy.GLOBAL)
-
-    def _partitioned(self, ship: ShipStrategy | None) -> DataStream:
-        return DataStream(self._env, self._node, ship, self._sides)
-
-    # --- sinks: run by env.execute() ---
-
-    def write_parquet(
-        self, path: Any, *, mode: str = "error", compression: str = "snappy", filesystem: Any = None
-    ) -> StreamSink:
-        """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
-
-        ``mode``: ``"error"`` if the directory exists, or ``"overwrite"``. A path that only Spark can open (``s3a://``,
-        ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
-        """
-        with step_at("write_parquet") as place:
-            if only_spark_opens(path, filesystem):
-                sink: Sink = self._spark_sink(path, "parquet", mode, compression)
-                return self._sink(f"write_parquet({path})", sink, place)
-            sink = ParquetSink(path, mode=mode, compression=compression, filesystem=filesystem)
-            return self._sink(f"write_parquet({path})", sink, place)
-
-    def write_text(self, path: Any, *, mode: str = "error", filesystem: Any = None) -> StreamSink:
-        """Writes a directory of text files, one line a row, from a stream of one string column."""
-        with step_at("write_text") as place:
-            if only_spark_opens(path, filesystem):
-                return self._sink(f"write_text({path})", self._spark_sink(path, "text", mode, "snappy"), place)
-            return self._sink(f"write_text({path})", TextSink(path, mode=mode, filesystem=filesystem), place)
-
-    def _spark_sink(self, path: Any, kind: str, mode: str, compression: str) -> Sink:
-        from firesteel.api.spark_files import SparkFileSink
-        from firesteel.spark.session import is_local
-        from firesteel.spark.storage import storage_root
-
-        session = self._env.spark
-        storage = storage_root(self._env.options, shared=not is_local(session.sparkContext))
-        return SparkFileSink(session, str(path), kind, storage, mode=mode, compression=compression)
-
-    def write_to(self, sink: Sink) -> StreamSink:
-        """Writes to a sink of your own (protocol ``firesteel.Sink``)."""
-        with step_at("write_to") as place:
-            missing = [
-                m for m in ("check", "begin", "write", "commit", "abort") if not callable(getattr(sink, m, None))
-            ]
-            if missing:
-                raise UsageError(f"{type(sink).__name__} is no sink: it has no method {', '.join(missing)}.")
-            return self._sink(f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
-
-    def _sink(self, kind: str, sink: Any, place: str) -> StreamSink:
-        self._refuse_sides(kind)
-        node = StreamNode(kind, SinkStep(sink), self.schema, (self._edge(),), place=place)
-        self._env._register(node)  # pyright: ignore[reportPrivateUsage]
-        return StreamSink(node)
-
-    # --- actions: run at once ---
-
-    def to_arrow(self) -> pa.Table:
-        """Runs the pipeline and brings the rows to the driver, at most ``firesteel.max-collect-bytes`` of them."""
-        return actions.to_arrow(self, "to_arrow")
-
-    def collect(self) -> list[dict[str, Any]]:
-        """As :meth:`to_arrow`, as Python dicts."""
-        return actions.to_arrow(self, "collect").to_pylist()
-
-    def to_pandas(self) -> Any:
-        """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
-        return actions.to_pandas(actions.to_arrow(self, "to_pandas"))
-
-    def to_dataframe(self) -> Any:
-        """Runs the pipeline; a Spark DataFrame that reads its result, which is kept until the session or process ends."""
-        return actions.to_dataframe(self)
-
-    def take(self, n: int) -> list[dict[str, Any]]:
-        """The first ``n`` rows, as Python dicts."""
-        return actions.to_arrow(self.limit(n), "take").to_pylist()
-
-    def count(self) -> int:
-        """The number of rows."""
-        return actions.count(self)
-
-    def show(self, n: int = 20, truncate: int = 20) -> None:
-        """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""
-        actions.show(self, require_count(n, "show()", 0), require_count(truncate, "truncate", 0))
-
-    def explain(self) -> str:
-        """The job that this stream would be: its tasks, what is chained in each, and how data travels between them."""
-        end = actions.collected(self, "collect")
-        return describe(self._env._compile([end], "explain"))
-
-    # --- for the steps ---
-
-    def _then(self, kind: str, work: Work, schema: pa.Schema, place: str, *, sides: Sides = ()) -> DataStream:
-        return DataStream(self._env, StreamNode(kind, work, schema, (self._edge(),), sides, place))
-
-    def _edge(self) -> StreamEdge:
-        return StreamEdge(self._node, self._ship)
-
-    def _config(self, what: str) -> StepConfig:
-        if self._ship is not None or isinstance(self._node.work, UnionStep):
-            step = "union" if self._ship is None else self._ship.value
-            raise UsageError(
-                f"{what}() behind {step}() has no step to set it on: {step}() only says how rows travel.",
-                hint="Set it on the step before or the step after.",
-            )
-        return self._node.config
-
-    def _refuse_sides(self, kind: str) -> None:
-        if self._sides:
-            raise UsageError(
-                f"with_broadcast({', '.join(f'{name}=...' for name, _ in self._sides)}) is not used: {kind} calls no function.",
-                hint="Put it right before map_in_arrow, map_in_pandas, or key_by with apply_in_arrow or apply_in_pandas.",
-            )
-
-    def _same_env(self, other: DataStream) -> None:
-        if other._env is not self._env:
-            raise UsageError(
-                "The streams belong to two environments.", hint="Make both from the same ExecutionEnvironment."
-            )
-
 
 class BroadcastStream(DataStream):
     """A stream that every subtask of the next step reads whole."""
-
-
-class StreamSink(_Configurable):
-    """A sink that ``env.execute()`` will run."""
-
-    def __init__(self, node: StreamNode) -> None:
-        self._node = node
-
-    def __repr__(self) -> str:
-        return f"StreamSink[{self._node.name}]"

@@ -10,6 +10,7 @@ import pyarrow as pa
 from firesteel.api.data_stream import DataStream
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps import aggregations, require_function, step_at
+from firesteel.api.stream_base import StreamBase
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.push_down import narrowest
@@ -173,7 +174,7 @@ class CoGroupedStreams:
     applyInArrow = apply_in_arrow  # noqa: N815
 
 
-def aggregate(stream: DataStream, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> DataStream:
+def aggregate(stream: StreamBase, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> DataStream:
     """Partly before the exchange, finally behind it. Without keys: one row, in one subtask."""
     out = aggregate_schema(stream.schema, keys, aggs)
     reads = tuple(dict.fromkeys([*keys, *(a.column for a in aggs if a.column not in (None, "*"))]))
@@ -213,7 +214,7 @@ def distinct(stream: DataStream, place: str) -> DataStream:
 
 
 def _keyed(  # noqa: PLR0917 - the fields of a node
-    stream: DataStream,
+    stream: StreamBase,
     kind: str,
     work: KeyedStep,
     schema: pa.Schema,
