@@ -147,6 +147,10 @@ def test_no_file_names_a_registry_or_a_place_on_a_developers_machine():
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")] + [*ROOT.glob("*")]
     pattern = re.compile(r"/wor" + r"k/|py" + r"pi\.org|python" + r"hosted|npm" + r"js\.|mav" + r"en\.org")
     for path in files:
-        if path.is_file() and path.suffix in (".py", ".md", ".toml", ".pyi", ".lock", "") and path.name != "uv.lock":
+        if (
+            path.is_file()
+            and path.suffix in (".py", ".md", ".toml", ".pyi", ".lock", "")
+            and path.name not in ("uv.lock", ".git")
+        ):
             found = pattern.search(path.read_text(errors="replace"))
             assert found is None, f"{path} names {found[0]}"
