@@ -13,7 +13,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "sizes", "descriptors"}
+COMMON = {"errors", "humanize", "sizes", "sketches", "descriptors"}
 """Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
@@ -58,11 +58,12 @@ ALLOWED = {
     "errors": set(),
     "humanize": set(),
     "sizes": set(),
+    "sketches": set(),
     "expressions": {"expressions"},
 }
 """``spark`` may import all; the façade ``__init__`` imports by name, when it is used."""
 
-EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes", "descriptors")
+EXECUTOR_ROOMS = ("results", "operators", "connectors", "sizes", "sketches", "descriptors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "graph", "options", "journal", "simulation")
 

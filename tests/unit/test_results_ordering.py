@@ -1,0 +1,142 @@
+"""Keys as bytes: they must compare as DuckDB orders the rows, whatever the types and directions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firesteel.results.ordering import Order, OrderColumn, can_order, encode_keys, key_list, suffix_of
+
+BIG = 2**63
+CONNECTION = duckdb.connect()
+CONNECTION.execute("SET threads = 1")
+VALUES = {
+    "int64": (pa.int64(), st.sampled_from([-BIG, -1, 0, 1, 255, 256, BIG - 1])),
+    "int8": (pa.int8(), st.integers(-128, 127)),
+    "uint32": (pa.uint32(), st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1])),
+    "uint64": (pa.uint64(), st.sampled_from([0, 1, BIG - 1, BIG, 2 * BIG - 1])),
+    "double": (pa.float64(), st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324])),
+    "float": (pa.float32(), st.floats(width=32)),
+    "bool": (pa.bool_(), st.booleans()),
+    "string": (pa.string(), st.text(alphabet="a\x00\x01bé\U0001f600\uffff", max_size=4)),
+    "large_string": (pa.large_string(), st.text(alphabet="ab", max_size=3)),
+    "binary": (pa.binary(), st.binary(max_size=3)),
+    "date": (pa.date32(), st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1))),
+    "timestamp": (pa.timestamp("us"), st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))),
+    "instant": (
+        pa.timestamp("us", tz="UTC"),
+        st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2100, 1, 1), timezones=st.just(dt.UTC)),
+    ),
+    "decimal": (pa.decimal128(20, 3), st.decimals(-(10**16), 10**16, places=3)),
+    "dictionary": (pa.dictionary(pa.int32(), pa.string()), st.sampled_from(["b", "a", "", "ab"])),
+}
+
+
+@st.composite
+def tables(draw):
+    kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
+    rows = draw(st.integers(0, 30))
+    columns = {}
+    for place, kind in enumerate(kinds):
+        arrow, values = VALUES[kind]
+        cells = draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
+        columns[f"c{place}"] = pa.array(cells, arrow)
+    order = Order(tuple(OrderColumn(name, draw(st.booleans())) for name in columns))
+    return pa.table(columns), order
+
+
+def oracle(table: pa.Table, order: Order) -> list[int]:
+    """DuckDB's stable order of the rows."""
+    numbered = table.append_column("row", pa.array(np.arange(table.num_rows)))
+    by = ", ".join(f"{c.name} {'ASC NULLS FIRST' if c.ascending else 'DESC NULLS LAST'}" for c in order.columns)
+    CONNECTION.register("t", numbered)
+    return [row for (row,) in CONNECTION.execute(f"SELECT row FROM t ORDER BY {by}, row").fetchall()]
+
+
+def columns_of(table: pa.Table) -> list[pa.Array]:
+    return [column.combine_chunks() for column in table.columns]
+
+
+@settings(max_examples=25, deadline=None)
+@given(tables())
+def test_keys_compare_as_the_rows_do(given_rows):
+    table, order = given_rows
+    keys = key_list(columns_of(table), order)
+    assert sorted(range(len(keys)), key=lambda row: (keys[row], row)) == oracle(table, order)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tables())
+def test_no_key_is_the_beginning_of_another_so_a_suffix_may_follow(given_rows):
+    table, order = given_rows
+    keys = set(key_list(columns_of(table), order))
+    assert not any(one != other and other.startswith(one) for one in keys for other in keys)
+
+
+def test_a_slice_has_the_keys_of_its_rows():
+    table = pa.table({"a": pa.array([3, None, 1, 2]), "b": pa.array(["x", "y", None, "z"])})
+    for ascending in (True, False):
+        order = Order((OrderColumn("b", ascending), OrderColumn("a", not ascending)))
+        columns = [table.column("b").combine_chunks(), table.column("a").combine_chunks()]
+        whole = key_list(columns, order)
+        assert key_list([column.slice(1, 2) for column in columns], order) == whole[1:3]
+        assert key_list([column.slice(4) for column in columns], order) == []
+
+
+def test_all_zeros_are_one_and_so_are_all_nan():
+    other_nan = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
+    keys = key_list([pa.array([0.0, -0.0, math.nan, *other_nan])], Order((OrderColumn("x"),)))
+    assert keys[0] == keys[1]
+    assert len(set(keys[2:])) == 1
+
+
+def test_wide_decimals_and_every_unit_of_time_keep_their_order():
+    wide = [decimal.Decimal(n) for n in (-(10**60), -1, 0, 1, 10**60)]
+    arrays = [
+        pa.array(wide, pa.decimal256(70, 0)),
+        pa.array([-5, -1, 0, 1, 9], pa.duration("ms")),
+        pa.array([-5, -1, 0, 1, 9], pa.timestamp("ns", tz="Europe/Paris")),
+        pa.array([0, 1, 2, 3, 4], pa.time32("s")),
+        pa.array([b"\x00\x00", b"\x00\x01", b"\x01\x00", b"\xfe\xff", b"\xff\xff"], pa.binary(2)),
+        pa.array(np.array([-2.5, -0.5, 0.0, 0.5, np.nan], np.float16)),
+    ]
+    for array in arrays:
+        up = key_list([array], Order((OrderColumn("x"),)))
+        down = key_list([array], Order((OrderColumn("x", False),)))
+        assert up == sorted(set(up)), array.type
+        assert down == sorted(set(down), reverse=True), array.type
+
+
+def test_a_column_of_nothing_but_nulls_orders_nothing():
+    assert len(set(key_list([pa.nulls(3)], Order((OrderColumn("x"),))))) == 1
+
+
+def test_equal_rows_of_two_producers_are_parted_only_where_asked():
+    assert suffix_of(Order((OrderColumn("x"),)), 7) == b""
+    assert suffix_of(Order((OrderColumn("x"),), split_equal=True), 258) == b"\x00\x00\x01\x02"
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int8()), pa.struct([("a", pa.int8())]), pa.map_(pa.string(), pa.int8())], ids=str
+)
+def test_a_type_without_an_order_is_refused(kind):
+    assert not can_order(kind)
+    with pytest.raises(TypeError, match="cannot be ordered"):
+        encode_keys([pa.array([], kind)], Order((OrderColumn("x"),)))
+
+
+def test_every_type_that_has_an_order_says_so():
+    assert all(can_order(kind) for kind, _ in VALUES.values())
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(ValueError, match="order by b"):
+        Order((OrderColumn("b"),)).places(pa.schema([("a", pa.int8())]))
