@@ -32,13 +32,14 @@ def session(module="pyspark.sql.session", version="4.3.0", stopped=False, contex
 def test_a_classic_session_of_the_right_version_passes():
     check_session(session())
     check_session(session(version="4.3.1-SNAPSHOT"))
+    check_session(session(version="3.5.0"))
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (session("pyspark.sql.connect.session", context=False), "Spark Connect"),
-        (session(version="3.5.1"), r"runs Spark 3\.5\.1.*works with Spark 4\.3"),
+        (session(version="3.4.4"), r"runs Spark 3\.4\.4.*works with Spark 3\.5 to 4"),
         (session(version="5.0.0"), r"5\.0\.0"),
         (session(stopped=True), "has been stopped"),
         (session(**{"spark.speculation": "true"}), "spark.speculation=true"),

@@ -109,7 +109,9 @@ class AdaptiveStream:
             control = open_control(place, name=chosen, journal=str(journal.path))
             from firesteel.spark.streams.driver import StreamDriver
             from firesteel.spark.streams.stopping import refuse_if_taken
+            from firesteel.spark.versions import check_streaming
 
+            check_streaming(env.spark.version)
             refuse_if_taken(env.spark, place)
             watchers = Instruments((journal, create_stream_progress(env.options[PROGRESS]), *instruments))
             driver = StreamDriver(

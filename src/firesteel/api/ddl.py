@@ -62,11 +62,11 @@ def parse_ddl(text: str) -> pa.Schema:
 
 def check_spark_types(schema: pa.Schema, what: str) -> None:
     """Raises UsageError for a column that Spark has no type for. ``what``: who wants it."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    from firesteel.spark.versions import spark_schema
 
     for field in schema:
         try:
-            from_arrow_schema(pa.schema([field]))
+            spark_schema(pa.schema([field]))
         except Exception:
             raise UsageError(
                 f"{what}: Spark has no type for column '{field.name}' of type {field.type}.",
@@ -86,11 +86,11 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
         raise UsageError(
             f"from_dataframe wants a Spark DataFrame, not {kind.__name__}.", hint="See from_pandas and from_arrow."
         )
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from firesteel.spark.versions import arrow_schema
 
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
-        schema = to_arrow_schema(dataframe.schema, timezone=zone)
+        schema = arrow_schema(dataframe.schema, zone)
     except Exception as error:
         raise UsageError(f"The DataFrame has a column that Arrow cannot carry: {error}") from None
     _check_names(schema)
@@ -106,9 +106,9 @@ def _check_names(schema: pa.Schema) -> None:
 
 
 def _from_struct_type(schema: Any) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from firesteel.spark.versions import arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    return arrow_schema(schema, "UTC")
 
 
 class _Parser:

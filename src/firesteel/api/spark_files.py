@@ -30,10 +30,12 @@ def read_frame(session: Any, kind: str, paths: list[str], path_column: str | Non
     """A DataFrame of Parquet or text files (``kind``), with Spark's rules for globs and directories. Raises UsageError."""
     from pyspark.sql import functions as f
 
+    from firesteel.spark.versions import valid_text
+
     try:
         if kind == "parquet":
             return session.read.parquet(*paths)
-        columns = [f.make_valid_utf8("value").alias("value")]
+        columns = [valid_text("value").alias("value")]
         if path_column is not None:
             columns.append(f.col("_metadata.file_path").alias(path_column))
         return session.read.text(paths).select(*columns)
@@ -99,13 +101,13 @@ class SparkFileSink(ParquetSink):
 
 def _spark_schema(schema: pa.Schema, url: str) -> pa.Schema:
     """The schema in the types that Spark has. Raises UsageError for a column that has none."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from firesteel.spark.versions import arrow_schema, spark_schema
 
     check_spark_types(schema, f"Writing {url}")
     nothing = [field.name for field in schema if pa.types.is_null(field.type)]
     if nothing:
         raise UsageError(f"Spark cannot write column '{nothing[0]}' to {url}: it holds nothing but nulls.")
-    return to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
+    return arrow_schema(spark_schema(schema), "UTC")
 
 
 def _said(error: BaseException) -> str:

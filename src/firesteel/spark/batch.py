@@ -25,6 +25,7 @@ from firesteel.spark.placing import placed, preferring
 from firesteel.spark.slotting import BatchSlots
 from firesteel.spark.task import BatchFunction, DataFrameFunction
 from firesteel.spark.threads import cancel_jobs, local_properties
+from firesteel.spark.versions import rows_of
 
 Execution = tuple[int, int]
 """Vertex and subtask."""
@@ -257,8 +258,6 @@ class BatchRunner:
         self, batch: Batch, function: DataFrameFunction, dataframe: Any, slots: BatchSlots
     ) -> Sequence[bytes]:
         """Runs inside ``mapInArrow`` without a second Python worker: the JVM hands the messages over itself."""
-        from pyspark.util import _load_from_socket
-
         with environment(self._context, slots.environment):
             rdd = dataframe.mapInArrow(function, "message binary").rdd
         if slots.profile is not None:
@@ -267,8 +266,7 @@ class BatchRunner:
         if partitions == list(range(len(partitions))):
             partitions = java_range(self._context, len(partitions))
         self._context.addJobTag(batch.own_tag)
-        socket = self._context._jvm.PythonRDD.runJob(self._context._jsc.sc(), rdd._jrdd, partitions)
-        with _load_from_socket(socket, rdd._jrdd_deserializer) as stream:
+        with rows_of(self._context, rdd, partitions) as stream:
             return [bytes(row[0]) for row in stream]
 
     def _name_job(self, batch: Batch) -> None:

@@ -17,6 +17,7 @@ from firesteel.results.store import ResultStore
 from firesteel.scheduler.commands import GateDescriptor
 from firesteel.spark.giveup import read_error
 from firesteel.spark.session import own_interrupts
+from firesteel.spark.versions import arrow_schema, dataframe_of, spark_schema
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,6 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
     Raises UsageError for Spark Connect, streaming DataFrames, and columns that have no Arrow type.
     """
     from pyspark.sql import DataFrame
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     if not isinstance(dataframe, DataFrame) or type(dataframe).__module__.startswith("pyspark.sql.connect"):
         kind = f"{type(dataframe).__module__}.{type(dataframe).__qualname__}"
@@ -49,7 +49,7 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
         raise UsageError("from_dataframe takes a batch DataFrame; this one is streaming.")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
-        return to_arrow_schema(dataframe.schema, timezone=zone)
+        return arrow_schema(dataframe.schema, zone)
     except Exception as error:
         raise UsageError(f"This DataFrame has a column that Arrow cannot carry: {error}") from error
 
@@ -85,12 +85,8 @@ def dataframe_source(dataframe: Any) -> DataFrameSource:
 
 def _settled(dataframe: Any, session: Any) -> Any:
     """The DataFrame over the RDD of its own physical plan (what ``localCheckpoint`` does, without writing anything)."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
     rows = dataframe._jdf.queryExecution().toRdd()
-    return ClassicDataFrame(
-        session._jsparkSession.internalCreateDataFrame(rows, dataframe._jdf.schema(), False), session
-    )
+    return dataframe_of(session._jsparkSession.internalCreateDataFrame(rows, dataframe._jdf.schema(), False), session)
 
 
 class RangeReader:
@@ -139,10 +135,8 @@ def to_dataframe(session: Any, store: ResultStore, gate: GateDescriptor, schema:
 
     The objects must stay for as long as it is used (``JobOutcome.keep``).
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     context = session.sparkContext
     shares = shares_of(gate, max(1, context.defaultParallelism))
     n = len(shares)
     reader = RangeReader(store, gate, schema, shares)
-    return session.range(0, n, 1, n).mapInArrow(reader, from_arrow_schema(schema))
+    return session.range(0, n, 1, n).mapInArrow(reader, spark_schema(schema))

@@ -21,8 +21,8 @@ from firesteel.errors import UsageError
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
+from firesteel.spark.versions import INTERRUPT_HANDLERS, check_spark, installed_pyspark
 
-SUPPORTED_SPARK = (4, 3)
 _POOLS = Path(__file__).with_name("fairscheduler.xml")
 _ANYWHERE = {
     "spark.scheduler.mode": "FAIR",
@@ -46,6 +46,7 @@ def create_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    installed_pyspark()
     running = SparkContext._active_spark_context
     if running is not None:
         if master is not None and running.master != master:
@@ -102,10 +103,7 @@ def check_session(session: Any) -> None:
     context = session.sparkContext
     if context._jsc is None or context._jsc.sc().isStopped():
         raise UsageError("This Spark session has been stopped.", hint="Make a new one and a new ExecutionEnvironment.")
-    match = re.match(r"(\d+)\.(\d+)", context.version)
-    if match is None or (int(match[1]), int(match[2])) != SUPPORTED_SPARK:
-        wanted = ".".join(map(str, SUPPORTED_SPARK))
-        raise UsageError(f"This session runs Spark {context.version}, and this Firesteel works with Spark {wanted}.")
+    check_spark(context.version)
     if context.getConf().get("spark.speculation", "false") == "true":
         raise UsageError(
             "This session has spark.speculation=true: Spark would start second copies of tasks, which Firesteel takes for "
@@ -131,7 +129,7 @@ def own_interrupts() -> Generator[None]:
         yield
         return
     before = signal.getsignal(signal.SIGINT)
-    if getattr(before, "__module__", "") != "pyspark.core.context":
+    if getattr(before, "__module__", "") not in INTERRUPT_HANDLERS:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,126 @@
+"""What differs between the versions of Spark that we run on, in one place; found by what is there, not by numbers.
+
+Numbers decide only what is refused: an older Spark than was ever tried, and a Java that its JVM code cannot run on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.errors import UsageError
+
+LEAST_SPARK = (3, 5)
+BELOW_SPARK = (5, 0)
+LEAST_STREAMING = (4, 0)
+"""Streams are held by the engine's progress lock and resumed with settings that Spark 3.5 does not have."""
+INTERRUPT_HANDLERS = ("pyspark.core.context", "pyspark.context")
+"""Modules whose Ctrl-C handler cancels all jobs: of Spark 4, and of 3.5."""
+
+
+def version_of(text: str) -> tuple[int, int] | None:
+    """Of "4.3.0" or "4.3.1-SNAPSHOT"; None: it is no version."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def check_spark(version: str, what: str = "This session runs") -> None:
+    """Raises UsageError for a Spark that we do not work with."""
+    found = version_of(version)
+    if found is None or not LEAST_SPARK <= found < BELOW_SPARK:
+        raise UsageError(
+            f"{what} Spark {version}, and this Firesteel works with Spark {_text(LEAST_SPARK)} to 4.",
+            hint="docs/versions.md says which versions are tested.",
+        )
+
+
+def check_streaming(version: str) -> None:
+    """Raises UsageError for a Spark whose streams we cannot run; what :func:`check_spark` lets pass runs batch jobs."""
+    found = version_of(version)
+    if found is None or found < LEAST_STREAMING:
+        raise UsageError(
+            f"Streams need Spark {_text(LEAST_STREAMING)} or newer, and this session runs Spark {version}.",
+            hint="Batch jobs run on this version; for streams: pip install --upgrade pyspark",
+        )
+
+
+def installed_pyspark() -> str:
+    """Its version. Raises UsageError for one that we do not work with, or none."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise UsageError(f"PySpark cannot be imported: {error}.", hint="pip install pyspark") from None
+    check_spark(pyspark.__version__, "Installed is")
+    return pyspark.__version__
+
+
+def arrow_schema(schema: Any, timezone: str) -> pa.Schema:
+    """The Arrow schema of a PySpark ``StructType``, timestamps in ``timezone``. Raises what PySpark raises."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone=timezone)
+    older: Callable[[Any], pa.Schema] = to_arrow_schema
+    return pa.schema([_in_zone(field, timezone) for field in older(schema)])
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """The PySpark ``StructType`` of an Arrow schema; timestamps without a time zone stay so. Raises what PySpark raises."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+def dataframe_of(java: Any, session: Any) -> Any:
+    """The PySpark DataFrame of a Java one."""
+    try:
+        from pyspark.sql.classic.dataframe import DataFrame
+    except ImportError:
+        from pyspark.sql import DataFrame
+    return DataFrame(java, session)
+
+
+def rows_of(context: Any, rdd: Any, partitions: Any) -> AbstractContextManager[Any]:
+    """The rows of an RDD's partitions, handed over by the JVM without a Python worker."""
+    socket = context._jvm.PythonRDD.runJob(context._jsc.sc(), rdd._jrdd, partitions)
+    try:
+        from pyspark.util import _load_from_socket as load
+    except ImportError:
+        load: Any = __import__("pyspark.rdd", fromlist=["rdd"])._load_from_socket
+    found: Any = load(socket, rdd._jrdd_deserializer)
+    return found if hasattr(found, "__enter__") else nullcontext(found)
+
+
+def valid_text(column: str) -> Any:
+    """A PySpark Column: the string column with what is not UTF-8 in it replaced by U+FFFD."""
+    from pyspark.sql import functions
+
+    made = getattr(functions, "make_valid_utf8", None)
+    if made is not None:
+        return made(column)
+    return functions.decode(functions.col(column).cast("binary"), "UTF-8")  # Spark 3.5 replaces here
+
+
+def _in_zone(field: pa.Field, timezone: str) -> pa.Field:
+    return field.with_type(_type_in_zone(field.type, timezone))
+
+
+def _type_in_zone(kind: pa.DataType, timezone: str) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, timezone)
+    if pa.types.is_list(kind):
+        return pa.list_(_in_zone(kind.value_field, timezone))
+    if pa.types.is_map(kind):
+        return pa.map_(_in_zone(kind.key_field, timezone), _in_zone(kind.item_field, timezone))
+    if pa.types.is_struct(kind):
+        return pa.struct([_in_zone(kind.field(k), timezone) for k in range(kind.num_fields)])
+    return kind
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
