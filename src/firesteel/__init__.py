@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
     from firesteel.expressions import col, lit
     from firesteel.graph.slot_sharing_group import SlotSharingGroup
+    from firesteel.operators.rows import Row
     from firesteel.spark.resources import TaskResources, task_resources
 
 _HOMES = {
@@ -26,6 +27,7 @@ _HOMES = {
     "JobClient": "firesteel.api.job_client",
     "JobResult": "firesteel.api.job_client",
     "KeyedStream": "firesteel.api.keyed_stream",
+    "Row": "firesteel.operators.rows",
     "Sink": "firesteel.connectors.base",
     "SinkWriter": "firesteel.connectors.base",
     "SlotSharingGroup": "firesteel.graph.slot_sharing_group",
@@ -44,6 +46,7 @@ __all__ = [
     "JobClient",
     "JobResult",
     "KeyedStream",
+    "Row",
     "Sink",
     "SinkWriter",
     "SlotSharingGroup",

@@ -99,7 +99,12 @@ class TestErrors:
             (lambda s: s.select(x=col("name") + 1), "cannot be computed"),
             (lambda s: s.filter("v > 1"), "not the string"),
             (lambda s: s.filter(col("v") + 1), "must be true or false"),
-            (lambda s: s.filter(lambda row: True), "function"),
+            (lambda s: s.filter(3), "expression or a column name"),
+            (lambda s: s.map(3, "x int"), "wants a function, not 3"),
+            (lambda s: s.map(f, "x intt"), "no type 'intt'"),
+            (lambda s: s.map(f, pa.schema({"x": pa.sparse_union([pa.field("a", pa.int64())])})), "made of Python values"),
+            (lambda s: s.key_by("k").reduce("sum"), "wants a function"),
+            (lambda s: s.with_broadcast(x=s).reduce(f), "is not used"),
             (lambda s: s.with_column("x", "v"), r"col\('v'\) for the column"),
             (lambda s: s.drop("k", "v", "name"), "No column would be left"),
             (lambda s: s.drop("x"), "no column 'x'"),
@@ -283,8 +288,8 @@ class TestFacade:
     def test_public_names(self):
         assert firesteel.__all__ == sorted(firesteel.__all__, key=lambda n: (n[0].islower(), n))
         assert set(firesteel.__all__) == {
-            "BroadcastStream", "DataStream", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream", "Sink",
-            "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "errors", "lit", "task_resources",
+            "BroadcastStream", "DataStream", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream", "Row",
+            "Sink", "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "errors", "lit", "task_resources",
         }  # fmt: skip
         for name in firesteel.__all__:
             assert getattr(firesteel, name) is not None

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from firesteel.api.actions import Actions
 from firesteel.api.ddl import to_schema
 from firesteel.api.partitioning import Partitioning
+from firesteel.api.row_steps import RowSteps
 from firesteel.api.steps import (
     Sides,
     aggregations,
@@ -37,13 +38,11 @@ from firesteel.graph.stream_graph import (
 )
 from firesteel.operators.functions import MapInArrow, MapInPandas
 from firesteel.operators.relational import (
-    Filter,
     Limit,
     Project,
     TopK,
     as_expression,
     check_columns,
-    check_filter,
     order_type,
     project_schema,
 )
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from firesteel.api.keyed_stream import KeyedStream
 
 
-class DataStream(Actions, Writing, Partitioning):
+class DataStream(RowSteps, Actions, Writing, Partitioning):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     # --- functions ---
@@ -135,22 +134,6 @@ class DataStream(Actions, Writing, Partitioning):
         columns = tuple(pairs)
         work = ChainedStep(Project(kind, columns, schema), passed_columns(columns, self.schema), columns)
         return self._then(kind, work, schema, place)
-
-    def filter(self, condition: pc.Expression) -> DataStream:
-        """Only the rows for which the expression is true (null is not true)."""
-        with step_at("filter") as place:
-            self._refuse_sides("filter")
-            if isinstance(condition, str):
-                raise UsageError(
-                    f"filter wants an expression, not the string {condition!r}.",
-                    hint='Write, for example, col("n") > 3.',
-                )
-            expression = as_expression(condition)
-            check_filter(self.schema, expression)
-            passed = {name: name for name in self.schema.names}
-            return self._then(
-                "filter", ChainedStep(Filter("filter", expression), passed, None, expression), self.schema, place
-            )
 
     def limit(self, n: int) -> DataStream:
         """At most ``n`` rows: the first of the first subtasks."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from firesteel.api.data_stream import DataStream
 from firesteel.api.ddl import to_schema
+from firesteel.api.row_steps import reduce
 from firesteel.api.steps import aggregations, require_function, step_at
 from firesteel.api.stream_base import StreamBase
 from firesteel.errors import UsageError
@@ -85,6 +86,17 @@ class KeyedStream:
             return aggregate(
                 self._stream, self._keys, aggregations(aggregations_by_output or {}, named, "aggregate"), place
             )
+
+    def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
+        """One row per key (Flink's ``reduce``): ``func(row, row)`` gives a row of the same schema and key.
+
+        Rows are ``firesteel.Row``; a dict or a tuple may be given back. ``func`` must be associative and commutative: the rows
+        of a key meet in no order that is fixed, first in each subtask and then behind the exchange. A row that is alone
+        with its key is given out as it is, without a call.
+        """
+        with step_at("reduce") as place:
+            self._refuse_sides("reduce")
+            return reduce(self._stream, self._keys, func, place)
 
     def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
         """PySpark's ``applyInArrow``: ``func(table)`` or ``func(key, table)`` for every key, giving a table of ``schema``."""
