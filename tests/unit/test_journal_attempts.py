@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scheduler_kit import GraphBuilder, ints, plane
 from tests.unit.journal_samples import mirrored, planned, word_count
+from tests.unit.test_journal_progress import watched
 
 from firesteel.cli import main as cli
 from firesteel.errors import UsageError
@@ -17,7 +18,8 @@ from firesteel.journal.attempts_report import report
 from firesteel.journal.explain import explain
 from firesteel.journal.history import JobHistory
 from firesteel.journal.journal import Journal
-from firesteel.journal.progress import create, render
+from firesteel.journal.live_table import table_of
+from firesteel.journal.progress import create
 from firesteel.scheduler.events import ExecutionsReturned
 from firesteel.scheduler.records import Decision, JobStatusRecord, StateChange
 
@@ -232,11 +234,11 @@ def test_plain_progress_says_what_is_slow_and_who_won():
 
 
 def test_the_live_table_shows_mirrors_and_blocked_nodes():
-    table = render(JobHistory(upto(112.8)), 12.8)
+    table = table_of(watched(upto(112.8)), 120)
     columns = {str(c.header): list(c.cells) for c in table.columns}
     assert columns["mirrors"] == ["1", ""] and columns["running"][0] == "1"
     assert str(table.title).endswith("; blocked: 10.0.0.4")
-    assert "mirrors" not in {c.header for c in render(JobHistory(upto(112.4)), 1.0).columns}
+    assert "mirrors" not in {c.header for c in table_of(watched(upto(112.4)), 120).columns}
 
 
 def test_a_step_that_is_kept_out_is_told_of_where_speculation_is_on():

@@ -344,6 +344,6 @@ def _now(status: StreamStatus) -> str:
 
 
 def is_terminal() -> bool:
-    from firesteel.journal.progress import is_live
+    from firesteel.journal.screen import is_live
 
     return sys.stdout is not None and is_live(sys.stdout)

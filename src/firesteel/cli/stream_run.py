@@ -14,7 +14,7 @@ from typing import Any
 
 from firesteel.cli.script import run_script
 from firesteel.errors import UsageError
-from firesteel.journal.progress import is_live
+from firesteel.journal.screen import is_live
 from firesteel.journal.stream_progress import LiveStreamProgress
 from firesteel.options import PROGRESS, Options
 

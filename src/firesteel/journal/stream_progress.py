@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from firesteel.humanize import plural
 from firesteel.journal.journal import Instrument
-from firesteel.journal.progress import NoProgress, first_line
+from firesteel.journal.news import first_line
+from firesteel.journal.progress import NoProgress
 from firesteel.journal.stream_report import rescale_sentence
 from firesteel.journal.stream_view import status_table
 from firesteel.journal.streams import Batches
