@@ -22,7 +22,7 @@ from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.events import JobStarted
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.information import Blob
-from firesteel.spark.messages import FinishedMessage, Where, encode
+from firesteel.spark.messages import FinishedMessage, Where, Written, encode
 
 MESSAGES = 10_000
 
@@ -115,7 +115,7 @@ def _messages(subpartitions: int) -> list[FinishedMessage]:
     return [
         FinishedMessage(
             Where(0, subtask, 0, subtask + 7, f"10.0.{subtask % 40}.1", now, now + 1, now + 2),
-            ((0, subpartitions << 17, rows[subtask % len(rows)], 1000, 1 << 20),),
+            (Written(0, subpartitions << 17, rows[subtask % len(rows)], 1000, 1 << 20),),
             (),
             1000,
             1 << 20,

@@ -17,6 +17,7 @@ from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
     Where,
+    Written,
     decode_many,
     decode_other,
     encode,
@@ -42,7 +43,7 @@ def deploy(*subtasks, vertex=1, attempt=0):
 def finished(subtask, token, batch=0, attempt=0, commits=()):
     now = time.time()
     where = Where(batch, subtask, attempt, token, "node", now, now, now)
-    return encode(FinishedMessage(where, ((1, 5, pack(ints(5)), 1, 9),), commits, 1, 2, 3))
+    return encode(FinishedMessage(where, (Written(1, 5, pack(ints(5)), 1, 9),), commits, 1, 2, 3))
 
 
 def failed(subtask, token, batch=0):
@@ -60,7 +61,7 @@ def decode(record):
     execution = (at[name] for name in ("batch", "subtask", "attempt", "token"))
     where = Where(*execution, many.nodes()[0], at["deployed_at"], at["running_at"], at["ended_at"])
     partitions = tuple(
-        (p.dataset, int(p.bytes[0]), None if p.sizes is None else p.sizes[0], int(p.rows[0]), int(p.stored[0]))
+        Written(p.dataset, int(p.bytes[0]), None if p.sizes is None else p.sizes[0], int(p.rows[0]), int(p.stored[0]))
         for p in many.partitions()
     )
     (commits,) = many.commits() or [()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ _GATE = struct.Struct("<BBIqq")
 """Version, flags, columns' total bytes, data set, number of subpartitions."""
 _COLUMN = struct.Struct("<BBIqqI")
 """Width of an entry, whether deflated, entries, start and step of the line, bytes that follow."""
-_VERSION = 1
-_BROADCAST, _PIPELINED, _PARTITIONS, _MERGED = 1, 2, 4, 8
+_VERSION = 2
+_BROADCAST, _PIPELINED, _PARTITIONS, _MERGED, _RANGES = 1, 2, 4, 8, 16
 _WIDTHS = tuple((np.dtype(kind), int(np.iinfo(kind).max)) for kind in ("u1", "<u2", "<u4", "<u8"))
 _DEFLATE_FROM = 64
 """Bytes of a column below which deflating cannot pay."""
@@ -54,7 +55,8 @@ class GateColumns:
     """Where the partitions of a consumed data set lie: what ``scheduler.commands.GateDescriptor`` says, decoded.
 
     ``attempts``, ``tokens``: int64, one per partition of the data set, or per entry of ``partitions`` (ascending).
-    ``merged``: (first, end, tokens) of the objects that stand for several partitions.
+    ``merged``: (first, end, tokens) of the objects that stand for several partitions. ``boundaries``: ascending, the keys
+    at which the ranges of a RANGE data set begin, but for the first: one less than it has subpartitions.
     """
 
     dataset: int
@@ -65,12 +67,14 @@ class GateColumns:
     partitions: Ints | None = None
     pipelined: bool = False
     merged: tuple[Ints, Ints, Ints] | None = None
+    boundaries: tuple[bytes, ...] | None = None
 
     @property
     def nbytes(self) -> int:
         """Memory that the columns take."""
         columns = [self.attempts, self.tokens, *(self.merged or ())]
-        return sum(c.nbytes for c in columns) + (0 if self.partitions is None else self.partitions.nbytes)
+        keys = sum(map(sys.getsizeof, self.boundaries or ()))
+        return sum(c.nbytes for c in columns) + (0 if self.partitions is None else self.partitions.nbytes) + keys
 
 
 def encode_gate(gate: GateColumns) -> bytes:
@@ -83,7 +87,12 @@ def encode_gate(gate: GateColumns) -> bytes:
     if gate.merged is not None:
         flags |= _MERGED
         columns += gate.merged
-    body = b"".join(map(_encode_column, columns))
+    keys = b""
+    if gate.boundaries is not None:
+        flags |= _RANGES
+        columns.append(np.fromiter(map(len, gate.boundaries), np.int64, len(gate.boundaries)))
+        keys = zlib.compress(b"".join(gate.boundaries), _LEVEL)
+    body = b"".join(map(_encode_column, columns)) + keys
     return _GATE.pack(_VERSION, flags, len(body), gate.dataset, gate.num_subpartitions) + body
 
 
@@ -95,22 +104,32 @@ def decode_gate(data: bytes) -> GateColumns:
             raise ValueError("no gate descriptor")
         at = _GATE.size
         columns: list[Ints] = []
-        for _ in range(2 + bool(flags & _PARTITIONS) + 3 * bool(flags & _MERGED)):
+        for _ in range(2 + bool(flags & _PARTITIONS) + 3 * bool(flags & _MERGED) + bool(flags & _RANGES)):
             column, at = _decode_column(data, at)
             columns.append(column)
+        boundaries = _keys(zlib.decompress(data[at:]), columns.pop()) if flags & _RANGES else None
     except (struct.error, zlib.error) as error:
         raise ValueError(f"no gate descriptor: {error}") from error
     attempts, tokens, *others = columns
     partitions = others.pop(0) if flags & _PARTITIONS else None
     merged = (others[0], others[1], others[2]) if flags & _MERGED else None
     is_broadcast, pipelined = bool(flags & _BROADCAST), bool(flags & _PIPELINED)
-    return GateColumns(dataset, num_subpartitions, attempts, tokens, is_broadcast, partitions, pipelined, merged)
+    where = attempts, tokens, is_broadcast, partitions, pipelined, merged
+    return GateColumns(dataset, num_subpartitions, *where, boundaries)
 
 
 def most_bytes(gate: GateColumns) -> int:
     """What the gate's encoding cannot exceed; known without encoding it."""
-    columns = 2 + (gate.partitions is not None) + 3 * (gate.merged is not None)
-    return _GATE.size + columns * _COLUMN.size + gate.nbytes
+    columns = 2 + (gate.partitions is not None) + 3 * (gate.merged is not None) + (gate.boundaries is not None)
+    keys = 0 if gate.boundaries is None else 64 + 8 * len(gate.boundaries)
+    return _GATE.size + columns * _COLUMN.size + gate.nbytes + keys
+
+
+def _keys(joined: bytes, lengths: Ints) -> tuple[bytes, ...]:
+    ends = np.cumsum(lengths)
+    if (ends[-1] if len(ends) else 0) != len(joined):
+        raise ValueError("no gate descriptor: a key is cut")
+    return tuple(joined[begin:end] for begin, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True))
 
 
 def _encode_column(column: Ints) -> bytes:

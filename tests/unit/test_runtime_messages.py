@@ -15,6 +15,7 @@ from firesteel.spark.messages import (
     FailedMessage,
     FinishedMessage,
     Where,
+    Written,
     decode_many,
     decode_other,
     encode,
@@ -38,12 +39,13 @@ def vertex_messages(draw):
     """Messages of executions of one vertex: the same data sets, as many commits each."""
     datasets = draw(st.lists(st.integers(0, 1000), max_size=3, unique=True))
     measured = draw(st.tuples(*[st.booleans() for _ in datasets]))
+    sketches, packed = draw(st.tuples(*[st.booleans() for _ in datasets])), st.binary(max_size=40)
     commits = draw(st.integers(0, 2))
     messages = []
     for _ in range(draw(st.integers(1, 6))):
         partitions = tuple(
-            (dataset, draw(COUNT), draw(st.binary(max_size=40)) if known else None, draw(COUNT), draw(COUNT))
-            for dataset, known in zip(datasets, measured, strict=True)
+            Written(dataset, draw(COUNT), draw(packed) if known else None, draw(COUNT), draw(COUNT), known and sketched)
+            for dataset, known, sketched in zip(datasets, measured, sketches, strict=True)
         )
         own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
         counts = draw(COUNT), draw(COUNT), draw(COUNT), draw(st.just(-1) | COUNT)
@@ -74,14 +76,14 @@ def test_messages_come_out_as_they_went_in(first, second):
         assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])
         for place, columns in enumerate(reports.partitions):
             told = [message.partitions[place] for message in messages]
-            rows = zip(
-                columns.bytes, columns.sizes or [None] * len(told), columns.rows, columns.stored_bytes, strict=True
-            )
-            assert [(columns.dataset, *row) for row in rows] == told
+            sketched = columns.sketches is not None
+            packed = (columns.sketches if sketched else columns.sizes) or [None] * len(told)
+            rows = zip(columns.bytes, packed, columns.rows, columns.stored_bytes, strict=True)
+            assert [Written(columns.dataset, *row, sketched) for row in rows] == told
 
 
 def test_a_vertex_may_write_hundreds_of_results():
-    partitions = tuple((dataset, dataset, None, 1, 2) for dataset in range(300))
+    partitions = tuple(Written(dataset, dataset, None, 1, 2) for dataset in range(300))
     message = FinishedMessage(Where(1, 2, 3, 4, "n", 1.0, 2.0, 3.0), partitions, (b"commit",), 0, 0, 0)
     many = decode_many([encode(message)])
     assert [int(part.bytes[0]) for part in many.partitions()] == list(range(300))
@@ -130,7 +132,7 @@ def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
 
 def test_a_message_is_small():
     at = Where(0, 9_999, 0, 123_456, "10.0.0.7", 1e9, 1e9, 1e9)
-    message = FinishedMessage(at, ((0, 1 << 30, b"x" * 100, 10, 10),), (), 1, 2, 3)
+    message = FinishedMessage(at, (Written(0, 1 << 30, b"x" * 100, 10, 10),), (), 1, 2, 3)
     assert len(encode(message)) <= 100 + 128 < len(pickle.dumps(message, protocol=5))
     assert np.frombuffer(encode(message)[:1], np.uint8)[0] == 1
 

@@ -36,6 +36,7 @@ from firesteel.graph.validate import check_job_graph, check_options, check_outpu
 from firesteel.graph.vertices import Vertex, fuse, settings
 from firesteel.operators.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
+from firesteel.results.ordering import Order
 
 
 def compile_job(
@@ -71,6 +72,7 @@ class _Result:
     keys: tuple[str, ...]
     combiner: Combiner | None
     schema: pa.Schema
+    order: Order | None = None
     persistent: bool = False
 
 
@@ -101,7 +103,7 @@ class _Builder:
             job.job_graph.vertices.append(self._job_vertex(vertex, ids[vertex], inputs[vertex], job))
         for r in self.results:
             job.job_graph.datasets.append(
-                IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent)
+                IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent, order=r.order)
             )
             job.schemas[r.id] = r.schema
         if self.pipelined:
@@ -117,13 +119,14 @@ class _Builder:
     def _result(self, feed: Feed, ship: ShipStrategy, ids: dict[Vertex, int]) -> _Result:
         producer = ids[self.vertex_of[feed.source]]
         for known in self.results:
-            if (known.producer, known.ship, known.keys) == (
+            if (known.producer, known.ship, known.keys, known.order) == (
                 producer,
                 ship,
                 feed.keys,
+                feed.order,
             ) and known.combiner is feed.combiner:
                 return known
-        result = _Result(len(self.results), producer, ship, feed.keys, feed.combiner, feed.schema)
+        result = _Result(len(self.results), producer, ship, feed.keys, feed.combiner, feed.schema, feed.order)
         self.results.append(result)
         return result
 
@@ -225,13 +228,16 @@ def _sink_of(step: PlannedStep) -> Any:
 def _program(
     vertex: Vertex, inputs: list[_Result], outputs: list[_Result], sinks: Iterable[PlannedStep]
 ) -> VertexProgram:
-    results = [ResultOutput(r.id, r.schema, r.keys, r.combiner) for r in outputs]
+    results = [
+        ResultOutput(r.id, r.schema, () if r.order is not None else r.keys, r.combiner, r.order) for r in outputs
+    ]
     first_side = len(vertex.gates)
     return VertexProgram(
         head=vertex.head(),
         operators=tuple(vertex.operators),
         outputs=(*results, *(SinkOutput(_sink_of(step)) for step in sinks)),
         gate_schemas=tuple(r.schema for r in inputs),
+        gate_orders=tuple(r.order for r in inputs),
         side_inputs=tuple((name, first_side + i) for i, name in enumerate(vertex.sides)),
     )
 

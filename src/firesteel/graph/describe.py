@@ -12,6 +12,7 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 from firesteel.humanize import format_bytes, plural
+from firesteel.results.ordering import Order
 
 
 def describe(job: CompiledJob) -> str:
@@ -25,7 +26,8 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
     sides = {gate: name for name, gate in vertex.program.side_inputs}
     for edge in vertex.inputs:
         dataset = graph.datasets[edge.dataset]
-        keys = f" by {', '.join(dataset.keys)}" if dataset.keys else ""
+        by = dataset.keys if dataset.order is None else _ordered(dataset.order)
+        keys = f" by {', '.join(by)}" if by else ""
         side = f", as side input '{sides[edge.index]}'" if edge.index in sides else ""
         lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}{_streamed(job, dataset)}")
     if vertex.id in job.splits:
@@ -43,6 +45,10 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
     if kept:
         lines.append("    its rows are kept for the driver")
     return lines
+
+
+def _ordered(order: Order) -> list[str]:
+    return [column.name if column.ascending else f"{column.name} descending" for column in order.columns]
 
 
 def has_groups(graph: JobGraph) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP, SlotSharingGroup
+from firesteel.results.ordering import Order
 
 PARALLELISM_DEFAULT = -1
 """Nobody set a parallelism: the scheduler decides (Flink: ExecutionConfig.PARALLELISM_DEFAULT)."""
@@ -32,6 +33,8 @@ class ShipStrategy(Enum):
     RESCALE = "rescale"
     REBALANCE = "rebalance"
     HASH = "hash"
+    RANGE = "range"
+    """By ranges of the key (``IntermediateDataSet.order``), which are decided when all of it is there."""
     BROADCAST = "broadcast"
     GLOBAL = "global"
 
@@ -44,7 +47,7 @@ class ShipStrategy(Enum):
     @property
     def is_keyed(self) -> bool:
         """Rows that belong together share a subpartition, which must not be split between consumers."""
-        return self in (ShipStrategy.HASH, ShipStrategy.GLOBAL)
+        return self in (ShipStrategy.HASH, ShipStrategy.RANGE, ShipStrategy.GLOBAL)
 
 
 class ResultPartitionType(Enum):
@@ -63,6 +66,8 @@ class IntermediateDataSet:
     type: ResultPartitionType = ResultPartitionType.BLOCKING
     persistent: bool = False
     """Read by the driver or a later job (collect, to_dataframe): not released with its last consumer."""
+    order: Order | None = None
+    """Of a RANGE data set: by what its rows are ordered, and whether equal ones may be parted."""
 
 
 @dataclass(frozen=True, slots=True)

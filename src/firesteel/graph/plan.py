@@ -15,6 +15,7 @@ from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 from firesteel.graph.stream_graph import CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
 from firesteel.operators.program import Combiner
+from firesteel.results.ordering import Order
 
 MAX_UNITED = 64
 """A union of more streams than these becomes a step of its own (unions of unions would grow beyond all bounds)."""
@@ -29,6 +30,7 @@ class Feed:
     keys: tuple[str, ...]
     combiner: Combiner | None
     schema: pa.Schema
+    order: Order | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -106,9 +108,12 @@ class _Planner:
         return step
 
     def _parts(self, edge: StreamEdge) -> list[Feed]:
-        """The feeds of an edge; those of a union's inputs, if it reads one."""
-        if edge.source in self._steps:
-            return [self._feed(edge, self._steps[edge.source])]
+        """The feeds of an edge; those of a union's inputs, if it reads one.
+
+        A RANGE edge takes a union as one: ranges are decided from all rows that are parted by them.
+        """
+        if edge.source in self._steps or edge.ship is ShipStrategy.RANGE:
+            return [self._whole(edge)]
         parts: list[Feed] = []
         for inner in edge.source.inputs:
             ship = inner.ship if edge.ship is None else edge.ship
@@ -128,4 +133,4 @@ class _Planner:
     @staticmethod
     def _feed(edge: StreamEdge, source: PlannedStep) -> Feed:
         schema = source.schema if edge.combined is None else edge.combined
-        return Feed(source, edge.ship, edge.keys, edge.combiner, schema)
+        return Feed(source, edge.ship, edge.keys, edge.combiner, schema, edge.order)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.operators.program import Combiner, KeyedOperator, Operator
+from firesteel.results.ordering import Order
 
 
 class Chaining(Enum):
@@ -101,6 +102,16 @@ class KeyedStep:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SortStep:
+    """Rows in order: its input comes by a RANGE edge, and ``operator`` puts each run of ranges in order.
+
+    Subtask k holds what comes before all that subtask k + 1 holds.
+    """
+
+    operator: KeyedOperator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class UnionStep:
     pass
 
@@ -119,7 +130,7 @@ class CollectStep:
     handle: int
 
 
-Work = SourceStep | DataFrameStep | ChainedStep | KeyedStep | UnionStep | SinkStep | CollectStep
+Work = SourceStep | DataFrameStep | ChainedStep | KeyedStep | SortStep | UnionStep | SinkStep | CollectStep
 
 
 # --- the graph --------------------------------------------------------------------------------------------------
@@ -137,6 +148,8 @@ class StreamEdge:
     """Schema behind the combiner, if there is one."""
     reads: tuple[str, ...] | None = None
     """The only columns of the source that this reader looks at; None: all."""
+    order: Order | None = None
+    """Of a RANGE edge: by what the rows are parted into ranges."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -99,6 +99,7 @@ def _check_shape(graph: JobGraph) -> None:
         assert dataset.persistent or consumers, f"nobody reads {dataset}"
         if dataset.type is ResultPartitionType.PIPELINED:
             assert dataset.ship is ShipStrategy.FORWARD and len(consumers) == 1 and not dataset.persistent, dataset
+        assert (dataset.order is not None) == (dataset.ship is ShipStrategy.RANGE), dataset
     for index, vertex in enumerate(graph.vertices):
         assert vertex.id == index, vertex.name
         if vertex.source is None:

@@ -10,7 +10,15 @@ import pyarrow as pa
 from firesteel.errors import UsageError
 from firesteel.graph.chaining import chain_obstacle, fusion_obstacle, hashed_by, output_obstacle
 from firesteel.graph.plan import Feed, PlannedStep
-from firesteel.graph.stream_graph import ChainedStep, CollectStep, DataFrameStep, KeyedStep, SinkStep, SourceStep
+from firesteel.graph.stream_graph import (
+    ChainedStep,
+    CollectStep,
+    DataFrameStep,
+    KeyedStep,
+    SinkStep,
+    SortStep,
+    SourceStep,
+)
 from firesteel.operators.composed import ComposedOperator, FromGate, FromOperator
 from firesteel.operators.program import (
     GateHead,
@@ -79,6 +87,8 @@ class _Fuser:
             self._new(step)
         elif isinstance(work, KeyedStep):
             self._add_keyed(step, work)
+        elif isinstance(work, SortStep):
+            self._add_sort(step, work)
         elif isinstance(work, SinkStep | CollectStep):
             self._add_end(step)
         elif isinstance(work, ChainedStep):
@@ -134,6 +144,11 @@ class _Fuser:
         vertex.steps.remove(step)
         vertex.steps.append(step)
         vertex.sides.update(step.sides)
+
+    def _add_sort(self, step: PlannedStep, work: SortStep) -> None:
+        vertex = self._new(step)
+        vertex.gates = step.feeds
+        vertex.keyed = KeyedPart(_called(work.operator, step), [list(step.feeds)], [step.feeds[0].schema])
 
     def _lying_right(self, step: PlannedStep, work: KeyedStep) -> list[bool]:
         """Per input: does it lie in the right subpartitions already, so that this step can join its vertex?"""

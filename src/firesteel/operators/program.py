@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from firesteel.results.ordering import Order
+
 Batches = Iterator[pa.RecordBatch]
 
 MAX_RECORDS_PER_BATCH = 10_000
@@ -149,12 +151,16 @@ Head = SourceHead | SparkHead | GateHead | KeyedHead
 
 @dataclass(frozen=True, slots=True)
 class ResultOutput:
-    """Writes a blocking result. ``keys`` non-empty: hash partitioned; else rows go round robin (1 subpartition: all there)."""
+    """Writes a blocking result. ``keys`` non-empty: hash partitioned; else rows go round robin (1 subpartition: all there).
+
+    ``order``: rows are written in it, with a sketch of their keys and no subpartitions; ``keys`` is empty then.
+    """
 
     dataset: int
     schema: pa.Schema
     keys: tuple[str, ...] = ()
     combiner: Combiner | None = None
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,8 @@ class VertexProgram:
     """Schema of each gate's data set, in the order of the vertex' inputs."""
     side_inputs: tuple[tuple[str, int], ...] = ()
     """(name, gate): broadcast gates read whole, as a table, before the head starts."""
+    gate_orders: tuple[Order | None, ...] = ()
+    """Of each gate, the order in which its data set was written, if in any; empty: none was."""
 
 
 # --- what comes in and goes out of one execution --------------------------------------------------------------
@@ -190,6 +198,9 @@ class Gate:
     """Ascending: the partitions that ``attempts`` and ``tokens`` speak of; None: all of the data set."""
     merged: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
     """(first partition, end, token) of each merged object; ascending, disjoint."""
+    boundaries: tuple[bytes, ...] | None = None
+    """Of a data set that was written in an order: the keys at which its ranges begin, but for the first; its subpartitions
+    are these ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +217,8 @@ class PartitionOutcome:
     """Plain bytes per subpartition."""
     rows: int
     stored_bytes: int
+    sketch: bytes | None = None
+    """Of an output with an order: its keys and how many bytes lie between them (``firesteel.sketches``)."""
 
 
 @dataclass(frozen=True, slots=True)

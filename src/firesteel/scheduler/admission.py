@@ -24,7 +24,6 @@ from firesteel.scheduler.release import PartitionReleaseStrategy
 from firesteel.scheduler.speculation import SpeculativeExecutionHandler
 from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.strategy import SchedulingStrategy
-from firesteel.sizes import counts_of
 
 S = ExecutionState
 _FASTER = "another attempt was faster"
@@ -95,13 +94,10 @@ class Admission:
             partition = _partition(reports, index, result.dataset.id)
             told, place = "nothing", 0
             if partition is not None:
-                if partition.sizes is None:
+                wrong = result.info.misreported(partition)
+                if wrong is None:
                     continue
-                counts = counts_of(partition.sizes)
-                place = int(np.argmax(counts != result.num_subpartitions))
-                if counts[place] == result.num_subpartitions:
-                    continue
-                told = f"{counts[place]} sizes"
+                place, told = wrong
             node = "" if reports.nodes is None else reports.nodes[place]
             return (
                 f"A finished execution of '{vertex.job.name}' on {node or 'an unknown node'} reports "

@@ -105,6 +105,8 @@ class GateDescriptor:
     """Its producers run together with its consumers, in the same :class:`DeployRegions`: nothing is stored."""
     merged: MergedObjects | None = None
     """Objects to read in the place of several partitions' own ones."""
+    boundaries: tuple[bytes, ...] | None = None
+    """Of a RANGE data set: the keys at which its ranges begin, but for the first, which has no beginning."""
     offloaded: bool = False
     """Its encoded form is a blob (:class:`StoreBlob`): a deployment names it by ``encoded.digest`` only."""
 
@@ -121,6 +123,7 @@ class GateDescriptor:
             self.partitions,
             self.pipelined,
             merged,
+            self.boundaries,
         )
 
     @cached_property

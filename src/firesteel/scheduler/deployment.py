@@ -94,6 +94,7 @@ class DeploymentDescriptorFactory:
             tokens,
             result.info.is_broadcast,
             merged=result.merged,
+            boundaries=result.info.boundaries,
         )
         self._gates[result.dataset.id] = (result.version, gate)
         return gate

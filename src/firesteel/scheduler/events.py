@@ -80,7 +80,8 @@ class PartitionReports:
     """What finished executions produced for one data set, as columns parallel to the event's subtasks.
 
     ``bytes``: plain bytes each wrote, exact. ``sizes``: packed plain bytes per subpartition (``firesteel.sizes``), one
-    row per execution; None: not measured, there are too many.
+    row per execution; None: not measured, there are too many. ``sketches``: of a RANGE data set, which has no
+    subpartitions before its ranges are decided, a summary of keys and bytes in the place of sizes (``firesteel.sketches``).
     """
 
     dataset: int
@@ -88,6 +89,7 @@ class PartitionReports:
     rows: Ints
     stored_bytes: Ints
     sizes: Sequence[bytes] | None
+    sketches: Sequence[bytes] | None = None
 
     @classmethod
     def of(cls, dataset: int, sizes: Sequence[Ints], rows: int | Ints = 0, stored_bytes: int | Ints = 0) -> Self:
@@ -98,8 +100,9 @@ class PartitionReports:
         return cls(dataset, written, _column(rows, n), _column(stored_bytes, n), packed)
 
     def select(self, places: Ints) -> PartitionReports:
-        sizes = None if self.sizes is None else select(self.sizes, places)
-        return PartitionReports(self.dataset, self.bytes[places], self.rows[places], self.stored_bytes[places], sizes)
+        sizes, sketches = (None if told is None else select(told, places) for told in (self.sizes, self.sketches))
+        columns = self.bytes[places], self.rows[places], self.stored_bytes[places]
+        return PartitionReports(self.dataset, *columns, sizes, sketches)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,6 @@ from firesteel.scheduler.recorder import Recorder
 from firesteel.scheduler.records import StateChange
 from firesteel.scheduler.slots import ExecutionSlotAllocator
 from firesteel.scheduler.states import IS_DEPLOYED, SAME_SECONDS, ExecutionState
-from firesteel.sizes import counts_of
 
 _IS_DEPLOYED: list[bool] = IS_DEPLOYED.tolist()
 _SCHEDULED, _DEPLOYING = int(ExecutionState.SCHEDULED), int(ExecutionState.DEPLOYING)
@@ -127,6 +126,4 @@ def _rounded(seconds: float) -> float:
 
 
 def _is_about(partition: PartitionReports, result: IntermediateResult) -> bool:
-    if partition.dataset != result.dataset.id:
-        return False
-    return partition.sizes is None or int(counts_of(partition.sizes)[0]) == result.num_subpartitions
+    return partition.dataset == result.dataset.id and result.info.misreported(partition) is None

@@ -17,12 +17,14 @@ from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.coordinators import OperatorCoordinatorHandler, SourceCoordinator
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
+from firesteel.scheduler.key_ranges import explain as explain_ranges
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
 from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, SlotBound, VertexPlan
 from firesteel.scheduler.parallelism.ranges import whole
 from firesteel.scheduler.parallelism.source import decide_source
 from firesteel.scheduler.recorder import Recorder
+from firesteel.scheduler.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.subpartitions import SubpartitionCounts
 
 NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
@@ -135,7 +137,7 @@ class Planner:
         ready = True
         for edge in vertex.inputs:
             info = self._graph.result(edge.dataset).info
-            if self._cut_by_cells(edge.dataset, bounds) and info.is_measured:
+            if info.awaits_ranges or (self._cut_by_cells(edge.dataset, bounds) and info.is_measured):
                 ready &= info.fetch_cells()
             ready &= info.is_settled
         return ready
@@ -163,12 +165,22 @@ class Planner:
         return self._initialization(vertex, parallelism, None, None)
 
     def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        self._decide_key_ranges(vertex)
         bounds = self._without_sizes(vertex, bounds)
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, bounds)
         self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         return plan
+
+    def _decide_key_ranges(self, vertex: JobVertex) -> None:
+        """Of the RANGE results it reads, where no other consumer has come to it before."""
+        for edge in vertex.inputs:
+            result = self._graph.result(edge.dataset)
+            if isinstance(result.info, RangeBlockingResultInfo) and result.info.awaits_ranges:
+                ranges = result.info.decide_ranges()
+                record = explain_ranges(result.dataset, ranges)
+                self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
         return self._graph.initialize_job_vertex(plan, self._recorder.at)

@@ -8,7 +8,7 @@ the whole matrix in memory instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
 from firesteel.scheduler.columns import unwritten, writable
 from firesteel.scheduler.commands import Command
 from firesteel.scheduler.events import Ints, PartitionReports, SizesLoaded
+from firesteel.scheduler.key_ranges import KeyRanges, bytes_in, decide_ranges
 from firesteel.scheduler.size_rows import BUFFER_BYTES, SizeRows
-from firesteel.sizes import fold, unfold, unpack
+from firesteel.sizes import counts_of, fold, unfold, unpack
+from firesteel.sketches import Boundaries, decode_sketch
 
 
 def _ignore(_command: Command) -> None:
@@ -30,6 +32,8 @@ class BlockingResultInfo:
 
     needs_cells = False
     """True: consumers are cut over single cells, so the decider is given the matrix."""
+    boundaries: tuple[bytes, ...] | None = None
+    """Of a RANGE result: the keys at which its ranges begin, but for the first; None before they are decided."""
 
     def __init__(
         self,
@@ -59,6 +63,11 @@ class BlockingResultInfo:
     def get_blocking_partition_sizes(self) -> Ints:
         """Plain bytes each producer wrote, int64 (numBytesProduced); a broadcast counts once, however many read it."""
         return self.partition_bytes
+
+    @property
+    def awaits_ranges(self) -> bool:
+        """What its consumers are cut over is still to be decided."""
+        return False
 
     @property
     def num_bytes_produced(self) -> int:
@@ -105,16 +114,17 @@ class BlockingResultInfo:
         self.recorded[partitions] = True
         if self._rows is None:
             return
-        if reports.sizes is None:
+        rows = self._told(reports)
+        if rows is None:
             self._unmeasured[partitions] = True
         else:
             self.subpartition_bytes = writable(self.subpartition_bytes)
-            fold(reports.sizes, self.subpartition_bytes)
-            self._rows.keep(partitions, attempts, reports.sizes)
+            self._fold(rows)
+            self._rows.keep(partitions, attempts, rows)
 
     def record_one(self, partition: int, attempt: int, reports: PartitionReports) -> None:
         """:meth:`record` of one producer."""
-        keeps = self._rows is not None and reports.sizes is not None
+        keeps = self._rows is not None and self._told(reports) is not None
         if keeps or self.recorded[partition]:
             self.record(np.array([partition]), np.array([attempt]), reports)
             return
@@ -136,8 +146,7 @@ class BlockingResultInfo:
         self.recorded[partitions] = False
         if self._rows is not None:
             if self.recorded.any():
-                rows, unreadable = self._rows.give_up(partitions, self.partition_bytes[partitions])
-                self._take(rows, unreadable)
+                self._give_up(self._rows, partitions)
             else:
                 self._rows.forget_all()
                 self.subpartition_bytes = unwritten(self.num_subpartitions)
@@ -150,6 +159,14 @@ class BlockingResultInfo:
         if self._rows is not None:
             self._rows.drop()
             self._rows = None
+
+    def misreported(self, reports: PartitionReports) -> tuple[int, str] | None:
+        """The first of these reports that does not speak of what was to be written (its place), and what it tells."""
+        if reports.sizes is None:
+            return None
+        counts = counts_of(reports.sizes)
+        place = int(np.argmax(counts != self.num_subpartitions))
+        return None if counts[place] == self.num_subpartitions else (place, f"{counts[place]} sizes")
 
     def fetch_cells(self) -> bool:
         """Whether :meth:`cells` can be given now; rows that are in the scratch files are asked for."""
@@ -183,6 +200,21 @@ class BlockingResultInfo:
         self.is_exact = self.is_exact and not answer.num_unreadable
         return answer.num_unreadable
 
+    def _told(self, reports: PartitionReports) -> Sequence[bytes] | None:
+        """What each of these producers told of the sizes, if it did."""
+        return reports.sizes
+
+    def _fold(self, rows: Sequence[bytes]) -> None:
+        """Add what was told to the sums."""
+        fold(rows, self.subpartition_bytes)
+
+    def _unfold(self, rows: Sequence[bytes]) -> None:
+        unfold(rows, self.subpartition_bytes)
+
+    def _give_up(self, rows: SizeRows, partitions: Ints) -> None:
+        """Some of those that are recorded are void."""
+        self._take(*rows.give_up(partitions, self.partition_bytes[partitions]))
+
     def _begin(self) -> None:
         if not self.partition_bytes.flags.writeable:
             self.partition_bytes = writable(self.partition_bytes)
@@ -193,7 +225,7 @@ class BlockingResultInfo:
         """Take shares from the sums; of executions whose row could not be read, the plain bytes they wrote are given."""
         if not rows and not unreadable:
             return
-        unfold(rows, self.subpartition_bytes)
+        self._unfold(rows)
         for written in unreadable:
             self.subpartition_bytes -= self._shaped_like_sum(written)
         np.maximum(self.subpartition_bytes, 0, out=self.subpartition_bytes)  # after a guess they may fall short
@@ -216,6 +248,62 @@ class PointwiseBlockingResultInfo(BlockingResultInfo):
     needs_cells = True
 
 
+class RangeBlockingResultInfo(BlockingResultInfo):
+    """Consumers read ranges of the key. Producers told sketches; the sums are of the ranges, once those are decided.
+
+    Until then there is nothing to fold: the sketches wait as rows of sizes do, in memory or in the scratch files. They
+    are all in memory only while the ranges are decided, within ``sketches.budget``, whatever the number of ranges.
+    """
+
+    @property
+    def awaits_ranges(self) -> bool:
+        return self.boundaries is None
+
+    def decide_ranges(self) -> KeyRanges:
+        """Decide the ranges, once all rows are in memory (:meth:`fetch_cells`). They stay as they are from then on."""
+        assert self._rows is not None and self.boundaries is None
+        partitions, rows = self._rows.rows()
+        ranges = decide_ranges(rows, self.num_subpartitions)
+        self.boundaries = ranges.boundaries.keys
+        self.subpartition_bytes = ranges.sizes.copy()
+        unreadable = self.recorded.copy()
+        unreadable[partitions] = False
+        for written in self.partition_bytes[unreadable].tolist():
+            self.subpartition_bytes += self._shaped_like_sum(written)
+        self._rows.unload()
+        return ranges
+
+    def misreported(self, reports: PartitionReports) -> tuple[int, str] | None:
+        if reports.sketches is None:
+            return 0, "no sketch"
+        for place, row in enumerate(reports.sketches):
+            try:
+                decode_sketch(row)
+            except ValueError as error:
+                return place, str(error)
+        return None
+
+    def _told(self, reports: PartitionReports) -> Sequence[bytes] | None:
+        return reports.sketches
+
+    def _fold(self, rows: Sequence[bytes]) -> None:
+        if self.boundaries is not None:
+            self.subpartition_bytes += self._bytes_of(rows)
+
+    def _unfold(self, rows: Sequence[bytes]) -> None:
+        self.subpartition_bytes -= self._bytes_of(rows)
+
+    def _give_up(self, rows: SizeRows, partitions: Ints) -> None:
+        if self.boundaries is None:
+            rows.forget(partitions)
+        else:
+            super()._give_up(rows, partitions)
+
+    def _bytes_of(self, rows: Sequence[bytes]) -> Ints:
+        assert self.boundaries is not None
+        return bytes_in([decode_sketch(row) for row in rows], Boundaries(self.boundaries), self.num_subpartitions)
+
+
 def blocking_result_info(
     dataset: IntermediateDataSet,
     num_partitions: int,
@@ -223,6 +311,12 @@ def blocking_result_info(
     emit: Callable[[Command], None] = _ignore,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> BlockingResultInfo:
-    by_cells = dataset.ship in (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
-    kind = PointwiseBlockingResultInfo if by_cells else AllToAllBlockingResultInfo
+    kind = _KINDS.get(dataset.ship, AllToAllBlockingResultInfo)
     return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes)
+
+
+_KINDS: dict[ShipStrategy, type[BlockingResultInfo]] = {
+    ShipStrategy.RESCALE: PointwiseBlockingResultInfo,
+    ShipStrategy.REBALANCE: PointwiseBlockingResultInfo,
+    ShipStrategy.RANGE: RangeBlockingResultInfo,
+}

@@ -106,6 +106,22 @@ class SizeRows:
         self._attempts[partitions] = _NOWHERE
         return rows, unreadable
 
+    def forget(self, partitions: Ints) -> None:
+        """These executions are void, and no sum holds their rows: nothing is asked for."""
+        if not self._attempts.flags.writeable:
+            return
+        for partition, attempt in zip(partitions.tolist(), self._attempts[partitions].tolist(), strict=True):
+            row = self._here.pop(partition, None)
+            if row is not None and self._stored[partition] != attempt:
+                self._unsaved -= len(row)
+            self._wanted.discard((partition, attempt))
+        self._attempts[partitions] = _NOWHERE
+
+    def unload(self) -> None:
+        """Keep in memory only the rows that are nowhere else."""
+        for partition in [p for p in self._here if self._stored[p] == self._attempts[p]]:
+            del self._here[partition]
+
     def fetch(self) -> bool:
         """Whether all rows are in memory; those that are not are asked for, once."""
         if self._wanted:

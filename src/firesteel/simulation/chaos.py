@@ -45,6 +45,8 @@ from firesteel.simulation.workload import Workload
 
 MOST_TASKS = 40
 SHIPS = (*ShipStrategy, ShipStrategy.HASH, ShipStrategy.HASH)
+UNRANGED = tuple(ship for ship in SHIPS if ship is not ShipStrategy.RANGE)
+"""Of jobs with pipelined exchanges: what is read while it is made cannot be waited for until its ranges are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
         if number == 0 or rng.random() < 0.15:
             vertex.source = SourceInfo(np.array([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], np.int64))
             continue
-        chosen = {(rng.randrange(number), rng.choice(SHIPS)) for _ in range(rng.randint(1, 3))}
+        ships = UNRANGED if pipelined else SHIPS
+        chosen = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
         for index, (producer, ship) in enumerate(sorted(chosen, key=lambda pair: (pair[0], pair[1].value))):
             if (producer, ship) not in outputs:
                 outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from firesteel.graph.job_graph import ShipStrategy
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Ints
@@ -145,11 +146,15 @@ class Ending:
     def _written(self, dataset: int, subtasks: Ints, command: c.Deploy) -> e.PartitionReports:
         workload, n = self._plane.world.workload, command.subpartitions[dataset]
         written = workload.totals(dataset, subtasks, n)
+        stored = (written * STORED_SHARE).astype(np.int64)
+        columns = written, np.zeros_like(written), stored
+        if self._plane.graph.datasets[dataset].ship is ShipStrategy.RANGE:
+            sketches = [workload.sketch(dataset, subtask, n) for subtask in subtasks.tolist()]
+            return e.PartitionReports(dataset, *columns, None, sketches)
         packed = None
         if is_measured(command.parallelism, n):
             packed = PackedSizes(workload, dataset, subtasks, n, self._watch)
-        stored = (written * STORED_SHARE).astype(np.int64)
-        return e.PartitionReports(dataset, written, np.zeros_like(written), stored, packed)
+        return e.PartitionReports(dataset, *columns, packed)
 
     # --- inputs --------------------------------------------------------------------------------------------------
 

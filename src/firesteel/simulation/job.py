@@ -204,4 +204,5 @@ class SimulatedJob:
         leaks = self.plane.storage.leaks([d.id for d in datasets if d.persistent], delivered)
         check(not leaks, f"the job has finished and left {', '.join(leaks)}")
         self.plane.ledger.check_finished()
+        self.plane.key_ranges.check_finished()
         check(self.scheduler.graph.all_finished, "the job is FINISHED before all vertices are")

@@ -23,6 +23,7 @@ from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import Cluster, ClusterSpec
 from firesteel.simulation.executors import ExecutorAllocation
 from firesteel.simulation.faults import Dice, Faults
+from firesteel.simulation.key_ranges import KeyRangeBook
 from firesteel.simulation.ledger import Ledger
 from firesteel.simulation.runs import Deployment, Runs, RunState
 from firesteel.simulation.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
@@ -79,6 +80,7 @@ class Plane:
         self.dice = Dice(world.seed)
         self.runs = Runs(len(self.graph.vertices))
         self.ledger = Ledger(self.graph, self.storage)
+        self.key_ranges = KeyRangeBook(self.graph)
         self.queue = SlotQueue()
         self.workers = Workers(world.cluster.mode.enforcement)
         self.worker_queue = WorkerQueue(self.workers, self.dice.order_of)
@@ -213,6 +215,7 @@ class Plane:
         check(set(command.subpartitions) == set(vertex.outputs), f"vertex {vertex.id} is not told all it writes")
         reading.check_told_of_stored(command, self.storage)
         self.ledger.deployed(command)
+        self.key_ranges.deployed(command)
         self.deploys += 1
         with self._watch.measure("encode"):
             self._count_bytes(command)

@@ -4,8 +4,9 @@ That one has finished is told as a binary record, thousands of which become colu
 node handed it back, which are rare, as a pickled object. Stdlib and numpy only, since both ends import it.
 
     header      kind, numbers of what follows, the execution, when and how much          87 bytes
-    partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     32 bytes each
-    node name, sizes of each data set as packed by ``firesteel.sizes``, per commit 4 bytes of length and itself
+    partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     33 bytes each
+    node name, sizes of each data set as packed by ``firesteel.sizes`` (of one whose ranges are still to be decided a sketch,
+    ``firesteel.sketches``, in their place), per commit 4 bytes of length and itself
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pickle
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,10 @@ _FIELDS = (
 )
 _HEADER = np.dtype(list(_FIELDS))
 _HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqq")
-_PARTITION = np.dtype([("dataset", "<i4"), ("packed", "<i4"), ("bytes", "<i8"), ("rows", "<i8"), ("stored", "<i8")])
-_PARTITION_CODE = struct.Struct("<iiqqq")
+_PARTITION = np.dtype(
+    [("dataset", "<i4"), ("packed", "<i4"), ("bytes", "<i8"), ("rows", "<i8"), ("stored", "<i8"), ("sketched", "u1")]
+)
+_PARTITION_CODE = struct.Struct("<iiqqqB")
 _LENGTH = struct.Struct("<I")
 _HEAD, _PART = _HEADER.itemsize, _PARTITION.itemsize
 
@@ -62,11 +65,22 @@ class Where:
     ended_at: float
 
 
+class Written(NamedTuple):
+    """What an execution wrote of one data set. ``packed``: plain bytes by subpartition as packed by ``firesteel.sizes``;
+    None: not measured; ``sketched``: a sketch of its keys instead."""
+
+    dataset: int
+    bytes: int
+    packed: bytes | None
+    rows: int
+    stored: int
+    sketched: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedMessage:
     where: Where
-    partitions: tuple[tuple[int, int, bytes | None, int, int], ...]
-    """(data set, plain bytes, those by subpartition as packed by ``firesteel.sizes``, rows, stored bytes)."""
+    partitions: tuple[Written, ...]
     commits: tuple[bytes, ...]
     rows_in: int
     bytes_in: int
@@ -107,11 +121,11 @@ def encode(message: Message) -> bytes:
     execution = at.batch, at.subtask, at.attempt, at.token, at.deployed_at, at.running_at, at.ended_at
     measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory
     pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, *measured)]
-    for dataset, plain, packed, rows, stored in message.partitions:
-        length = -1 if packed is None else len(packed)
-        pieces.append(_PARTITION_CODE.pack(dataset, length, plain, rows, stored))
+    for part in message.partitions:
+        length = -1 if part.packed is None else len(part.packed)
+        pieces.append(_PARTITION_CODE.pack(part.dataset, length, part.bytes, part.rows, part.stored, part.sketched))
     pieces.append(node)
-    pieces += [packed for _, _, packed, _, _ in message.partitions if packed is not None]
+    pieces += [part.packed for part in message.partitions if part.packed is not None]
     for commit in message.commits:
         pieces += [_LENGTH.pack(len(commit)), commit]
     return b"".join(pieces)
@@ -129,13 +143,14 @@ def decode_other(data: bytes) -> FailedMessage | ReturnedMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """What many executions wrote of one data set. ``sizes``: None if not measured."""
+    """What many executions wrote of one data set. ``sizes``: None if not measured; ``sketched``: they are sketches."""
 
     dataset: int
     bytes: Ints
     rows: Ints
     stored: Ints
     sizes: list[bytes] | None
+    sketched: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +195,8 @@ class FinishedMessages:
                 bounds = zip(self.records, begins.tolist(), ends.tolist(), strict=True)
                 sizes = [record[begin:end] for record, begin, end in bounds]
             plain, rows, stored = (own[name].astype(np.int64) for name in ("bytes", "rows", "stored"))
-            found.append(PartitionColumns(int(own["dataset"][0]), plain, rows, stored, sizes))
+            sketched = bool(own["sketched"][0])
+            found.append(PartitionColumns(int(own["dataset"][0]), plain, rows, stored, sizes, sketched))
             begins = ends
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firesteel.scheduler.events import ExecutionReports, Floats, PartitionReports
-from firesteel.spark.messages import FinishedMessages
+from firesteel.spark.messages import FinishedMessages, PartitionColumns
 
 
 def reports_of(
@@ -19,10 +19,15 @@ def reports_of(
         messages.column("token"),
         nodes=messages.nodes(node_of),
         times=(of_wall(header["deployed_at"]), of_wall(header["running_at"]), of_wall(header["ended_at"])),
-        partitions=[PartitionReports(p.dataset, p.bytes, p.rows, p.stored, p.sizes) for p in messages.partitions()],
+        partitions=[_partition(columns) for columns in messages.partitions()],
         commits=messages.commits(),
         rows_in=messages.column("rows_in"),
         bytes_in=messages.column("bytes_in"),
         rows_out=messages.column("rows_out"),
         peak_memory=peaks if (peaks >= 0).any() else None,
     )
+
+
+def _partition(told: PartitionColumns) -> PartitionReports:
+    sizes, sketches = (None, told.sizes) if told.sketched else (told.sizes, None)
+    return PartitionReports(told.dataset, told.bytes, told.rows, told.stored, sizes, sketches)

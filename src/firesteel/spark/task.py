@@ -21,16 +21,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel import sizes
-from firesteel.descriptors import ExecutionDescriptor, decode_execution
+from firesteel.descriptors import ExecutionDescriptor, GateColumns, decode_execution
 from firesteel.errors import PartitionException
-from firesteel.operators.program import Batches, Gate, PipelinedGate, TaskContext, TaskOutcome, VertexProgram
+from firesteel.operators.program import (
+    Batches,
+    Gate,
+    PartitionOutcome,
+    PipelinedGate,
+    TaskContext,
+    TaskOutcome,
+    VertexProgram,
+)
 from firesteel.spark import last_words, resources, retiring
 from firesteel.spark.blocklist import Blocklist
 from firesteel.spark.failures import RunAgainError, describe_failure
 from firesteel.spark.gates import evict, gate_columns
 from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.spark.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
-from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, ReturnedMessage, Where, encode
+from firesteel.spark.messages import FailedMessage, FinishedMessage, Message, ReturnedMessage, Where, Written, encode
 from firesteel.spark.place import Place, here
 from firesteel.spark.resident import own_memory
 from firesteel.spark.scratch import empty, scratch_of
@@ -273,11 +281,15 @@ class _Execution:
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
 
     def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
-        parts = tuple(
-            (p.dataset, int(p.bytes.sum()), self._packed(p.bytes), p.rows, p.stored_bytes) for p in outcome.partitions
-        )
+        parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
         return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory)
+
+    def _written(self, part: PartitionOutcome) -> Written:
+        total = int(part.bytes.sum())
+        if part.sketch is not None:
+            return Written(part.dataset, total, part.sketch, part.rows, part.stored_bytes, sketched=True)
+        return Written(part.dataset, total, self._packed(part.bytes), part.rows, part.stored_bytes)
 
     def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
         vertex: VertexInformation = self.part.vertex.load()
@@ -285,14 +297,7 @@ class _Execution:
 
     def _gates(self, job: JobInformation) -> list[Gate | PipelinedGate]:
         columns = [gate_columns(job, *carried) for carried in self.part.gates]
-        return [
-            PipelinedGate(gate.dataset)
-            if gate.pipelined
-            else Gate(
-                gate.dataset, gate.num_subpartitions, gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
-            )
-            for gate, rects in zip(columns, self.descriptor.rects, strict=True)
-        ]
+        return [_gate(gate, rects) for gate, rects in zip(columns, self.descriptor.rects, strict=True)]
 
     def _where(self) -> Where:
         d = self.descriptor
@@ -320,6 +325,13 @@ class _Execution:
         if isinstance(error, PartitionException):
             bad = (error.dataset, error.partition, error.attempt, error.token)
         return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
+
+
+def _gate(gate: GateColumns, rects: NDArray[np.int32]) -> Gate | PipelinedGate:
+    if gate.pipelined:
+        return PipelinedGate(gate.dataset)
+    where = gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
+    return Gate(gate.dataset, gate.num_subpartitions, *where, boundaries=gate.boundaries)
 
 
 def is_blocked_here(job: Blob) -> bool:
