@@ -39,6 +39,7 @@ def gates(draw):
         draw(st.none() | column(n)),
         draw(st.booleans()),
         draw(st.none() | st.tuples(column(m), column(m), column(m))),
+        draw(st.none() | st.lists(st.binary(max_size=20), max_size=6).map(tuple)),
     )
 
 

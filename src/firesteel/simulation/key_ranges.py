@@ -34,7 +34,9 @@ class KeyRangeBook:
             told = self._spans.setdefault((command.vertex, index), {})
             for place, subtask in enumerate(command.subtasks.tolist()):
                 rects = ranges.of(place).tolist()
-                check(all(rect[:2] == [0, len(gate.tokens)] for rect in rects), f"{where} is not read from all producers")
+                check(
+                    all(rect[:2] == [0, len(gate.tokens)] for rect in rects), f"{where} is not read from all producers"
+                )
                 spans = [(low, high) for _, _, low, high in rects]
                 check(told.setdefault(subtask, spans) == spans, f"{where} is cut in another way than before")
 
