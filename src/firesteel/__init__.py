@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from firesteel import errors as errors
     from firesteel.api.data_stream import BroadcastStream, DataStream
+    from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
     from firesteel.api.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BroadcastStream": "firesteel.api.data_stream",
     "DataStream": "firesteel.api.data_stream",
+    "Decided": "firesteel.api.deciding",
     "ExecutionEnvironment": "firesteel.api.environment",
     "JobClient": "firesteel.api.job_client",
     "JobResult": "firesteel.api.job_client",
@@ -35,6 +37,7 @@ _HOMES = {
     "Split": "firesteel.connectors.base",
     "TaskResources": "firesteel.spark.resources",
     "col": "firesteel.expressions",
+    "decide": "firesteel.api.deciding",
     "lit": "firesteel.expressions",
     "task_resources": "firesteel.spark.resources",
 }
@@ -42,6 +45,7 @@ _HOMES = {
 __all__ = [
     "BroadcastStream",
     "DataStream",
+    "Decided",
     "ExecutionEnvironment",
     "JobClient",
     "JobResult",
@@ -54,6 +58,7 @@ __all__ = [
     "Split",
     "TaskResources",
     "col",
+    "decide",
     "errors",
     "lit",
     "task_resources",

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_MOST = 1 << 63
 _SIZE_UNITS = {
     "": 1,
     "b": 1,
@@ -35,11 +36,19 @@ _QUANTITY = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$")
 def parse_size(value: Any) -> int:
     """Bytes of ``"16 MiB"``, ``"1g"``, ``4096`` (KB, MB, GB are binary, as in Flink). Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return _no_more_than_eib(value)
     match = _QUANTITY.match(str(value))
     if match is None or match[2].lower() not in _SIZE_UNITS:
         raise ValueError("a size such as '64 MiB', '1 GiB' or a number of bytes")
-    return round(float(match[1]) * _SIZE_UNITS[match[2].lower()])
+    unit = _SIZE_UNITS[match[2].lower()]
+    # A float has 53 bits: whole numbers are taken as they are.
+    return _no_more_than_eib(int(match[1]) * unit if match[1].isdigit() else round(min(float(match[1]), _MOST) * unit))
+
+
+def _no_more_than_eib(size: int) -> int:
+    if size >= _MOST:
+        raise ValueError("a size below 8 EiB")
+    return size
 
 
 def parse_seconds(value: Any) -> float:
@@ -55,7 +64,10 @@ def parse_seconds(value: Any) -> float:
 def parse_int(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
         raise ValueError("a whole number")
-    return int(value)
+    try:
+        return int(value)
+    except ValueError:  # Python refuses to read thousands of digits
+        raise ValueError("a whole number of fewer digits") from None
 
 
 def parse_number(value: Any) -> float:

@@ -6,6 +6,8 @@ Keys of the seed designs are kept word for word; today's Flink keys are aliases;
 
 from __future__ import annotations
 
+from typing import Any
+
 from firesteel.option_registry import Options as Options  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import all_options as all_options  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import format_value as format_value  # noqa: PLC0414 - everybody finds it here
@@ -252,3 +254,13 @@ PROGRESS = _register(
         "bool",
     )
 )
+
+DECIDER_OPTIONS: tuple[Option[Any], ...] = (
+    MIN_PARALLELISM,
+    MAX_PARALLELISM,
+    DATA_VOLUME_PER_TASK,
+    CUT,
+    MAX_SLICES_PER_SUBTASK,
+    PARALLELISM_DEFAULT,
+)
+"""What a decision about inputs of known sizes is bounded by."""

@@ -288,8 +288,9 @@ class TestFacade:
     def test_public_names(self):
         assert firesteel.__all__ == sorted(firesteel.__all__, key=lambda n: (n[0].islower(), n))
         assert set(firesteel.__all__) == {
-            "BroadcastStream", "DataStream", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream", "Row",
-            "Sink", "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "errors", "lit", "task_resources",
+            "BroadcastStream", "DataStream", "Decided", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream",
+            "Row", "Sink", "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "decide", "errors",
+            "lit", "task_resources",
         }  # fmt: skip
         for name in firesteel.__all__:
             assert getattr(firesteel, name) is not None

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from firesteel.cli import CANCELLED
+from firesteel.cli.decide import decide
 from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, number, show, whole
 from firesteel.cli.stream import stream_app
 from firesteel.errors import FiresteelError, UsageError
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(stream_app, name="stream")
+app.command()(decide)
 
 
 @app.callback(invoke_without_command=True)

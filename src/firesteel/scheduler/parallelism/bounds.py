@@ -34,7 +34,6 @@ def bounds_for(vertex: JobVertex, options: Options, forward_group: int | None = 
     ``forward_group``: the parallelism of the vertex' forward group, if decided. A parallelism the user set wins.
     Raises UsageError, naming both keys, when no parallelism is left to choose.
     """
-    maximum, maximum_key = global_maximum(options)
     own_maximum = vertex.max_parallelism if vertex.max_parallelism > 0 else None
     fixed, rule = (vertex.parallelism, "fixed") if vertex.parallelism > 0 else (forward_group, "forward group")
     if fixed is not None and own_maximum is not None and fixed > own_maximum:
@@ -42,8 +41,19 @@ def bounds_for(vertex: JobVertex, options: Options, forward_group: int | None = 
             f"The step '{vertex.name}' has parallelism {fixed}, above its max parallelism {own_maximum}.",
             hint="Lower set_parallelism or raise set_max_parallelism.",
         )
+    bounds = bounds_within(options, fixed, own_maximum=own_maximum, fixed_rule=rule)
+    if fixed is None:
+        bounds.interval()
+    return bounds
+
+
+def bounds_within(
+    options: Options, fixed: int | None, *, own_maximum: int | None = None, fixed_rule: str = "fixed"
+) -> Bounds:
+    """What the options say, for a step of this parallelism (None: to be decided) and maximum. Checks nothing."""
+    maximum, maximum_key = global_maximum(options)
     cut: Cut = "by-count" if options[CUT] == "by-count" else "by-bytes"
-    bounds = Bounds(
+    return Bounds(
         minimum=options[MIN_PARALLELISM],
         maximum=maximum,
         fixed=fixed,
@@ -52,8 +62,5 @@ def bounds_for(vertex: JobVertex, options: Options, forward_group: int | None = 
         cut=cut,
         vertex_maximum=own_maximum,
         maximum_key=maximum_key,
-        fixed_rule=rule if fixed is not None else "fixed",
+        fixed_rule=fixed_rule if fixed is not None else "fixed",
     )
-    if fixed is None:
-        bounds.interval()
-    return bounds

@@ -20,6 +20,7 @@ from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.parallelism.line import check_sizes
 from firesteel.scheduler.parallelism.model import (
     MAX_NUMBERS_RECORDED,
+    MOST_SUBTASKS,
     Bounds,
     ConsumedResult,
     Longs,
@@ -142,6 +143,7 @@ def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     n = given.parallelism
     if n < 1:
         raise UsageError(f"The parallelism {n} is below 1.", hint="Set a parallelism of at least 1.")
+    _check_parallelism(n)
     account = f"{given.why}; {format_bytes(volume.non_broadcast)} cut {bounds.cut}"
     if bounds.cut == "by-count":
         return _by_count(inputs, n, given.rule, [], account)
@@ -166,6 +168,7 @@ def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Vol
     by_volume = line.ranges_needed(limit, None, high) if line.total else 1
     wanted, max_slices, slice_words = _with_slices(units, bounds, limit, by_volume)
     n = min(max(wanted, low), high)
+    _check_parallelism(n)
     words += bounds.bound_hit(wanted) + slice_words
     cuts = line.cut(n, max_slices)
     if units.slices_bind(cuts, max_slices) or (max_slices is not None and n > max(by_volume, low)):
@@ -200,6 +203,7 @@ def _by_bytes(units: Units, cuts: Longs, rule: str, words: list[str], account: s
 
 
 def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[str], account: str) -> _Cut:
+    _check_parallelism(n)
     ranges = tuple(count_ranges(r, n) for r in inputs)
     sizes = np.zeros(n, dtype=np.int64)
     for result, own in zip(inputs, ranges, strict=True):
@@ -210,6 +214,14 @@ def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[s
             return _Cut(n, ranges, None, rule, words, account)
         sizes += part
     return _Cut(n, ranges, sizes, rule, words, account)
+
+
+def _check_parallelism(n: int) -> None:
+    if n > MOST_SUBTASKS:
+        raise UsageError(
+            f"{format_count(n)} subtasks are more than one step may have, which is {format_count(MOST_SUBTASKS)}.",
+            hint="Lower the parallelism or its bounds, or raise data-volume-per-task.",
+        )
 
 
 def _check(inputs: Sequence[ConsumedResult], bounds: Bounds) -> None:

@@ -17,6 +17,8 @@ Longs = NDArray[np.int64]
 Cut = Literal["by-bytes", "by-count"]
 MAX_NUMBERS_RECORDED = 4096
 """In one list of a decision's record."""
+MOST_SUBTASKS = 1 << 20
+"""Of one step. Beyond it a decision would cost more memory than any cluster that could run it is worth."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

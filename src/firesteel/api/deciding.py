@@ -1,0 +1,244 @@
+"""``firesteel.decide``: what the decider would make of some inputs, without a job. ``firesteel decide`` is its command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.errors import UsageError
+from firesteel.graph.job_graph import ShipStrategy
+from firesteel.humanize import plural
+from firesteel.options import DECIDER_OPTIONS, Options, lookup, parse_int, parse_size
+from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.parallelism import Bounds, ConsumedResult, bounds_within, decide_vertex
+
+PARALLELISM = "parallelism"
+_SHIPS = {
+    ("all-to-all", True): ShipStrategy.HASH,
+    ("all-to-all", False): ShipStrategy.REBALANCE,
+    ("pointwise", True): ShipStrategy.RESCALE,  # co-partitioned, which goes over its pattern
+    ("pointwise", False): ShipStrategy.RESCALE,
+}
+_PATTERNS = ("all-to-all", "pointwise")
+_REQUEST_KEYS = ("options", "inputs")
+_INPUT_KEYS = ("pattern", "broadcast", "keyed", "bytes")
+_MOST_BYTES = 1 << 62
+
+
+class Slices(NamedTuple):
+    """A rectangle of (producer, subpartition) cells, both half-open: ``partitions`` are numbers of producers."""
+
+    partitions: tuple[int, int]
+    subpartitions: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """A step's parallelism and what each of its subtasks reads.
+
+    ``rule``: what chose the parallelism (``by-bytes``, ``by-count``, ``fixed``). ``bounds``: which bounds were hit, in
+    words; none: an empty list. ``reason``: one sentence with numbers. ``bytes``: plain bytes per subtask, broadcasts
+    included, int64; None where it cannot be known.
+    """
+
+    parallelism: int
+    rule: str
+    bounds: list[str]
+    reason: str
+    bytes: NDArray[np.int64] | None
+    _ranges: tuple[InputRanges, ...]
+
+    @property
+    def ranges(self) -> list[list[list[Slices]]]:
+        """Per input, per subtask, the rectangles that it reads; a subtask that reads nothing of it has none."""
+        return [_rectangles(ranges) for ranges in self._ranges]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``firesteel decide`` prints it."""
+        return {
+            "parallelism": self.parallelism,
+            "ranges": [[[r._asdict() for r in subtask] for subtask in one] for one in self.ranges],
+            "rule": self.rule,
+            "bounds": self.bounds,
+            "reason": self.reason,
+        }
+
+
+def _rectangles(ranges: InputRanges) -> list[list[Slices]]:
+    rects = [Slices((p0, p1), (s0, s1)) for p0, p1, s0, s1 in ranges.rects.tolist()]
+    offsets = ranges.offsets.tolist()
+    return [rects[begin:end] for begin, end in pairwise(offsets)]
+
+
+def decide(inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | None = None) -> Decided:
+    """How parallel a step would be that has these inputs, and which ranges its subtasks would read (FLIP-187).
+
+    Each input is ``{"pattern": "all-to-all" | "pointwise", "broadcast": False, "keyed": ..., "bytes": rows}`` with one
+    row per producer, each with one size per subpartition: whole numbers or ``"64 MiB"``; plain, uncompressed bytes.
+    ``pattern`` is all-to-all where it is left out; ``keyed`` (rows of one subpartition belong together, whoever
+    produced them) is then true, and false for pointwise. All keyed inputs are co-partitioned.
+
+    ``options``: those of ``docs/options.md`` that bound a decision, by any of their names, and ``parallelism``, which
+    fixes it. What is left out, or None, has its default. Raises UsageError for what cannot be met.
+    """
+    return decide_request({"inputs": list(inputs), "options": options})
+
+
+def decide_request(request: Any, defaults: Options | None = None) -> Decided:
+    """As :func:`decide`, of ``{"options": ..., "inputs": ...}``. ``defaults``: for options that the request leaves out."""
+    fields = _mapping(request, "A request", _REQUEST_KEYS)
+    if fields.get("inputs") is None:
+        raise UsageError("A request needs 'inputs', a list.", hint='Write {"options": {...}, "inputs": [...]}.')
+    bounds = bounds_of(fields.get("options"), defaults or Options())
+    if not isinstance(fields["inputs"], list | tuple):
+        raise UsageError(f"'inputs' is a list, not {_kind(fields['inputs'])}.", hint='Write "inputs": [{...}, ...].')
+    given: Sequence[Any] = fields["inputs"]
+    plan = decide_vertex([_input(i, one) for i, one in enumerate(given)], bounds)
+    said = plan.decision
+    return Decided(plan.parallelism, said["rule"], said["bounds"], said["reason"], plan.input_bytes, plan.ranges)
+
+
+def bounds_of(options: Any, defaults: Options) -> Bounds:
+    """Bounds from the "options" of a request: those of the decider, by any name, and "parallelism"."""
+    values = {} if options is None else dict(_mapping(options, "'options'"))
+    fixed = values.pop(PARALLELISM, None)
+    for key in values:
+        check_decider_option(key)
+    bounds = bounds_within(defaults.with_values(values), None if fixed is None else _parallelism(fixed))
+    if fixed is None:
+        bounds.interval()
+    return bounds
+
+
+def check_decider_option(key: str) -> None:
+    """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
+    names = [PARALLELISM, *(name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases))]
+    short = [name.rsplit(".", 1)[-1] if name != "parallelism.default" else name for name in names]
+    known = sorted(set(short))
+    try:
+        found = lookup(key)
+    except UsageError:
+        raise _unknown("option", key, [*known, *names], known) from None
+    if found not in DECIDER_OPTIONS:
+        raise UsageError(f"The option '{key}' has no part in this decision.", hint=f"What has: {', '.join(known)}.")
+
+
+def _parallelism(value: Any) -> int:
+    try:
+        number = parse_int(value)
+    except ValueError:
+        raise UsageError(f"Option 'parallelism' = {value!r} is not a whole number.") from None
+    if number < 1:
+        raise UsageError(f"Option 'parallelism' = {value!r} must be at least 1.")
+    return number
+
+
+def _input(index: int, given: Any) -> ConsumedResult:
+    fields = _mapping(given, f"Input {index}", _INPUT_KEYS)
+    pattern = "all-to-all" if fields.get("pattern") is None else fields["pattern"]
+    if pattern not in _PATTERNS:
+        raise UsageError(f"Input {index}: there is no pattern {pattern!r}.", hint='Write "all-to-all" or "pointwise".')
+    is_broadcast = _flag(index, fields, "broadcast", default=False)
+    keyed = _flag(index, fields, "keyed", default=pattern == "all-to-all") and not is_broadcast
+    cells = _cells(index, fields.get("bytes"))
+    return ConsumedResult(
+        dataset=index,
+        ship=ShipStrategy.BROADCAST if is_broadcast else _SHIPS[pattern, keyed],
+        co_partitioned=keyed,
+        num_partitions=cells.shape[0],
+        num_subpartitions=cells.shape[1],
+        cells=cells,
+        is_broadcast=is_broadcast,
+    )
+
+
+def _flag(index: int, fields: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = fields.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise UsageError(f"Input {index}: '{key}' is {value!r}, which is neither true nor false.")
+    return value
+
+
+def _cells(index: int, rows: Any) -> NDArray[np.int64]:
+    if isinstance(rows, np.ndarray):
+        rows = rows.tolist()
+    if not isinstance(rows, list | tuple):
+        raise UsageError(
+            f"Input {index} needs 'bytes', a list of lists, not {_kind(rows)}.",
+            hint="Write one list per producer, with one size per subpartition.",
+        )
+    if not rows:
+        raise UsageError(f"Input {index} has no producers.", hint='A result has at least one: write "bytes": [[0]].')
+    table = [_row(index, number, row) for number, row in enumerate(rows)]
+    width = len(table[0])
+    ragged = next((number for number, row in enumerate(table) if len(row) != width), None)
+    if ragged is not None:
+        raise UsageError(
+            f"Input {index}: producer 0 has {plural(width, 'subpartition')}, producer {ragged} has {len(table[ragged])}.",
+            hint="Every producer gives one size per subpartition.",
+        )
+    if not width:
+        raise UsageError(f"Input {index} has no subpartitions.", hint="A result has at least one.")
+    return np.array(table, dtype=np.int64)
+
+
+def _row(index: int, number: int, row: Any) -> Sequence[int]:
+    if not isinstance(row, list | tuple):
+        raise UsageError(
+            f"Input {index}: the sizes of producer {number} are a list, not {_kind(row)}.",
+            hint="Write one list per producer, with one size per subpartition.",
+        )
+    sizes: Sequence[Any] = row
+    if set(map(type, sizes)) <= {int} and (not sizes or (min(sizes) >= 0 and max(sizes) < _MOST_BYTES)):
+        return sizes
+    return [_size(f"Input {index}: bytes[{number}][{place}]", value) for place, value in enumerate(sizes)]
+
+
+def _size(where: str, value: Any) -> int:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            size = parse_size(value)
+        except ValueError as error:
+            raise UsageError(f"{where} = {value!r} is not {error}.") from None
+        if size < 0:
+            raise UsageError(f"{where} = {value!r} must not be negative.", hint="Sizes are whole numbers from 0.")
+        if size < _MOST_BYTES:
+            return size
+        raise UsageError(f"{where} = {value!r} is 4 EiB or more, which cannot be added up.", hint="Check the sizes.")
+    raise UsageError(f"{where} = {value!r} is not a size: a whole number of bytes, or such as '64 MiB'.")
+
+
+def _mapping(given: Any, what: str, keys: Sequence[str] | None = None) -> Mapping[str, Any]:
+    """``given``, if it has no other keys than these."""
+    if not isinstance(given, Mapping):
+        raise UsageError(
+            f"{what} is an object, values by key, not {_kind(given)}.", hint="See 'firesteel decide --help'."
+        )
+    fields: Mapping[Any, Any] = given
+    for key in fields:
+        if not isinstance(key, str):
+            raise UsageError(f"{what} has the key {key!r}, which is no text.")
+        if keys is not None and key not in keys:
+            raise _unknown(f"key in {what[0].lower()}{what[1:]}:", key, list(keys), list(keys))
+    return fields
+
+
+def _unknown(what: str, key: str, names: Sequence[str], known: Sequence[str]) -> UsageError:
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+    return UsageError(f"There is no {what} '{key}'.", hint=hint)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
+    return names.get(type(value), f"a {type(value).__name__}")
