@@ -1,4 +1,5 @@
-"""A stream on a cluster: a worker is added and the stream grows; one is killed in the middle of a batch and it shrinks."""
+"""A stream on a cluster: Spark's dynamic allocation is no signal to it; a worker is added and the stream grows; one is killed
+in the middle of a batch and it shrinks."""
 
 from __future__ import annotations
 
@@ -9,6 +10,14 @@ import pytest
 pytestmark = pytest.mark.cluster
 
 FIRST, SECOND = HOSTS = ("127.0.0.2", "127.0.0.3")
+
+
+def test_executors_that_come_and_go_by_dynamic_allocation_do_not_rescale(cluster, tmp_path):
+    told = cluster.driver("dynamic", tmp_path, "stream_drivers.py").answer()
+    assert told["seen"] == 2, "idle executors that Spark took away are no loss"
+    assert told["rescales"] == [[2, 1, 0]], "only what the user asked for"
+    assert told["twice"] == 0
+    assert told["totals"] == [[key, 3] for key in range(50)]
 
 
 def test_a_stream_follows_its_workers(cluster, tmp_path):
