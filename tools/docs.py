@@ -1,4 +1,4 @@
-"""Writes what is generated in docs/: the options page, and the state diagram of docs/architecture.md.
+"""Writes what is generated in docs/: the options page, the API reference, and the state diagrams of docs/architecture.md.
 
 ``./dev docs`` writes; a test compares, so that the pages stay true.
 """
@@ -111,8 +111,14 @@ def replace_part(text: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is generated or has a generated part, as it should be."""
+    from tools.api_reference import api_page
+
     architecture = ROOT / "docs" / "architecture.md"
-    return {ROOT / "docs" / "options.md": options_page(), architecture: architecture_page(architecture.read_text())}
+    return {
+        ROOT / "docs" / "options.md": options_page(),
+        ROOT / "docs" / "api.md": api_page(),
+        architecture: architecture_page(architecture.read_text()),
+    }
 
 
 def main() -> None:
@@ -123,4 +129,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
     main()

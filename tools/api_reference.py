@@ -1,0 +1,144 @@
+"""Writes docs/api.md from the docstrings of the public names."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MODULES = ("firesteel", "firesteel.streaming", "firesteel.errors")
+_GROUPS = (
+    ("Environment", ("ExecutionEnvironment",)),
+    ("Streams of rows", ("DataStream", "KeyedStream", "BroadcastStream")),
+    ("Expressions", ("col", "lit")),
+    ("Jobs", ("JobClient", "JobResult")),
+    ("Resources", ("SlotSharingGroup", "TaskResources", "task_resources")),
+    ("Connectors of your own", ("Source", "Split", "Sink", "SinkWriter")),
+)
+"""The order of the page; public names that are in none of them follow under "More"."""
+_HIDDEN = {"model_computed_fields", "mro"}
+_LINK = re.compile(r":(?:class|meth|func|mod|attr|data):`~?([^`]+)`")
+
+
+def api_page() -> str:
+    """docs/api.md: every public name with its signature and docstring."""
+    package = importlib.import_module("firesteel")
+    left = [name for name in package.__all__ if name != "errors"]
+    parts = [
+        "# API reference\n\nGenerated from the docstrings by `./dev docs`. All names are those of `firesteel`, unless a heading says "
+        "otherwise. What a stream's\nsteps are for is told in [guide.md](guide.md)."
+    ]
+    for title, names in _GROUPS:
+        parts += _section(title, [(name, getattr(package, name)) for name in names if name in left])
+        left = [name for name in left if name not in names]
+    if left:
+        parts += _section("More", [(name, getattr(package, name)) for name in sorted(left)])
+    for module in MODULES[1:]:
+        parts += _section(f"`{module}`", list(_public(importlib.import_module(module))))
+    return "\n\n".join(parts) + "\n"
+
+
+def _public(module: Any) -> Iterator[tuple[str, Any]]:
+    """What a module says is public, or else what it defines, in the order of its source."""
+    names = getattr(module, "__all__", None)
+    if names is None:
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        names = [name for name in own if not name.startswith("_")]
+    for name in names:
+        yield name, getattr(module, name)
+
+
+def _section(title: str, entries: list[tuple[str, Any]]) -> list[str]:
+    parts = [f"## {title}"]
+    for name, value in entries:
+        parts += _class(name, value) if inspect.isclass(value) else [_entry("###", name, name, value)]
+    return parts
+
+
+def _class(name: str, value: type) -> list[str]:
+    makes = f"`{name}{_signature(value)}`\n\n" if _is_made_by_users(value) else ""
+    parts = [f"### {name}\n\n{makes}{_doc(value)}"]
+    aliases: dict[str, list[str]] = {}
+    members = list(_members(value))
+    first = {}
+    for member, attribute in members:
+        function = getattr(attribute, "__func__", attribute)
+        first.setdefault(function if callable(function) else (member, id(attribute)), member)
+    for member, attribute in members:
+        function = getattr(attribute, "__func__", attribute)
+        own = first[function if callable(function) else (member, id(attribute))]
+        if own != member:
+            aliases.setdefault(own, []).append(member)
+    skipped = {alias for found in aliases.values() for alias in found}
+    for member, attribute in members:
+        if member not in skipped:
+            parts.append(_entry("####", f"{name}.{member}", member, attribute, aliases.get(member, [])))
+    return parts
+
+
+def _members(value: type) -> Iterator[tuple[str, Any]]:
+    """Public attributes with a docstring: base classes' first, each in the order of its source; the nearest definition counts."""
+    seen: set[str] = set()
+    for owner in reversed(value.__mro__):
+        if not owner.__module__.startswith("firesteel"):
+            continue
+        for name in vars(owner):
+            if name.startswith("_") or name in seen or name in _HIDDEN:
+                continue
+            attribute = inspect.getattr_static(value, name)
+            seen.add(name)
+            function = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
+            if (function is not None and callable(function)) or isinstance(attribute, property):
+                yield name, attribute
+
+
+def _is_made_by_users(value: type) -> bool:
+    made = inspect.getattr_static(value, "__init__", None)
+    doc = inspect.getdoc(made) or ""
+    return (
+        not getattr(value, "_is_protocol", False) and "not by users" not in doc and not issubclass(value, BaseException)
+    )
+
+
+def _entry(level: str, title: str, name: str, value: Any, aliases: list[str] | None = None) -> str:
+    if isinstance(value, property):
+        head, doc = f"`{name}`", _doc(value.fget)
+        answer = inspect.signature(value.fget).return_annotation if value.fget else inspect.Signature.empty
+        head = f"`{name}: {answer}`" if answer is not inspect.Signature.empty else head
+    else:
+        function = getattr(value, "__func__", value)
+        head, doc = f"`{name}{_signature(function)}`", _doc(function)
+    also = f"\n\nAlso: {', '.join(f'`{alias}`' for alias in aliases)}." if aliases else ""
+    return f"{level} {title}\n\n{head}\n\n{doc}{also}".rstrip()
+
+
+def _signature(value: Any) -> str:
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return "(...)"
+    kept = [p.replace(annotation=_Plain.of(p.annotation)) for p in signature.parameters.values()]
+    kept = [p for p in kept if p.name not in ("self", "cls")]
+    return str(signature.replace(parameters=kept, return_annotation=_Plain.of(signature.return_annotation)))
+
+
+class _Plain(str):
+    """An annotation that is written as it stands in the source, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @classmethod
+    def of(cls, annotation: Any) -> Any:
+        return cls(annotation) if isinstance(annotation, str) else annotation
+
+
+def _doc(value: Any) -> str:
+    """The docstring as Markdown: roles of Sphinx become code; code in double backticks, single ones."""
+    text = inspect.cleandoc(getattr(value, "__doc__", None) or "")
+    text = _LINK.sub(lambda found: f"`{found[1].removeprefix('firesteel.')}`", text)
+    return text.replace("``", "`")
