@@ -1,0 +1,75 @@
+"""HTML and SVG as text. Colours of the page are kept (``currentColor``), so that light and dark notebooks are both readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+LINE = "rgba(128,128,128,0.4)"
+FONT = "font:12px system-ui,sans-serif"
+STATE_COLOURS = {
+    "waiting": "#9d9da1",
+    "running": "#4c78a8",
+    "finished": "#54a24b",
+    "failed": "#e45756",
+    "cancelled": "#b07aa1",
+}
+_CELL = "padding:2px 10px 2px 0;vertical-align:top;border:none;"
+_CHARACTER = 6.6
+"""Width of a character of the SVGs' font, pixels, about."""
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> str:
+    """``right``: the columns of numbers."""
+    sides = ["right" if column in set(right) else "left" for column in columns]
+    head = "".join(
+        f'<th style="{_CELL}text-align:{side};border-bottom:1px solid {LINE}">{escape(column)}</th>'
+        for column, side in zip(columns, sides, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td style="{_CELL}text-align:{side}">{escape(str(value))}</td>'
+            for value, side in zip(row, sides, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return f'<table style="border-collapse:collapse;{FONT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def details(summary: str, content: str, *, is_open: bool = False) -> str:
+    """A part that the reader can fold; plain HTML."""
+    opened = ' open="open"' if is_open else ""
+    return f'<details style="{FONT};margin:4px 0"{opened}><summary>{escape(summary)}</summary>{content}</details>'
+
+
+def note(text: str) -> str:
+    return f'<div style="{FONT};margin:4px 0">{escape(text)}</div>'
+
+
+def element(name: str, content: str = "", **attributes: object) -> str:
+    """``stroke_width=2`` is written ``stroke-width="2"``; numbers are rounded to a tenth of a pixel."""
+    written = "".join(f' {key.replace("_", "-")}="{escape(_number(value))}"' for key, value in attributes.items())
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+
+
+def svg(width: float, height: float, content: str, label: str) -> str:
+    """``label``: what it shows, for those who cannot see it."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
+        f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}" '
+        f'style="max-width:100%;height:auto;{FONT};color:inherit">{content}</svg>'
+    )
+
+
+def cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1].rstrip() + "…"
+
+
+def text_width(text: str) -> float:
+    return len(text) * _CHARACTER
+
+
+def _number(value: object) -> str:
+    return f"{value:.1f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -1,0 +1,152 @@
+"""What notebooks show: well-formed, complete, bounded, and without anything that runs."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from tests.unit import journal_samples
+from firesteel.api.environment import ExecutionEnvironment
+from firesteel.display.graph import MOST_NODES, Edge, Node, graph_svg
+from firesteel.display.job import MOST_ROWS, attempts_html, decisions_html, job_html
+from firesteel.display.stream import stream_html
+from firesteel.display.timeline import MOST_BARS, MOST_STEPS, running
+from firesteel.expressions import col
+from firesteel.journal.attempts import Attempt
+from firesteel.scheduler.records import Decision, StateChange
+
+
+def parsed(html: str) -> ElementTree.Element:
+    """The HTML is XML as well, has no script, no handler, and reaches for nothing outside."""
+    assert "<script" not in html
+    assert not re.search(r"\son[a-z]+=|javascript:|(?:href|src)=", html)
+    return ElementTree.fromstring(html)
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return [text for text in root.itertext() if text.strip()]
+
+
+def by_tag(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [element for element in root.iter() if element.tag.rsplit("}", 1)[-1] == name]
+
+
+def big_job(subtasks: int) -> list:
+    plan = journal_samples.planned()
+    every = list(range(subtasks))
+    times = [100.0 + k / subtasks for k in every]
+    return [
+        plan,
+        StateChange(at=100.0, vertex=0, state="DEPLOYING", subtasks=every, attempts=[0] * subtasks, times=times),
+        StateChange(
+            at=103.0, vertex=0, state="FINISHED", subtasks=every, attempts=[0] * subtasks,
+            deployed=times, times=[at + 1.0 for at in times],
+        ),
+    ]  # fmt: skip
+
+
+def test_a_job_shows_its_graph_vertices_timeline_and_decisions():
+    root = parsed(job_html(journal_samples.word_count()))
+    graph, timeline = by_tag(root, "svg")
+    assert "[0] text src/**/*.py -> tokenize" in texts(graph)
+    assert "hash" in texts(graph)
+    assert len(by_tag(graph, "rect")) == 2
+    assert len(by_tag(timeline, "rect")) == 4, "two subtasks, one of them twice, and the consumer"
+    told = " ".join(texts(root))
+    assert "word count (job 3f2a91c0): finished after 4.2 s, 2 vertices, 3 subtasks" in told
+    assert "2 source subtasks: 100 MiB in 12 splits over 64 MiB each" in told
+    assert "attempt 1 failed" in told
+
+
+def test_a_bar_says_what_became_of_its_attempt():
+    root = parsed(job_html(journal_samples.mirrored()))
+    hints = [text for title in by_tag(root, "title") for text in texts(title)]
+    assert "subtask 1, attempt 3 (a mirror) on 10.0.0.3 finished after 1.1 s and won" in hints
+    dashed = [rect for rect in by_tag(root, "rect") if rect.get("stroke-dasharray")]
+    assert len(dashed) == 2, "mirrors"
+
+
+def test_attempts_of_subtasks_with_several_come_first():
+    rows = by_tag(parsed(attempts_html(journal_samples.mirrored())), "tr")[1:]
+    assert [texts(row)[1] for row in rows] == ["1", "1", "1", "0", "2"]
+
+
+@pytest.mark.parametrize("subtasks", [MOST_BARS, MOST_BARS + 1, 10_000])
+def test_many_attempts_become_a_line_of_bounded_size(subtasks):
+    html = job_html(big_job(subtasks))
+    (timeline,) = [svg for svg in by_tag(parsed(html), "svg") if "attempts over time" in svg.get("aria-label")]
+    bars = len(by_tag(timeline, "rect"))
+    assert bars == (subtasks if subtasks <= MOST_BARS else 0)
+    assert len(html) < 60_000
+
+
+def test_the_line_says_how_many_ran():
+    few = [Attempt(0, deployed=1.0, ended=3.0), Attempt(0, deployed=2.0, ended=3.0), Attempt(0, deployed=2.5)]
+    assert running(few, 4.0) == [(1.0, 1), (2.0, 2), (2.5, 3), (3.0, 1), (4.0, 0)]
+    assert running([Attempt(0)], 4.0) == []
+
+
+def test_the_thinned_line_keeps_the_peak_and_the_quiet():
+    many = [Attempt(0, deployed=k / 1000, ended=1.0 + k / 1000) for k in range(1000)]
+    many += [Attempt(0, deployed=0.9995, ended=0.99951)] * 50
+    points = running(many, 9.0)
+    assert len(points) == MOST_STEPS + 1
+    assert max(count for _, count in points) == 1050
+    assert points[-1][1] == 0
+    later = [Attempt(0, deployed=5.0, ended=6.0)] * 3
+    quiet = [count for at, count in running(many + later, 9.0) if 2.1 < at < 4.9]
+    assert set(quiet) == {0}
+
+
+def test_names_are_escaped():
+    plan = replace(journal_samples.planned(), job_name="<script>alert(1)</script>")
+    html = job_html([plan])
+    assert "&lt;script&gt;" in html
+    parsed(html)
+
+
+def test_a_job_that_has_just_begun_is_shown():
+    assert "still created" in " ".join(texts(parsed(job_html([journal_samples.planned()]))))
+
+
+def test_decisions_beyond_a_bound_are_counted():
+    decisions = [Decision(at=float(k), what="release", reason=f"number {k}") for k in range(MOST_ROWS + 7)]
+    root = parsed(f"<div>{decisions_html(decisions)}</div>")
+    assert len(by_tag(root, "tr")) == MOST_ROWS + 1
+    assert "and 7 more" in texts(root)
+
+
+def test_every_node_is_behind_what_it_reads_and_none_overlap():
+    nodes = [Node(f"step {k}") for k in range(6)]
+    edges = [Edge(0, 2), Edge(1, 2), Edge(2, 3), Edge(0, 4), Edge(4, 5), Edge(3, 5)]
+    rects = [
+        tuple(float(rect.get(name)) for name in ("x", "y", "width", "height"))
+        for rect in by_tag(parsed(graph_svg(nodes, edges, "a graph")), "rect")
+    ]
+    for edge in edges:
+        assert rects[edge.producer][0] + rects[edge.producer][2] < rects[edge.consumer][0]
+    for k, (x, y, width, height) in enumerate(rects):
+        for ox, oy, owidth, oheight in rects[:k]:
+            assert x >= ox + owidth or ox >= x + width or y >= oy + oheight or oy >= y + height
+
+
+def test_a_graph_that_nobody_could_read_is_not_drawn():
+    assert graph_svg([Node("step")] * (MOST_NODES + 1), [], "a graph") == ""
+    assert graph_svg([], [], "a graph") == ""
+
+
+def test_a_stream_shows_its_columns_and_steps():
+    env = ExecutionEnvironment()
+    left = env.from_arrow(pa.table({"k": [1, 2], "n": [3, 4]})).filter(col("n") > 3)
+    joined = left.key_by("k").join(env.from_arrow(pa.table({"k": [1], "m": ["x"]})).key_by("k"))
+    root = parsed(stream_html(joined._node, "three columns"))
+    told = texts(root)
+    assert {"k", "n", "m", "int64", "string", "3 columns"} <= set(told)
+    (drawn,) = by_tag(root, "svg")
+    assert len(by_tag(drawn, "rect")) == 4
+    assert any(text.startswith("hash by k") for text in texts(drawn))
