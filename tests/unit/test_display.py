@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
-
 from tests.unit import journal_samples
+
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.display.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.display.job import MOST_ROWS, attempts_html, decisions_html, job_html
