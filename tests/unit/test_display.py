@@ -122,7 +122,7 @@ def test_decisions_beyond_a_bound_are_counted():
 
 def test_every_node_is_behind_what_it_reads_and_none_overlap():
     nodes = [Node(f"step {k}") for k in range(6)]
-    edges = [Edge(0, 2), Edge(1, 2), Edge(2, 3), Edge(0, 4), Edge(4, 5), Edge(3, 5)]
+    edges = [Edge(0, 2), Edge(1, 2), Edge(2, 3), Edge(0, 4), Edge(4, 5), Edge(3, 5), Edge(0, 5)]
     rects = [
         tuple(float(rect.get(name)) for name in ("x", "y", "width", "height"))
         for rect in by_tag(parsed(graph_svg(nodes, edges, "a graph")), "rect")

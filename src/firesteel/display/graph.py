@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from firesteel.display.markup import STATE_COLOURS, cut, element, escape, svg, text_width
 
 MOST_NODES = 150
 """A larger graph is not drawn: nobody could read it."""
 _CHARACTERS = 34
-_HEIGHT, _GAP_ACROSS, _GAP_ALONG, _MARGIN, _PADDING = 44.0, 14.0, 74.0, 6.0, 10.0
+_HEIGHT, _LANE, _GAP_ACROSS, _GAP_ALONG, _MARGIN, _PADDING = 44.0, 10.0, 14.0, 78.0, 6.0, 10.0
 _SWEEPS = 4
 """How often the nodes of a layer are put in the order of their neighbours."""
 
@@ -38,31 +39,46 @@ def graph_svg(nodes: Sequence[Node], edges: Sequence[Edge], label: str) -> str:
     """Empty for no nodes, and for more than MOST_NODES."""
     if not nodes or len(nodes) > MOST_NODES:
         return ""
-    layers = _ordered(_layers(len(nodes), edges), edges)
-    boxes, width, height = _placed(nodes, layers)
-    drawn = "".join(_edge(boxes, edge) for edge in edges) + "".join(
-        _node(node, box) for node, box in zip(nodes, boxes, strict=True)
-    )
-    return svg(width, height, drawn, label)
+    depth = _depths(len(nodes), edges)
+    ways = _ways(depth, edges)
+    boxes, width, height = _placed(nodes, _ordered(depth, ways))
+    drawn = [_edge([boxes[k] for k in way], edge.label) for way, edge in zip(ways, edges, strict=True)]
+    drawn += [_node(node, box) for node, box in zip(nodes, boxes, strict=False)]
+    return svg(width, height, "".join(drawn), label)
 
 
-def _layers(count: int, edges: Sequence[Edge]) -> list[list[int]]:
-    """The longest way from a source decides."""
+def _depths(count: int, edges: Sequence[Edge]) -> list[int]:
+    """Layer of each node: the longest way from a source decides; a source is right before the first that reads it."""
     depth = [0] * count
     for edge in sorted(edges, key=lambda edge: edge.consumer):
         depth[edge.consumer] = max(depth[edge.consumer], depth[edge.producer] + 1)
+    fed = {edge.consumer for edge in edges}
+    for edge in sorted(edges, key=lambda edge: -depth[edge.consumer]):
+        if edge.producer not in fed:
+            depth[edge.producer] = depth[edge.consumer] - 1
+    return depth
+
+
+def _ways(depth: list[int], edges: Sequence[Edge]) -> list[list[int]]:
+    """Per edge the nodes it goes through: a place of its own, appended to ``depth``, in each layer that it crosses."""
+    ways: list[list[int]] = []
+    for edge in edges:
+        crossed = range(depth[edge.producer] + 1, depth[edge.consumer])
+        ways.append([edge.producer, *range(len(depth), len(depth) + len(crossed)), edge.consumer])
+        depth += crossed
+    return ways
+
+
+def _ordered(depth: list[int], ways: list[list[int]]) -> list[list[int]]:
+    """Layers whose nodes are near the middle of their neighbours: fewer lines cross (Sugiyama's barycentre rule)."""
     layers: list[list[int]] = [[] for _ in range(max(depth) + 1)]
     for node, layer in enumerate(depth):
         layers[layer].append(node)
-    return layers
-
-
-def _ordered(layers: list[list[int]], edges: Sequence[Edge]) -> list[list[int]]:
-    """Nodes near the middle of their neighbours, forth and back: fewer lines cross (Sugiyama's barycentre rule)."""
     neighbours: dict[int, list[int]] = {}
-    for edge in edges:
-        neighbours.setdefault(edge.consumer, []).append(edge.producer)
-        neighbours.setdefault(edge.producer, []).append(edge.consumer)
+    for way in ways:
+        for one, other in pairwise(way):
+            neighbours.setdefault(other, []).append(one)
+            neighbours.setdefault(one, []).append(other)
     place = {node: float(k) for layer in layers for k, node in enumerate(layer)}
     for sweep in range(_SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
@@ -75,24 +91,30 @@ def _ordered(layers: list[list[int]], edges: Sequence[Edge]) -> list[list[int]]:
     return layers
 
 
-def _placed(nodes: Sequence[Node], layers: list[list[int]]) -> tuple[list[tuple[float, float, float]], float, float]:
-    """Per node (x, y, width), and the size of the picture."""
-    boxes = [(0.0, 0.0, 0.0)] * len(nodes)
-    tallest = max(map(len, layers)) * (_HEIGHT + _GAP_ACROSS) - _GAP_ACROSS
+_Box = tuple[float, float, float]
+"""x, middle's y, width."""
+
+
+def _placed(nodes: Sequence[Node], layers: list[list[int]]) -> tuple[list[_Box], float, float]:
+    """Of each node, and behind them of the places of edges; and the size of the picture."""
+    boxes: list[_Box] = [(0.0, 0.0, 0.0)] * sum(map(len, layers))
+    heights = [[_HEIGHT if k < len(nodes) else _LANE for k in layer] for layer in layers]
+    tallest = max(sum(own) + _GAP_ACROSS * (len(own) - 1) for own in heights)
     x = _MARGIN
-    for layer in layers:
-        width = max(text_width(cut(text, _CHARACTERS)) for k in layer for text in (nodes[k].title, nodes[k].detail))
-        width += 2 * _PADDING
-        y = _MARGIN + (tallest - len(layer) * (_HEIGHT + _GAP_ACROSS) + _GAP_ACROSS) / 2
-        for k in layer:
-            boxes[k] = (x, y, width)
-            y += _HEIGHT + _GAP_ACROSS
+    for layer, own in zip(layers, heights, strict=True):
+        texts = [cut(text, _CHARACTERS) for k in layer if k < len(nodes) for text in (nodes[k].title, nodes[k].detail)]
+        width = max(map(text_width, texts)) + 2 * _PADDING
+        y = _MARGIN + (tallest - sum(own) - _GAP_ACROSS * (len(own) - 1)) / 2
+        for k, height in zip(layer, own, strict=True):
+            boxes[k] = (x, y + height / 2, width)
+            y += height + _GAP_ACROSS
         x += width + _GAP_ALONG
     return boxes, x - _GAP_ALONG + _MARGIN, tallest + 2 * _MARGIN
 
 
-def _node(node: Node, box: tuple[float, float, float]) -> str:
+def _node(node: Node, box: _Box) -> str:
     x, y, width = box
+    y -= _HEIGHT / 2
     colour = STATE_COLOURS[node.state]
     lines = [
         element("title", escape(node.hint or node.title)),
@@ -105,17 +127,25 @@ def _node(node: Node, box: tuple[float, float, float]) -> str:
     return element("g", "".join(lines))
 
 
-def _edge(boxes: list[tuple[float, float, float]], edge: Edge) -> str:
-    x, y, width = boxes[edge.producer]
-    to_x, to_y, _ = boxes[edge.consumer]
-    x, y, to_y = x + width, y + _HEIGHT / 2, to_y + _HEIGHT / 2
-    middle = (x + to_x) / 2
-    path = f"M{x:.1f},{y:.1f} C{middle:.1f},{y:.1f} {middle:.1f},{to_y:.1f} {to_x - 5:.1f},{to_y:.1f}"
-    drawn = element("path", d=path, fill="none", stroke="currentColor", stroke_opacity=0.5)
-    tip = f"M{to_x - 6:.1f},{to_y - 4:.1f} L{to_x:.1f},{to_y:.1f} L{to_x - 6:.1f},{to_y + 4:.1f} z"
+def _edge(way: list[_Box], label: str) -> str:
+    """A line from box to box, through the places between them, with a tip at its end."""
+    x, y, width = way[0]
+    path = [f"M{x + width:.1f},{y:.1f}"]
+    x += width
+    for to_x, to_y, to_width in way[1:]:
+        middle = (x + to_x) / 2
+        path.append(f"C{middle:.1f},{y:.1f} {middle:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}")
+        if (to_x, to_y, to_width) != way[-1]:
+            path.append(f"h{to_width:.1f}")
+        x, y = to_x + to_width, to_y
+    end_x, end_y, _ = way[-1]
+    drawn = element("path", d=" ".join(path), fill="none", stroke="currentColor", stroke_opacity=0.5)
+    tip = f"M{end_x - 6:.1f},{end_y - 4:.1f} L{end_x:.1f},{end_y:.1f} L{end_x - 6:.1f},{end_y + 4:.1f} z"
     drawn += element("path", d=tip, fill="currentColor", fill_opacity=0.5)
-    if edge.label:
-        at = {"x": to_x - _GAP_ALONG / 2, "y": to_y - 5, "text_anchor": "middle", "font_size": 10}
-        label = element("text", escape(cut(edge.label, 12)), fill="currentColor", opacity=0.7, **at)
-        drawn += element("g", element("title", escape(edge.label)) + label)
+    if label:
+        last_x, last_y, last_width = way[-2]
+        at = {"x": (last_x + last_width + end_x) / 2, "y": (last_y + end_y) / 2 - 5}
+        text = escape(cut(label, 12))
+        said = element("text", text, text_anchor="middle", font_size=10, fill="currentColor", opacity=0.7, **at)
+        drawn += element("g", element("title", escape(label)) + said)
     return drawn
