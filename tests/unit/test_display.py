@@ -13,7 +13,6 @@ from tests.unit import journal_samples
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.display.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.display.job import MOST_ROWS, attempts_html, decisions_html, job_html
-from firesteel.display.stream import stream_html
 from firesteel.display.timeline import MOST_BARS, MOST_STEPS, running
 from firesteel.expressions import col
 from firesteel.journal.attempts import Attempt
@@ -143,7 +142,7 @@ def test_a_stream_shows_its_columns_and_steps():
     env = ExecutionEnvironment()
     left = env.from_arrow(pa.table({"k": [1, 2], "n": [3, 4]})).filter(col("n") > 3)
     joined = left.key_by("k").join(env.from_arrow(pa.table({"k": [1], "m": ["x"]})).key_by("k"))
-    root = parsed(stream_html(joined._node, "three columns"))
+    root = parsed(joined._repr_html_())
     told = texts(root)
     assert {"k", "n", "m", "int64", "string", "3 columns"} <= set(told)
     (drawn,) = by_tag(root, "svg")

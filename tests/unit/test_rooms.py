@@ -23,8 +23,10 @@ ALLOWED = {
     "graph": {"graph", "operators", "connectors", "expressions", "options", "results"},
     "scheduler": {"scheduler", "graph", "options"},
     "journal": {"journal", "scheduler", "options"},
+    "display": {"display", "journal", "scheduler", "graph"},
     "api": {
         "api",
+        "display",
         "graph",
         "operators",
         "connectors",

@@ -42,6 +42,12 @@ class StreamBase(Configurable):
         fields = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
         return f"{type(self).__name__}[{fields}] of {self._node.name}"
 
+    def _repr_html_(self) -> str:
+        """In a notebook: its columns and the steps behind it."""
+        from firesteel.display.stream import stream_html
+
+        return stream_html(self._node, repr(self))
+
     # --- for the steps ---
 
     def _stream(self, node: StreamNode, ship: ShipStrategy | None = None, sides: Sides = ()) -> DataStream:
