@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from firesteel.api.actions import Actions
 from firesteel.api.ddl import to_schema
+from firesteel.api.outside import WritingOutside
 from firesteel.api.partitioning import Partitioning
 from firesteel.api.row_steps import RowSteps
 from firesteel.api.steps import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from firesteel.api.keyed_stream import KeyedStream
 
 
-class DataStream(RowSteps, Actions, Writing, Partitioning):
+class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     # --- functions ---

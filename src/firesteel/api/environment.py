@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from firesteel.api.outside import ReadingOutside
 from firesteel.api.place import caller_level
 from firesteel.api.reading import Reading
 from firesteel.api.steps import step_at
@@ -47,7 +48,7 @@ def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None
     _defaults.options = dict(options or {})
 
 
-class ExecutionEnvironment(Reading):
+class ExecutionEnvironment(Reading, ReadingOutside):
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
     ``options``: values by key (``docs/options.md``). Options are fixed for the life of the environment.
