@@ -61,7 +61,9 @@ def decode(record):
     execution = (at[name] for name in ("batch", "subtask", "attempt", "token"))
     where = Where(*execution, many.nodes()[0], at["deployed_at"], at["running_at"], at["ended_at"])
     partitions = tuple(
-        Written(p.dataset, int(p.bytes[0]), None if p.sizes is None else p.sizes[0], int(p.rows[0]), int(p.stored[0]))
+        Written(
+            p.dataset, int(p.bytes[0]), p.sizes[0] if p.sizes else None, int(p.rows[0]), int(p.stored[0]), p.sketched
+        )
         for p in many.partitions()
     )
     (commits,) = many.commits() or [()]

@@ -7,8 +7,9 @@ was written, admitted, released and lost.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,8 @@ from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotMode, WorkerResources
 from firesteel.scheduler.slow_tasks import SetTimer, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.states import IS_DEPLOYED
+from firesteel.simulation.key_ranges import KeyRangeBook
+from firesteel.sketches import Sketch, encode_sketch
 
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
@@ -205,6 +208,9 @@ class Plane:
     workers: dict[str, WorkerResources] = field(default_factory=dict)
     ended: c.JobStatusChanged | None = None
     _tokens: int = 0
+
+    def __post_init__(self) -> None:
+        self.key_ranges = KeyRangeBook(self.scheduler.job_graph)
 
     def start(self) -> Plane:
         self.send(e.JobStarted(at=self.now))
@@ -493,6 +499,7 @@ class Plane:
 
     def _deploy(self, deploy: c.Deploy, together: dict[tuple[int, int], int]) -> None:
         self.deploys.append(deploy)
+        self.key_ranges.deployed(deploy)
         vertex = self.scheduler.job_graph.vertices[deploy.vertex]
         assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
         assert set(deploy.subpartitions) == set(vertex.outputs)
@@ -686,6 +693,7 @@ class Plane:
                 )
             if self.check:
                 self._check_views()
+                self.key_ranges.check_finished()
             assert not self.stored_sizes, "rows of sizes were left in the scratch files"
             if not self.merges:
                 assert not self.merged, f"merged objects were left: {list(self.merged)}"
@@ -717,7 +725,7 @@ class Plane:
             ints(*([token] * len(tasks) if token else tokens)),
             nodes=[task.node or f"node-{task.subtask % 3}" for task in tasks],
             partitions=[
-                e.PartitionReports.of(d, [self.sizes(vertex.id, s, d, n) for s in subtasks], self.rows, 5)
+                self._written(d, subtasks, [self.sizes(vertex.id, s, d, n) for s in subtasks])
                 for d, n in deploy.subpartitions.items()
                 if not self._is_pipelined(d)
             ],
@@ -726,6 +734,12 @@ class Plane:
             rows_out=7,
             commits=[(f"{vertex.id}/{t.subtask}/{t.attempt}".encode(),) for t in tasks] if vertex.has_sink else (),
         )
+
+    def _written(self, dataset: int, subtasks: Sequence[int], sizes: Sequence[np.ndarray]) -> e.PartitionReports:
+        told = e.PartitionReports.of(dataset, sizes, self.rows, 5)
+        if self.scheduler.job_graph.datasets[dataset].ship is not ShipStrategy.RANGE:
+            return told
+        return replace(told, sizes=None, sketches=[sketched(s, row) for s, row in zip(subtasks, sizes, strict=True)])
 
     def answer_verify(self) -> None:
         asked = self.verify.pop(0)
@@ -763,6 +777,12 @@ class Plane:
             self.send(e.SinksFailed(at=self.tick(), cause=e.FailureCause(e.FailureKind.STORAGE, "disk full")))
         else:
             self.send(e.SinksCommitted(at=self.tick()))
+
+
+def sketched(producer: int, sizes: np.ndarray) -> bytes:
+    """What a producer tells whose ``k``th key, with its own number behind it, has ``sizes[k]`` bytes."""
+    keys = np.flatnonzero(sizes)
+    return encode_sketch(Sketch(tuple(struct.pack(">II", k, producer) for k in keys.tolist()), sizes[keys], 1))
 
 
 def _merged_names(dataset: int, merged: c.MergedObjects) -> list[tuple[int, int, int, int]]:
@@ -944,7 +964,7 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
     ``pipelined``: the chance of an edge to be that.
     """
     builder = GraphBuilder("random")
-    ships = list(ShipStrategy)
+    ships = [ship for ship in ShipStrategy if not (pipelined and ship is ShipStrategy.RANGE)]
     for number in range(rng.randint(1, 6)):
         fields = {
             "has_sink": rng.random() < 0.2,

@@ -5,6 +5,9 @@ mean slice is small, neighbouring producers' objects are merged first, into ones
 that the requests come near to stored bytes / threshold. Decided once per result, when all its producers have finished and
 its first consumer is decided; consumers wait for the answer, but not for ever. What was not merged, or is lost or
 damaged later, is read from the partitions' own objects, which stay.
+
+RANGE results are not merged: their objects are in the order of the key, not of subpartitions, so that a merge would have to
+compare every row again, and each holds the index of its keys, which a merged one would lack.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class BlockingResultInfo:
         self.recorded = np.zeros(num_partitions, np.bool_)
         self._unmeasured = np.zeros(num_partitions, np.bool_)
         """Recorded without sizes by subpartition."""
-        self._rows: SizeRows | None = SizeRows(dataset.id, num_partitions, num_subpartitions, emit, buffer_bytes)
+        self._rows: SizeRows | None = SizeRows(dataset.id, num_partitions, self._is_whole, emit, buffer_bytes)
         """None once every consumer is decided."""
         self.is_exact = True
         """False: a row could not be read back, so that its share of the sums was guessed."""
@@ -200,6 +200,10 @@ class BlockingResultInfo:
         self.is_exact = self.is_exact and not answer.num_unreadable
         return answer.num_unreadable
 
+    def _is_whole(self, row: bytes) -> bool:
+        """Whether what came back from the scratch files can be used."""
+        return int(counts_of([row])[0]) == self.num_subpartitions
+
     def _told(self, reports: PartitionReports) -> Sequence[bytes] | None:
         """What each of these producers told of the sizes, if it did."""
         return reports.sizes
@@ -276,12 +280,15 @@ class RangeBlockingResultInfo(BlockingResultInfo):
     def misreported(self, reports: PartitionReports) -> tuple[int, str] | None:
         if reports.sketches is None:
             return 0, "no sketch"
-        for place, row in enumerate(reports.sketches):
-            try:
-                decode_sketch(row)
-            except ValueError as error:
-                return place, str(error)
-        return None
+        wrong = next((place for place, row in enumerate(reports.sketches) if not self._is_whole(row)), None)
+        return None if wrong is None else (wrong, "no sketch that can be read")
+
+    def _is_whole(self, row: bytes) -> bool:
+        try:
+            decode_sketch(row)
+        except ValueError:
+            return False
+        return True
 
     def _told(self, reports: PartitionReports) -> Sequence[bytes] | None:
         return reports.sketches

@@ -13,7 +13,6 @@ import numpy as np
 
 from firesteel.scheduler.commands import Command, DropSizes, LoadSizes, StoreSizes
 from firesteel.scheduler.events import Ints, SizesLoaded
-from firesteel.sizes import counts_of
 
 BUFFER_BYTES = 1 << 20
 """Packed rows of one result that are kept in memory before they go to the driver's scratch files."""
@@ -34,11 +33,16 @@ class Answer:
 
 class SizeRows:
     def __init__(
-        self, dataset: int, num_partitions: int, width: int, emit: Callable[[Command], None], buffer_bytes: int
+        self,
+        dataset: int,
+        num_partitions: int,
+        is_whole: Callable[[bytes], bool],
+        emit: Callable[[Command], None],
+        buffer_bytes: int,
     ) -> None:
-        """``width``: subpartitions that a row speaks of."""
+        """``is_whole``: whether a row is as it was when it was kept, as far as one can tell."""
         self._dataset = dataset
-        self._width = width
+        self._is_whole = is_whole
         self._emit = emit
         self._buffer_bytes = buffer_bytes
         self._stored = np.broadcast_to(np.array(_NOWHERE, np.int32), num_partitions)
@@ -137,12 +141,11 @@ class SizeRows:
 
     def loaded(self, event: SizesLoaded) -> Answer:
         """Rows that came. One that nobody waits for (any more) changes nothing."""
-        whole = counts_of([row or b"" for row in event.rows]) == self._width
         owed: list[tuple[int, bytes | None]] = []
         num_unreadable = 0
         names = zip(event.partitions.tolist(), event.attempts.tolist(), strict=True)
-        for name, row, good in zip(names, event.rows, whole.tolist(), strict=True):
-            found = row if good else None
+        for name, row in zip(names, event.rows, strict=True):
+            found = row if row is not None and self._is_whole(row) else None
             if name in self._owed:
                 owed.append((self._owed.pop(name), found))
             elif name in self._wanted:
