@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors_kit import read_all
-from firesteel.connectors import packing, text
+from firesteel.connectors import lines as lines_module
+from firesteel.connectors import packing
 from firesteel.connectors.memory import TableSource
 from firesteel.connectors.parquet import ParquetSource
 from firesteel.connectors.text import TextSource
@@ -39,15 +40,15 @@ def lines(data):
     scan=st.integers(1, 5),
 )
 def test_text_is_the_same_however_it_is_cut(files, volume, block, scan):
-    saved = text._BLOCK, text._SCAN
+    saved = lines_module.BLOCK, lines_module._SCAN
     with tempfile.TemporaryDirectory() as root:
         for i, content in enumerate(files):
             (Path(root) / f"{i}.txt").write_bytes(content)
         try:
-            text._BLOCK, text._SCAN = block, scan
+            lines_module.BLOCK, lines_module._SCAN = block, scan
             table = read_all(TextSource(root, path_column="path"), volume)
         finally:
-            text._BLOCK, text._SCAN = saved
+            lines_module.BLOCK, lines_module._SCAN = saved
         expected = [(line, f"{root}/{i}.txt") for i, content in enumerate(files) for line in lines(content)]
         assert list(zip(table["value"].to_pylist(), table["path"].to_pylist(), strict=True)) == expected
 

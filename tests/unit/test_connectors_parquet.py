@@ -214,12 +214,12 @@ def test_a_file_that_goes_or_changes_is_named(path, table):
         list(source.read(split.payload, context()))
 
 
-def test_hive_partitions_are_refused_not_dropped(tmp_path):
+def test_directories_are_partition_columns_below_the_path_alone(tmp_path):
     (tmp_path / "year=2020").mkdir()
     pq.write_table(pa.table({"x": [1]}), tmp_path / "year=2020" / "a.parquet")
-    with pytest.raises(UsageError, match=r"partitioned by directories \(year=2020\)"):
-        ParquetSource(tmp_path)
-    assert read_all(ParquetSource(tmp_path / "year=2020")).num_rows == 1
+    assert read_all(ParquetSource(tmp_path)).to_pylist() == [{"x": 1, "year": 2020}]
+    assert read_all(ParquetSource(tmp_path, partitions=False)).to_pylist() == [{"x": 1}]
+    assert read_all(ParquetSource(tmp_path / "year=2020")).to_pylist() == [{"x": 1}]
 
 
 def test_what_travels_is_small(tmp_path):

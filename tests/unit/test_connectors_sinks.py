@@ -278,8 +278,8 @@ def test_what_is_no_path():
 
 
 def test_bad_mode():
-    with pytest.raises(UsageError, match="mode='append'"):
-        TextSink("out", mode="append")
+    with pytest.raises(UsageError, match="mode='appendix'"):
+        TextSink("out", mode="appendix")
 
 
 # --- jobs that died ---

@@ -123,8 +123,8 @@ def test_bad_arguments(tmp_path):
         TextSource(tmp_path, errors="repalce")
     with pytest.raises(UsageError, match="path_column='value'"):
         TextSource(tmp_path, path_column="value")
-    (tmp_path / "b.txt.gz").write_bytes(b"\x1f\x8b")
-    with pytest.raises(UsageError, match=r"b\.txt\.gz is compressed"):
+    (tmp_path / "b.txt.xz").write_bytes(b"\x1f\x8b")
+    with pytest.raises(UsageError, match=r"b\.txt\.xz is compressed with xz"):
         TextSource(tmp_path)
 
 

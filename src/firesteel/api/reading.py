@@ -10,7 +10,10 @@ import pyarrow as pa
 from firesteel.api.data_stream import DataStream
 from firesteel.api.ddl import dataframe_schema, to_schema
 from firesteel.api.steps import step_at
+from firesteel.connectors.arrow_files import ArrowSource
 from firesteel.connectors.base import Source
+from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.json_files import JsonSource
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
 from firesteel.connectors.parquet import ParquetSource
 from firesteel.connectors.paths import as_paths, only_spark_opens, short_name
@@ -40,12 +43,21 @@ class Reading:
         return DataStream(cast("ExecutionEnvironment", self), node)
 
     def read_text(
-        self, paths: Any, *, path_column: str | None = None, errors: str = "replace", filesystem: Any = None
+        self,
+        paths: Any,
+        *,
+        path_column: str | None = None,
+        errors: str = "replace",
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
     ) -> DataStream:
         """Lines of text files, as column ``value``. ``paths``: a path, glob, directory, URL, or a list of these.
 
         ``path_column``: a second column with the file each line is from. ``errors``: what to do with bytes that are not
-        UTF-8 (replace, ignore, strict). What only Spark can open (``s3a://``, ``dbfs:/``) its own reader reads.
+        UTF-8 (replace, ignore, strict). ``compression``: gzip, bz2, zstd, lz4 or none; else by the files' endings.
+        ``partitions``: columns from directories such as ``year=2024``: True, False, or their types (``"year int"``). What
+        only Spark can open (``s3a://``, ``dbfs:/``) its own reader reads.
         """
         with step_at("read_text") as place:
             paths = as_paths(paths)
@@ -53,18 +65,121 @@ class Reading:
                 if errors != "replace":
                     raise UsageError(f"errors={errors!r}: {paths[0]} is read by Spark, which only has 'replace'.")
                 return self._read_by_spark("text", paths, place, path_column)
-            source = TextSource(paths, path_column=path_column, errors=errors, filesystem=filesystem)
+            source = TextSource(
+                paths,
+                path_column=path_column,
+                errors=errors,
+                compression=compression,
+                partitions=_partitions(partitions),
+                filesystem=filesystem,
+            )
             return self._source(source.name, source, place)
 
-    def read_parquet(self, paths: Any, *, filesystem: Any = None) -> DataStream:
-        """Rows of Parquet files of one schema. ``paths`` as in :meth:`read_text`. Only what later steps need is read
-        (all of it where only Spark can open the path)."""
+    def read_parquet(self, paths: Any, *, partitions: Any = True, filesystem: Any = None) -> DataStream:
+        """Rows of Parquet files of one schema. ``paths`` and ``partitions`` as in :meth:`read_text`. Only what later steps
+        need is read (all of it where only Spark can open the path)."""
         with step_at("read_parquet") as place:
             paths = as_paths(paths)
             if all(only_spark_opens(path, filesystem) for path in paths):
                 return self._read_by_spark("parquet", paths, place)
-            source = ParquetSource(paths, filesystem=filesystem)
+            source = ParquetSource(paths, partitions=_partitions(partitions), filesystem=filesystem)
             return self._source(source.name, source, place)
+
+    def read_csv(
+        self,
+        paths: Any,
+        *,
+        schema: Any = None,
+        header: bool = True,
+        sep: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_values: Any = ("",),
+        date_format: Any = (),
+        timestamp_format: Any = (),
+        infer_schema: bool = True,
+        newlines_in_values: bool = False,
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
+    ) -> DataStream:
+        """Rows of CSV files. ``paths``, ``compression`` and ``partitions`` as in :meth:`read_text`.
+
+        ``schema``: DDL, a ``pyarrow.Schema`` or a PySpark ``StructType`` with the files' columns in order; without it names
+        come from the header and types from the first MiB of the first files (``infer_schema=False``: all strings).
+        ``null_values``: what stands for null where it is not quoted. ``date_format`` and ``timestamp_format``: strptime
+        patterns besides ISO 8601, one or several. ``newlines_in_values``: values in quotes may hold line ends; each file is
+        one split then. Files that Spark wrote with quotes inside of values want ``escape="\\\\"``.
+        """
+        with step_at("read_csv") as place:
+            paths = as_paths(paths)
+            self._refuse_spark_paths(paths, "read_csv", filesystem)
+            csv = CsvFormat(
+                header=header,
+                sep=sep,
+                quote=quote or None,
+                escape=escape or None,
+                null_values=_texts(null_values),
+                date_formats=_texts(date_format),
+                timestamp_formats=_texts(timestamp_format),
+                newlines_in_values=newlines_in_values,
+            )
+            source = CsvSource(
+                paths,
+                schema=None if schema is None else to_schema(schema),
+                csv=csv,
+                infer_schema=infer_schema,
+                compression=compression,
+                partitions=_partitions(partitions),
+                filesystem=filesystem,
+            )
+            return self._source(source.name, source, place)
+
+    def read_json(
+        self,
+        paths: Any,
+        *,
+        schema: Any = None,
+        newlines_in_values: bool = False,
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
+    ) -> DataStream:
+        """Rows of files with a JSON object a line. ``paths``, ``compression`` and ``partitions`` as in :meth:`read_text`.
+
+        ``schema``: names and types of the fields to read, as in :meth:`read_csv`; without it they are inferred from the
+        first MiB of the first files. ``newlines_in_values``: objects may take several lines, or the file be one array;
+        each file is one split then.
+        """
+        with step_at("read_json") as place:
+            paths = as_paths(paths)
+            self._refuse_spark_paths(paths, "read_json", filesystem)
+            source = JsonSource(
+                paths,
+                schema=None if schema is None else to_schema(schema),
+                newlines_in_values=newlines_in_values,
+                compression=compression,
+                partitions=_partitions(partitions),
+                filesystem=filesystem,
+            )
+            return self._source(source.name, source, place)
+
+    def read_arrow(self, paths: Any, *, partitions: Any = True, filesystem: Any = None) -> DataStream:
+        """Rows of Arrow IPC files (``.arrow``, ``.feather``, or streams) of one schema. ``paths`` and ``partitions`` as in
+        :meth:`read_text`."""
+        with step_at("read_arrow") as place:
+            paths = as_paths(paths)
+            self._refuse_spark_paths(paths, "read_arrow", filesystem)
+            source = ArrowSource(paths, partitions=_partitions(partitions), filesystem=filesystem)
+            return self._source(source.name, source, place)
+
+    def _refuse_spark_paths(self, paths: list[str], kind: str, filesystem: Any) -> None:
+        for path in paths:
+            if only_spark_opens(path, filesystem):
+                raise UsageError(
+                    f"{kind} cannot open {path}: only Spark has a filesystem for it.",
+                    hint="Read it with Spark: env.from_dataframe(spark.read...).",
+                )
 
     def from_collection(self, rows: Iterable[Any], schema: Any = None) -> DataStream:
         """Python values: dicts, tuples (named by ``schema``), or scalars (column ``value``).
@@ -131,3 +246,11 @@ class Reading:
 
     def _source(self, kind: str, source: Any, place: str) -> DataStream:
         return self._stream(StreamNode(kind, SourceStep(source), source.schema, place=place))
+
+
+def _partitions(given: Any) -> bool | pa.Schema:
+    return given if isinstance(given, bool) else to_schema(given)
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

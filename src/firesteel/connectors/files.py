@@ -1,10 +1,10 @@
 """Sinks of files: written aside, published once, all or nothing.
 
-Attempts write into a hidden staging directory beside the target (``.out.firesteel-<job>``), each under a name of its
-own. ``commit`` checks that every admitted file is there whole, and then moves: on a local filesystem the finished
-directory is renamed into place in one step; elsewhere (object stores cannot rename directories) the files are moved one
-by one and moved back if one fails. ``_SUCCESS`` comes last. What a job that died left beside a target is removed by the
-next job that writes there.
+Attempts write into a hidden staging directory beside the target (``.out.firesteel-<job>``), each under names of its own.
+``commit`` checks that every admitted file is there whole, and then moves: on a local filesystem the finished directory is
+renamed into place in one step; elsewhere (object stores cannot rename directories), and where files are added to what is
+there, the files are moved one by one and moved back if one fails. ``_SUCCESS`` comes last. What a job that died left
+beside a target is removed by the next job that writes there.
 """
 
 from __future__ import annotations
@@ -14,66 +14,88 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from firesteel.connectors.compression import CODECS
+from firesteel.connectors.moves import Moves, storage_errors
+from firesteel.connectors.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.connectors.partitions import check_partition_columns
 from firesteel.connectors.paths import Location, PathLike, find_target, first_line, is_local, local_path
+from firesteel.connectors.source import as_filesystem
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.results.owner import is_dead, myself
 
-_MODES = ("error", "overwrite")
+_MODES = ("error", "overwrite", "append", "ignore")
 _SUCCESS = "_SUCCESS"
 _OWNER = "_owner.json"
+_ADDED = "_added.json"
+_COMPLETE = "_complete"
 _REMOVALS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class FileCommit:
-    """Commit message of one attempt: the file it wrote in the staging directory; ``name`` None: it had no rows."""
-
-    subtask: int
-    name: str | None
-    rows: int
-    bytes: int
-
-
-class PartWriter(Protocol):
-    """Turns batches into the bytes of one file. ``close`` writes what is still held, ``discard`` gives up on it without
-    raising; the stream stays open."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-    def close(self) -> None: ...
-    def discard(self) -> None: ...
 
 
 class FileSink:
     """What sinks of files share; a format says which schemas it takes and how batches become bytes.
 
-    ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``: ``"error"`` when it exists already, or
-    ``"overwrite"``: the old contents stay until the new ones are complete, and are removed last.
+    ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``, for a directory that exists: ``"error"``
+    (also ``"errorifexists"``); ``"overwrite"``: the old contents stay until the new ones are complete, and are removed
+    last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"ignore"``: nothing is
+    written. ``partition_by``: columns whose values become directories. ``max_file_size``: about so many bytes a file.
+    ``max_open_files``: how many files of different partitions one subtask keeps open.
     """
 
+    kind = "write"
     extension = ""
+    chunk_bytes = 1 << 20
     supports_concurrent_execution_attempts = True
 
-    def __init__(self, path: PathLike, *, mode: str = "error", filesystem: pafs.FileSystem | None = None) -> None:
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        mode: str = "error",
+        filesystem: Any = None,
+        partition_by: str | Iterable[str] = (),
+        max_file_size: int | None = None,
+        max_open_files: int = 64,
+    ) -> None:
+        mode = "error" if mode == "errorifexists" else mode
         if mode not in _MODES:
             raise UsageError(f"mode={mode!r} is not a way to write files.", hint=f"Use one of {', '.join(_MODES)}.")
-        self.target: Location = find_target(path, filesystem)
+        for what, value in (("max_file_size", max_file_size), ("max_open_files", max_open_files)):
+            if value is not None and value < 1:
+                raise UsageError(f"{what}={value} must be at least 1.")
+        columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self.target: Location = find_target(path, as_filesystem(filesystem))
         self.name = f"write {PurePosixPath(self.target.path).name}"
         self.mode = mode
+        self._layout = Layout(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files)
         self._schema: pa.Schema | None = None
         self._staging: str | None = None
+        self._tag = ""
+        self._ignored = False
         self._made: list[str] = []
         self._held = False
-        self._published: _Moves | None = None
+        self._published: Moves | None = None
+
+    def _compress(self, codec: str | None) -> None:
+        """Files are compressed whole by this codec."""
+        if codec not in (None, "none"):
+            layout = self._layout
+            self._layout = Layout(
+                f"{self.extension}.{CODECS[codec]}",
+                layout.chunk_bytes,
+                layout.partition_by,
+                layout.max_file_size,
+                layout.max_open_files,
+                codec,
+            )
 
     # --- a format's part ---
 
@@ -86,11 +108,16 @@ class FileSink:
     # --- driver, before ---
 
     def check(self, schema: pa.Schema) -> None:
-        self._check_schema(schema)
+        columns = self._layout.partition_by
+        if columns:
+            check_partition_columns(schema, columns, f"{self.kind} to {self.target.label}")
+        self._check_schema(pa.schema([field for field in schema if field.name not in columns]))
         self._schema = schema
         with _as_usage(self.target):
             kind = self._kind(self.target.path)
-            if kind is pafs.FileType.File or (kind is not pafs.FileType.NotFound and self.mode == "error"):
+            exists = kind is not pafs.FileType.NotFound
+            self._ignored = exists and self.mode == "ignore"
+            if kind is pafs.FileType.File or (exists and self.mode == "error"):
                 what = "a file" if kind is pafs.FileType.File else "a directory"
                 hint = (
                     "Choose another path or remove it first."
@@ -98,7 +125,23 @@ class FileSink:
                     else "Choose another path, remove it first, or write with mode='overwrite'."
                 )
                 raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
+            if exists and self.mode == "append":
+                self._check_same_layout()
             self._check_parent()
+
+    def _check_same_layout(self) -> None:
+        """Raises UsageError where what is there is partitioned in another way, so that nobody could read both."""
+        infos = self.target.filesystem.get_file_info(pafs.FileSelector(self.target.path))
+        names = {PurePosixPath(info.path).name: info.type for info in infos}
+        folders = {n.partition("=")[0] for n, kind in names.items() if kind is pafs.FileType.Directory and "=" in n}
+        plain = [n for n, kind in names.items() if kind is pafs.FileType.File and not n.startswith((".", "_"))]
+        wanted = self._layout.partition_by[:1]
+        if (wanted and (plain or not folders <= set(wanted))) or (not wanted and folders):
+            there = f"by {', '.join(sorted(folders))}" if folders else "not"
+            raise UsageError(
+                f"What is in {self.target.label} is {there} partitioned, and partition_by is {list(self._layout.partition_by)}.",
+                hint="Append with the same partition_by, or write to another directory.",
+            )
 
     def _check_parent(self) -> None:
         parent = PurePosixPath(self.target.path).parent
@@ -115,7 +158,10 @@ class FileSink:
             )
 
     def begin(self, job_id: str) -> None:
+        if self._ignored:
+            return
         self._remove_leftovers()
+        self._tag = uuid.uuid4().hex[:12]
         staging = self._sibling(job_id)
         if self._kind(staging) is not pafs.FileType.NotFound:
             raise UsageError(f"Two sinks of this job write to {self.target.label}.", hint="Give each its own path.")
@@ -141,30 +187,48 @@ class FileSink:
 
     # --- executor ---
 
-    def write(self, subtask: int, attempt: int) -> FileWriter:
+    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
+        if self._ignored:
+            return NoWriter(subtask)
         assert self._schema is not None and self._staging is not None, "check and begin come before write"
-        name = f"part-{subtask:05d}-{attempt}-{uuid.uuid4().hex[:12]}.{self.extension}"
-        return FileWriter(self.target.at(f"{self._attempts}/{name}"), subtask, self._schema, self._new_writer)
+        return FileWriter(
+            self.target.at(self._attempts), (subtask, attempt), self._schema, self._layout, self._new_writer
+        )
 
     # --- driver, after ---
 
     def commit(self, winners: Sequence[FileCommit]) -> None:
         """Raises FiresteelError with nothing published when a file is missing, damaged or cannot be moved."""
+        if self._ignored:
+            return
         assert self._schema is not None and self._staging is not None, "check and begin come before commit"
-        written = [message for message in winners if message.name is not None]
+        written = [message for message in winners if message.files]
         self._verify(written)
         with storage_errors(self.target.label):
-            if not written:
+            if not written and not self._layout.partition_by:
                 written = [self._write_empty()]
-            files = [(f"{self._attempts}/{m.name}", f"part-{m.subtask:05d}.{self.extension}") for m in written]
-            with _Moves(self.target.filesystem) as moves:
-                if is_local(self.target.filesystem):
+            files = [
+                (f"{self._attempts}/{file.name}", self._final_name(message.subtask, file))
+                for message in written
+                for file in message.files
+            ]
+            with Moves(self.target.filesystem) as moves:
+                if self.mode == "append" and self._kind(self.target.path) is not pafs.FileType.NotFound:
+                    self._add_files(files, moves)
+                elif is_local(self.target.filesystem):
                     self._publish_directory(files, moves)
                 else:
                     self._publish_files(files, moves)
             self._published = moves
             if not self._held:
                 self.release()
+
+    def _final_name(self, subtask: int, file: PartFile) -> str:
+        """In order of the subtasks and of each one's files; files that are added get names that nobody else has."""
+        number = "" if self._layout.is_direct else f"-{file.number:05d}"
+        tag = f"-{self._tag}" if self.mode == "append" else ""
+        folder = f"{file.folder}/" if file.folder else ""
+        return f"{folder}part-{subtask:05d}{number}{tag}.{self._layout.extension}"
 
     def hold(self) -> None:
         """What ``commit`` publishes from now on can be taken back until ``release``; what it replaces is kept so long."""
@@ -180,15 +244,16 @@ class FileSink:
     def release(self) -> None:
         """What is published stays; staging goes, and with it what was replaced."""
         self._held, self._published = False, None
-        self._forget_staging()
+        if self._staging is not None:
+            self._forget_staging()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         if self._staging is None:
             return
         for message in attempts:
-            if message.name is not None:
+            for file in message.files:
                 with suppress(OSError):
-                    self.target.filesystem.delete_file(f"{self._attempts}/{message.name}")
+                    self.target.filesystem.delete_file(f"{self._attempts}/{file.name}")
         if not attempts:
             self._forget_staging()
             for parent in self._made:
@@ -197,27 +262,29 @@ class FileSink:
                         self.target.filesystem.delete_dir(parent)
 
     def _verify(self, written: list[FileCommit]) -> None:
+        files = [(message.subtask, file) for message in written for file in message.files]
         with storage_errors(self.target.label):
-            infos = self.target.filesystem.get_file_info([f"{self._attempts}/{message.name}" for message in written])
-        for message, info in zip(written, infos, strict=True):
-            if info.type is not pafs.FileType.File or info.size != message.bytes:
+            infos = self.target.filesystem.get_file_info([f"{self._attempts}/{file.name}" for _, file in files])
+        for (subtask, file), info in zip(files, infos, strict=True):
+            if info.type is not pafs.FileType.File or info.size != file.bytes:
                 state = (
                     "is gone"
                     if info.type is not pafs.FileType.File
-                    else f"has {info.size} bytes instead of {message.bytes}"
+                    else f"has {info.size} bytes instead of {file.bytes}"
                 )
                 raise FiresteelError(
-                    f"Nothing was published to {self.target.label}: the file that subtask {message.subtask} wrote, {info.path}, {state}.",
+                    f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
                     hint="Does every executor see this path, and does nobody else remove files there?",
                 )
 
     def _write_empty(self) -> FileCommit:
         assert self._schema is not None
         writer = self.write(0, 0)
+        assert isinstance(writer, FileWriter)
         writer.open()
         return writer.finish()
 
-    def _publish_directory(self, files: list[tuple[str, str]], moves: _Moves) -> None:
+    def _publish_directory(self, files: list[tuple[str, str]], moves: Moves) -> None:
         ready, old = f"{self._staging}/new", f"{self._staging}/old"
         self.target.filesystem.create_dir(ready)
         for source, name in files:
@@ -228,7 +295,7 @@ class FileSink:
             moves.move(self.target.path, old)
         moves.move(ready, self.target.path)
 
-    def _publish_files(self, files: list[tuple[str, str]], moves: _Moves) -> None:
+    def _publish_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
         target, filesystem = self.target.path, self.target.filesystem
         old = filesystem.get_file_info(pafs.FileSelector(target, recursive=True, allow_not_found=True))
         old_files = [info.path for info in old if info.type is pafs.FileType.File]
@@ -242,6 +309,18 @@ class FileSink:
             moves.move(source, f"{target}/{name}")
         self._put(f"{target}/{_SUCCESS}", b"")
         moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
+
+    def _add_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        """Beside what is there. What will be added is noted first, so that the next job can take it back should this one
+        die in the middle."""
+        target = self.target.path
+        self._put(f"{self._staging}/{_ADDED}", json.dumps([name for _, name in files]).encode())
+        for source, name in files:
+            moves.move(source, f"{target}/{name}")
+        if self._kind(f"{target}/{_SUCCESS}") is pafs.FileType.NotFound:
+            self._put(f"{target}/{_SUCCESS}", b"")
+            moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
+        self._put(f"{self._staging}/{_COMPLETE}", b"")
 
     def _refuse_unless_overwriting(self) -> None:
         if self.mode != "overwrite":
@@ -277,8 +356,17 @@ class FileSink:
             if info.type is pafs.FileType.Directory and mark.match(PurePosixPath(info.path).name):
                 with suppress(OSError, ValueError):
                     if is_dead(json.loads(self._get(f"{info.path}/{_OWNER}"))):
+                        self._take_back_added(info.path)
                         self._rescue_old(info.path)
                         self.target.filesystem.delete_dir(info.path)
+
+    def _take_back_added(self, leftover: str) -> None:
+        """Files that a driver had added when it died before it had added all."""
+        incomplete = self._kind(f"{leftover}/{_COMPLETE}") is pafs.FileType.NotFound
+        if incomplete and self._kind(f"{leftover}/{_ADDED}") is pafs.FileType.File:
+            for name in json.loads(self._get(f"{leftover}/{_ADDED}")):
+                with suppress(FileNotFoundError):
+                    self.target.filesystem.delete_file(f"{self.target.path}/{name}")
 
     def _rescue_old(self, leftover: str) -> None:
         """A driver that died in the middle of an overwrite had moved the old output aside: it goes back."""
@@ -303,121 +391,6 @@ class FileSink:
     def _get(self, path: str) -> bytes:
         with self.target.filesystem.open_input_stream(path) as stream:
             return stream.read()
-
-
-class FileWriter:
-    """Writes one attempt's file, made with its first row. ``finish`` returns a :class:`FileCommit`."""
-
-    def __init__(
-        self, place: Location, subtask: int, schema: pa.Schema, new_writer: Callable[[Any, pa.Schema], PartWriter]
-    ) -> None:
-        self._place = place
-        self._subtask = subtask
-        self._schema = schema
-        self._new_writer = new_writer
-        self._stream: Any = None
-        self._part: PartWriter | None = None
-        self._rows = 0
-
-    def open(self) -> PartWriter:
-        with storage_errors(self._place.label):
-            self._stream = self._place.filesystem.open_output_stream(self._place.path)
-            self._part = self._new_writer(self._stream, self._schema)
-        return self._part
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        part = self._part or self.open()
-        with storage_errors(self._place.label):
-            part.write(batch)
-        self._rows += batch.num_rows
-
-    def finish(self) -> FileCommit:
-        if self._part is None:
-            return FileCommit(self._subtask, None, 0, 0)
-        with storage_errors(self._place.label):
-            self._part.close()
-            size = self._stream.tell()
-            self._stream.close()
-        return FileCommit(self._subtask, PurePosixPath(self._place.path).name, self._rows, size)
-
-    def abort(self) -> None:
-        if self._stream is None:
-            return
-        if self._part is not None:
-            self._part.discard()
-        for step in (self._stream.close, partial(self._place.filesystem.delete_file, self._place.path)):
-            with suppress(OSError, pa.ArrowException):
-                step()
-
-
-class _Moves:
-    """Moves that are undone, the last first, when the block around them fails."""
-
-    def __init__(self, filesystem: pafs.FileSystem) -> None:
-        self._filesystem = filesystem
-        self._undo: list[Callable[[], Any]] = []
-        self._known_dirs: set[str] = set()
-
-    def move(self, source: str, target: str) -> None:
-        self.make_dir(str(PurePosixPath(target).parent))
-        self._filesystem.move(source, target)
-        self._undo.append(partial(self._filesystem.move, target, source))
-
-    def make_dir(self, path: str) -> None:
-        if path in self._known_dirs:
-            return
-        self._known_dirs.add(path)
-        if self._filesystem.get_file_info(path).type is pafs.FileType.NotFound:
-            self._filesystem.create_dir(path, recursive=True)
-            self._undo.append(partial(self._filesystem.delete_dir, path))
-
-    def on_undo(self, step: Callable[[], Any]) -> None:
-        self._undo.append(step)
-
-    def undo(self) -> None:
-        """Takes every step, the last first, then raises the first OSError there was."""
-        failed: list[OSError] = []
-        while self._undo:
-            try:
-                self._undo.pop()()
-            except OSError as error:
-                failed.append(error)
-        if failed:
-            raise failed[0]
-
-    def __enter__(self) -> _Moves:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            with suppress(OSError):
-                self.undo()
-
-
-@contextmanager
-def storage_errors(label: str) -> Generator[None]:
-    """Turns what the operating system or Arrow says while writing to ``label`` into a sentence."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        code = getattr(error, "errno", None)
-        if code in (errno.ENOSPC, errno.EDQUOT):
-            raise FiresteelError(
-                f"{label} cannot be written: no space is left on the device.",
-                hint="Free some space there or write elsewhere.",
-            ) from error
-        if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise FiresteelError(
-                f"{label} cannot be written: permission denied ({first_line(error)}).", hint="Check your access rights."
-            ) from error
-        if code == errno.ENOENT:
-            raise FiresteelError(
-                f"{label} cannot be written: its directory is gone ({first_line(error)}).",
-                hint="Does every executor see this path, and does nobody else remove files there?",
-            ) from error
-        raise FiresteelError(f"{label} cannot be written: {first_line(error)}.") from error
 
 
 @contextmanager

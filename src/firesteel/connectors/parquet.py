@@ -6,7 +6,7 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,21 +16,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import acero
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import FileSink, PartWriter
+from firesteel.connectors.conditions import has_type
+from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
-from firesteel.connectors.paths import InputFile, InputFiles, PathLike, find_files, first_line, is_local, short_name
+from firesteel.connectors.part_files import PartWriter
+from firesteel.connectors.partitions import Values
+from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line, is_local
+from firesteel.connectors.shaping import fit, gather, one_schema, rows_without_columns
+from firesteel.connectors.source import FileSource
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
 
 _BATCH_BYTES = 4 << 20
 _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
-_ENOUGH_ROWS, _ENOUGH_BYTES = 1 << 13, 1 << 18
 _ROW_GROUP_BYTES = 32 << 20
 _PAGE_BUFFER = 1 << 20
 _THREADS = 16
@@ -43,6 +45,7 @@ class _Groups:
     path: str
     size: int
     row_groups: tuple[int, ...]
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,20 @@ class _Footer:
     """Plain bytes, (row group, top-level column), the columns in this file's order."""
 
 
-class ParquetSource:
+class ParquetSource(FileSource):
     """Rows of Parquet files of one schema.
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
     files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, nothing else.
-    ``columns`` and ``filter`` as in :meth:`push_down`.
+    ``partitions``: as in :func:`~firesteel.connectors.partitions.find_partitions`. ``columns`` and ``filter`` as in
+    :meth:`push_down`.
 
-    Footers are read now; raises UsageError for missing paths, empty globs, files that are damaged or no Parquet,
-    mixed schemas, Hive partitions, and for columns or filters that do not fit.
+    Footers are read now (of a partitioned tree only the first; the others when splits are listed, of the partitions that
+    filters leave). Raises UsageError for missing paths, empty globs, files that are damaged or no Parquet, mixed schemas,
+    and for columns or filters that do not fit.
     """
 
-    supports_concurrent_execution_attempts = True
+    kind = "read_parquet"
 
     def __init__(
         self,
@@ -74,64 +79,49 @@ class ParquetSource:
         *,
         columns: list[str] | None = None,
         filter: pc.Expression | None = None,
-        filesystem: pafs.FileSystem | None = None,
+        filesystem: Any = None,
+        partitions: bool | pa.Schema = True,
     ) -> None:
-        paths = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
-        found = find_files(paths, filesystem)
-        _refuse_partitions(found)
-        self.name = f"read_parquet {short_name(paths)}"
-        self._filesystem = found.filesystem
-        self._prefix = found.prefix
-        self._footers: tuple[_Footer, ...] = _read_footers(found)
-        self._file_schema = _one_schema(found, self._footers)
-        self._conjuncts: tuple[_Condition, ...] = ()
-        self.schema = self._file_schema
+        found, files = self._find(paths, filesystem, partitions)
+        numbers = range(len(files)) if self._partitions is None else range(1)
+        self._footers: dict[int, _Footer] = _read_footers(found, numbers)
+        self._have(self._agreed(found))
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
 
+    def _agreed(self, found: InputFiles) -> pa.Schema:
+        footers = [footer for _, footer in sorted(self._footers.items())]
+        return one_schema(found, [(footer.file.path, footer.schema) for footer in footers])
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_footers": ()}  # of no use on executors, and there may be thousands
-
-    def push_down(self, columns: list[str] | None, filter: pc.Expression | None) -> ParquetSource:
-        """The same rows with only these columns (None: all, as now), and only where ``filter`` is true.
-
-        Both may name only columns this source has. Raises UsageError for others and for filters of wrong types.
-        """
-        pushed = ParquetSource.__new__(ParquetSource)  # copy.copy would drop the footers, as pickling does
-        pushed.__dict__.update(self.__dict__)
-        if filter is not None:
-            pushed._conjuncts = (*self._conjuncts, _condition(filter, self.schema, self.name))
-        if columns is not None:
-            missing = [name for name in columns if name not in self.schema.names]
-            if missing:
-                raise UsageError(
-                    f"{self.name} has no column '{missing[0]}'.", hint=f"It has: {', '.join(self.schema.names)}."
-                )
-            pushed.schema = pa.schema([self.schema.field(name) for name in columns])
-        return pushed
+        return {**super().__getstate__(), "_footers": {}}  # of no use on executors, and there may be thousands
 
     def list_splits(self, data_volume: int) -> list[Split]:
-        kept = self._prune()
-        sizes = [self._plain_bytes(footer)[ids] for footer, ids in zip(self._footers, kept, strict=True)]
+        assert self._found is not None, "list_splits is called on the driver"
+        self._footers.update(_read_footers(self._found, [i for i in self._kept if i not in self._footers]))
+        self._agreed(self._found)
+        footers = [self._footers[i] for i in self._kept]
+        kept = self._prune(footers)
+        sizes = [self._plain_bytes(footer)[ids] for footer, ids in zip(footers, kept, strict=True)]
         target = piece_bytes(int(sum(size.sum() for size in sizes)), data_volume)
-        items = [(f, int(g)) for f, ids in enumerate(kept) for g in ids]
+        items = [(f, int(g)) for f, ids in zip(self._kept, kept, strict=True) for g in ids]
         weights = [int(size) for per_file in sizes for size in per_file]
         splits: list[Split] = []
         begin = 0
         for group in pack(items, weights, target):
             groups = self._by_file(group)
-            splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._describe(groups)))
+            splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._words(groups)))
             begin += len(group)
         return splits
 
     def _by_file(self, items: list[tuple[int, int]]) -> tuple[_Groups, ...]:
         by_file: dict[int, list[int]] = {}
-        for file, row_group in items:
-            by_file.setdefault(file, []).append(row_group)
-        files = [(self._footers[file].file, tuple(ids)) for file, ids in by_file.items()]
-        return tuple(_Groups(file.path, file.size, ids) for file, ids in files)
+        for number, row_group in items:
+            by_file.setdefault(number, []).append(row_group)
+        files = [(self._footers[number].file, number, tuple(ids)) for number, ids in by_file.items()]
+        return tuple(_Groups(file.path, file.size, ids, self._values[number]) for file, number, ids in files)
 
-    def _describe(self, groups: tuple[_Groups, ...]) -> str:
+    def _words(self, groups: Sequence[_Groups]) -> str:
         first, last = groups[0], groups[-1]
         if len(groups) > 1:
             return f"{self._prefix + first.path} to {self._prefix + last.path} ({len(groups)} files)"
@@ -145,12 +135,13 @@ class ParquetSource:
         wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
         return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
-    def _prune(self) -> list[NDArray[np.intp]]:
+    def _prune(self, footers: list[_Footer]) -> list[NDArray[np.intp]]:
         """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers."""
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
-        everything = [np.flatnonzero(footer.rows) for footer in self._footers]
-        usable = [part.expression for part in self._conjuncts if part.prunes]
+        everything = [np.flatnonzero(footer.rows) for footer in footers]
+        ours = set(self._file_schema.names)
+        usable = [part.expression for part in self._conjuncts if part.prunes and set(part.columns) <= ours]
         if not usable:
             return everything
         condition = usable[0]
@@ -158,7 +149,7 @@ class ParquetSource:
             condition &= part
 
         def survivors(index: int) -> NDArray[np.intp]:
-            file = self._footers[index].file
+            file = footers[index].file
             fragment = pads.ParquetFileFormat().make_fragment(file.path, self._filesystem)
             try:
                 kept = {group.id for group in fragment.subset(condition, schema=self._file_schema).row_groups}
@@ -167,13 +158,13 @@ class ParquetSource:
             return np.array([g for g in everything[index] if int(g) in kept], np.intp)
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            return list(pool.map(survivors, range(len(self._footers))))
+            return list(pool.map(survivors, range(len(footers))))
 
     # --- executor ---
 
     def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         batches = (batch for groups in split for batch in self._read_file(groups, ctx))
-        return batches if _has(self.schema, pa.types.is_dictionary) else _gather(batches, ctx)
+        return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
 
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
@@ -194,7 +185,7 @@ class ParquetSource:
                 ) as file:
                     for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
-                        yield from self._read_row_group(file, row_group)
+                        yield from self._read_row_group(file, row_group, groups.values)
         except FileNotFoundError:
             raise FiresteelError(
                 f"{label} was there when the job was planned and is gone now.",
@@ -206,142 +197,28 @@ class ParquetSource:
                 hint="The file is damaged; write it again or leave it out.",
             ) from error
 
-    def _read_row_group(self, file: Any, row_group: int) -> Iterator[pa.RecordBatch]:
+    def _read_row_group(self, file: Any, row_group: int, values: Values) -> Iterator[pa.RecordBatch]:
         about = file.metadata.row_group(row_group)
-        if not len(self.schema) and not self._conjuncts:
-            yield from _rows_without_columns(about.num_rows)
+        wanted = self._columns_to_read()
+        if not wanted:
+            for batch in rows_without_columns(about.num_rows):
+                yield from self._finish(batch, values)
             return
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
-        wanted = self._columns_to_read()
         read_schema = pa.schema([self._file_schema.field(name) for name in wanted])
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
-            for kept in _filter(_fit(batch, read_schema), self._conjuncts):
-                yield _fit(kept, self.schema)
-
-    def _columns_to_read(self) -> list[str]:
-        """The columns of the schema, and what the filters look at besides."""
-        return list(dict.fromkeys([*self.schema.names, *(name for part in self._conjuncts for name in part.columns)]))
+            yield from self._finish(fit(batch, read_schema), values)
 
 
-def _rows_without_columns(rows: int) -> Iterator[pa.RecordBatch]:
-    empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
-    for start in range(0, rows, _MOST_ROWS):
-        yield pa.RecordBatch.from_struct_array(empty.slice(start, _MOST_ROWS))
+# --- footers -------------------------------------------------------------------------------------------------
 
 
-def _gather(batches: Iterator[pa.RecordBatch], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
-    """Neighbouring small batches as one: many small files would else cost every later step a call each."""
-    held: list[pa.RecordBatch] = []
-    first, rows, size = "", 0, 0
-    for batch in batches:
-        first = ctx.place if not held else first
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES:
-            yield _together(held, first, ctx)
-            held, rows, size = [], 0, 0
-    if held:
-        yield _together(held, first, ctx)
-
-
-def _together(held: list[pa.RecordBatch], first: str, ctx: TaskContext) -> pa.RecordBatch:
-    if len(held) == 1:
-        return held[0]
-    ctx.place = ctx.place if ctx.place == first else f"{first} to {ctx.place}"
-    return pa.concat_batches(held)
-
-
-def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the schema's columns, in its order; types differ at most as :func:`_plain_type` makes them."""
-    if batch.schema.equals(schema):
-        return batch
-    if not len(schema):
-        return next(_rows_without_columns(batch.num_rows))
-    columns = [batch.column(name) for name in schema.names]
-    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-# --- filters -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Condition:
-    """A filter, the columns it looks at, and whether statistics tell the truth about it."""
-
-    expression: pc.Expression
-    columns: tuple[str, ...]
-    prunes: bool
-
-
-def _condition(expression: Any, schema: pa.Schema, name: str) -> _Condition:
-    if not isinstance(expression, pc.Expression):
-        what = type(expression).__name__
-        raise UsageError(
-            f"The filter of {name} is a {what}, not an expression.",
-            hint='Write one with col and lit, e.g. col("n") > 3.',
-        )
-    try:
-        schema.empty_table().filter(expression)
-    except (pa.ArrowException, TypeError) as error:
-        raise UsageError(
-            f"The filter {expression} does not fit {name}: {first_line(error)}.",
-            hint=f"Its columns: {', '.join(schema.names)}.",
-        ) from None
-    columns = tuple(field.name for i, field in enumerate(schema) if not _binds(expression, schema.remove(i)))
-    # NaNs are left out of a row group's minimum and maximum, so ~(x > 5) or x != 7 would drop row groups whose NaNs it keeps.
-    prunes = not _has([schema.field(column) for column in columns], pa.types.is_floating)
-    return _Condition(expression, columns, prunes)
-
-
-def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
-    try:
-        schema.empty_table().filter(expression)
-    except pa.ArrowException:
-        return False
-    return True
-
-
-def _filter(batch: pa.RecordBatch, conditions: tuple[_Condition, ...]) -> list[pa.RecordBatch]:
-    """Rows for which all hold, in order. On this thread alone: the task has one core."""
-    if not conditions:
-        return [batch]
-
-    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
-    steps = [acero.Declaration("filter", acero.FilterNodeOptions(part.expression)) for part in conditions]
-    kept = acero.Declaration.from_sequence([source, *steps]).to_table(use_threads=False)
-    return [part for part in kept.combine_chunks().to_batches() if part.num_rows]
-
-
-def _has(fields: Iterable[pa.Field], kind: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type of this kind is among the fields' types, or inside one."""
-    for field in fields:
-        data_type = field.type
-        if kind(data_type):
-            return True
-        if pa.types.is_dictionary(data_type) and kind(data_type.value_type):
-            return True
-        if pa.types.is_nested(data_type) and _has([data_type.field(i) for i in range(data_type.num_fields)], kind):
-            return True
-    return False
-
-
-# --- footers and schemas -------------------------------------------------------------------------------------
-
-
-def _refuse_partitions(found: InputFiles) -> None:
-    for file in found.files:
-        inside = file.path[len(file.root) :].split("/")[:-1]
-        if any("=" in part for part in inside):
-            raise UsageError(
-                f"{found.label(file.root)} is partitioned by directories ({'/'.join(p for p in inside if '=' in p)}), which read_parquet does not read yet.",
-                hint="Read it with Spark: env.from_dataframe(spark.read.parquet(...)), or name the directories one by one.",
-            )
-
-
-def _read_footers(found: InputFiles) -> tuple[_Footer, ...]:
+def _read_footers(found: InputFiles, numbers: Iterable[int]) -> dict[int, _Footer]:
+    numbers = list(numbers)
     with ThreadPoolExecutor(_THREADS) as pool:
-        return tuple(pool.map(partial(_read_footer, found), found.files))
+        return dict(
+            zip(numbers, pool.map(partial(_read_footer, found), [found.files[i] for i in numbers]), strict=True)
+        )
 
 
 def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
@@ -402,57 +279,6 @@ def _width(data_type: pa.DataType) -> int:
         return 4
 
 
-def _one_schema(found: InputFiles, footers: tuple[_Footer, ...]) -> pa.Schema:
-    first = footers[0]
-    schema = _plain_schema(first.schema)
-    for footer in footers[1:]:
-        if footer.schema.equals(first.schema):
-            continue
-        other = _plain_schema(footer.schema)
-        for name in [*schema.names, *(n for n in other.names if n not in schema.names)]:
-            mine, theirs = schema.get_field_index(name), other.get_field_index(name)
-            if mine >= 0 and theirs >= 0 and schema.field(mine).type.equals(other.field(theirs).type):
-                continue
-            said = [
-                f"is {s.field(i).type}" if i >= 0 else "does not exist" for s, i in ((schema, mine), (other, theirs))
-            ]
-            raise UsageError(
-                f"The files do not have one schema: column '{name}' {said[0]} in {found.label(first.file.path)} and {said[1]} in {found.label(footer.file.path)}.",
-                hint="Read them as two sources, cast, and join them with union().",
-            )
-    return schema
-
-
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([_plain_field(field) for field in schema])
-
-
-def _plain_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _plain_type(field.type))
-
-
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-
-
-def _plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Without metadata, everything nullable, at every depth (a map's keys stay as they must be); no views.
-
-    Views are how a writer held values in memory, noted in the file by the way. pyarrow cannot filter, take or join them.
-    """
-    types = pa.types
-    if types.is_struct(data_type):
-        return pa.struct([_plain_field(data_type.field(i)) for i in range(data_type.num_fields)])
-    if types.is_map(data_type):
-        return pa.map_(_plain_type(data_type.key_type), _plain_type(data_type.item_type), data_type.keys_sorted)
-    if types.is_fixed_size_list(data_type):
-        return pa.list_(_plain_field(data_type.value_field), data_type.list_size)
-    if types.is_large_list(data_type):
-        return pa.large_list(_plain_field(data_type.value_field))
-    if types.is_list(data_type):
-        return pa.list_(_plain_field(data_type.value_field))
-    return _PLAIN.get(data_type, data_type)
-
-
 # --- sink ----------------------------------------------------------------------------------------------------
 
 
@@ -462,17 +288,13 @@ class ParquetSink(FileSink):
     ``compression``: what pyarrow's Parquet writer takes (``"snappy"``, ``"zstd"``, ``"none"``, ...).
     """
 
+    kind = "write_parquet"
     extension = "parquet"
+    chunk_bytes = _ROW_GROUP_BYTES
 
-    def __init__(
-        self,
-        path: PathLike,
-        *,
-        mode: str = "error",
-        compression: str = "snappy",
-        filesystem: pafs.FileSystem | None = None,
-    ) -> None:
-        super().__init__(path, mode=mode, filesystem=filesystem)
+    def __init__(self, path: PathLike, *, compression: str = "snappy", **options: Any) -> None:
+        """``options``: those of :class:`~firesteel.connectors.files.FileSink`."""
+        super().__init__(path, **options)
         try:
             pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
         except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):
@@ -500,7 +322,7 @@ class ParquetSink(FileSink):
                 ) from None
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        return _ParquetPart(stream, schema, self._compression)
+        return _ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
 
 
 def _loosened(type_: pa.DataType) -> pa.DataType:
@@ -513,16 +335,17 @@ def _loosened(type_: pa.DataType) -> pa.DataType:
 class _ParquetPart:
     """Gathers batches into row groups of about 32 MiB: one row group a batch would make files slow to read."""
 
-    def __init__(self, stream: Any, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, stream: Any, schema: pa.Schema, compression: str, enough: int) -> None:
         self._schema = schema
+        self._enough = enough
         self._writer = pq.ParquetWriter(stream, schema, compression=compression)
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(_fit(batch, self._schema))
+        self._held.append(fit(batch, self._schema))
         self._bytes += batch.nbytes
-        if self._bytes >= _ROW_GROUP_BYTES:
+        if self._bytes >= self._enough:
             self._flush()
 
     def close(self) -> None:

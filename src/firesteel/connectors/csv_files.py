@@ -1,0 +1,535 @@
+"""CSV files: cut at line ends by bytes, types given or inferred, parsed by Arrow a block at a time.
+
+A value that holds line ends itself needs ``newlines_in_values=True``, which makes every file one split.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from firesteel.connectors.base import Split
+from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.files import FileSink
+from firesteel.connectors.inference import first_blocks, merge_types
+from firesteel.connectors.lines import count_lines
+from firesteel.connectors.part_files import PartWriter
+from firesteel.connectors.paths import PathLike, first_line
+from firesteel.connectors.shaping import fit, gather, plain_schema
+from firesteel.connectors.source import FileSource, Piece
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.operators.program import TaskContext
+
+_MOST_BLOCK = 0x7FFF_0000
+_READ_BLOCK = 4 << 20
+_ROW = re.compile(r"Row #(\d+)")
+_COLUMN = re.compile(r"In CSV column #(\d+)")
+_VALUE = re.compile(r"invalid value '(.*)'", re.DOTALL)
+_ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How the files are written. ``None`` for ``quote`` or ``escape``: there is no such character.
+
+    ``date_formats``, ``timestamp_formats``: strptime patterns besides ISO 8601. ``null_values``: what stands for null where
+    it is not quoted.
+    """
+
+    header: bool = True
+    sep: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+    null_values: tuple[str, ...] = ("",)
+    date_formats: tuple[str, ...] = ()
+    timestamp_formats: tuple[str, ...] = ()
+    newlines_in_values: bool = False
+
+    def check(self) -> None:
+        """Raises UsageError for what cannot be."""
+        for what, char in (("sep", self.sep), ("quote", self.quote), ("escape", self.escape)):
+            if char is not None and (len(char) != 1 or not char.isascii() or char in "\r\n"):
+                raise UsageError(f"{what}={char!r} must be one character of ASCII, and no line end.")
+        chars = [char for char in (self.sep, self.quote) if char is not None]
+        if len(set(chars)) < len(chars):
+            raise UsageError(f"sep and quote are both {self.sep!r}.", hint="Give them different characters.")
+        for pattern in (*self.date_formats, *self.timestamp_formats):
+            if "%" not in pattern:
+                raise UsageError(
+                    f"The format {pattern!r} is no strptime pattern.",
+                    hint="Write it as Python does, '%d/%m/%Y %H:%M:%S' for dd/MM/yyyy HH:mm:ss.",
+                )
+
+    def parse_options(self) -> pacsv.ParseOptions:
+        doubled = self.quote is not None and self.escape in (None, self.quote)
+        return pacsv.ParseOptions(
+            delimiter=self.sep,
+            quote_char=self.quote or False,
+            double_quote=doubled,
+            escape_char=False if doubled or self.escape is None else self.escape,
+            newlines_in_values=self.newlines_in_values,
+            ignore_empty_lines=True,
+        )
+
+    def convert_options(self, types: dict[str, pa.DataType] | None, columns: list[str] | None) -> pacsv.ConvertOptions:
+        parsers: list[Any] = [*self.timestamp_formats, *self.date_formats]
+        return pacsv.ConvertOptions(
+            column_types=types,
+            include_columns=columns,
+            null_values=list(self.null_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            timestamp_parsers=[*parsers, pacsv.ISO8601],
+        )
+
+
+class CsvSource(FileSource):
+    """Rows of CSV files.
+
+    ``schema``: names and types of the files' columns, in their order; None: names from the header (``_c0``, ``_c1``, ...
+    without one) and types inferred from the first MiB of the first files (see ``inference``), or all strings with
+    ``infer_schema=False``. With a header its names must be those of the schema. ``compression``: of all files; None: by
+    their endings. ``partitions``: as in :func:`~firesteel.connectors.partitions.find_partitions`.
+
+    The first files are opened now when something is inferred. Raises UsageError for missing paths, empty globs, files
+    that cannot be read and types that CSV does not have.
+    """
+
+    kind = "read_csv"
+
+    def __init__(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        *,
+        schema: pa.Schema | None = None,
+        csv: CsvFormat | None = None,
+        infer_schema: bool = True,
+        compression: str | None = None,
+        filesystem: Any = None,
+        partitions: bool | pa.Schema = True,
+    ) -> None:
+        self._csv = csv or CsvFormat()
+        self._csv.check()
+        self._compression = codec_option(compression, "read_csv", infer=True)
+        found, _ = self._find(paths, filesystem, partitions, schema)
+        refuse_other_codecs(found, self._compression, "read_csv")
+        if schema is not None:
+            names = [] if self._partitions is None else self._partitions.schema.names
+            own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
+        else:
+            own = self._inferred(infer_schema)
+        if not len(own):
+            raise UsageError(f"{self.name}: the files have no columns.", hint="Give schema=.")
+        for field in own:
+            _check_type(field, self.name)
+        self._own = own
+        self._have(own)
+
+    def _inferred(self, infer: bool) -> pa.Schema:
+        names: list[str] | None = None
+        found: dict[str, list[pa.DataType]] = {}
+        for label, block in first_blocks(self, self._compression):
+            try:
+                read = pacsv.ReadOptions(
+                    use_threads=False,
+                    block_size=max(len(block) + 1, 1 << 16),
+                    autogenerate_column_names=not self._csv.header,
+                )
+                table = pacsv.read_csv(
+                    pa.BufferReader(block),
+                    read_options=read,
+                    parse_options=self._csv.parse_options(),
+                    convert_options=self._csv.convert_options(None, None),
+                )
+            except pa.ArrowException as error:
+                raise UsageError(f"{label} cannot be read as CSV: {first_line(error)}.", hint=_HINT_ROWS) from None
+            these = table.column_names if self._csv.header else [f"_c{i}" for i in range(table.num_columns)]
+            names = self._same_names(names, these, label)
+            for name, column in zip(names, table.columns, strict=True):
+                found.setdefault(name, []).append(_settled(column.type))
+        if names is None:
+            raise UsageError(
+                f"{self.name}: the files are empty, so there is nothing to infer columns from.",
+                hint='Give schema=, for example "word string, n bigint".',
+            )
+        return pa.schema([(name, merge_types(found[name]) if infer else pa.string()) for name in names])
+
+    def _same_names(self, names: list[str] | None, these: list[str], label: str) -> list[str]:
+        twice = [name for name in these if these.count(name) > 1]
+        if twice:
+            raise UsageError(f"{label} has two columns '{twice[0]}'.", hint="Give schema= and header=False.")
+        if names is not None and names != these:
+            raise UsageError(
+                f"The files do not have one schema: {label} has the columns {', '.join(these)}; those before it have {', '.join(names)}.",
+                hint="Read them as two sources and join them with union().",
+            )
+        return these
+
+    # --- splits ---
+
+    def list_splits(self, data_volume: int) -> list[Split]:
+        return self._list_pieces(data_volume, self._compression, whole=self._csv.newlines_in_values)
+
+    def read(self, split: tuple[Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        return gather((batch for piece in split for batch in self._read_piece(piece, ctx)), ctx)
+
+    def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        ctx.place = self._where(piece)
+        batches = self._read_stream(piece) if self._csv.newlines_in_values else self._read_blocks(piece)
+        for batch in batches:
+            yield from self._finish(batch, piece.values)
+
+    def _wire(self) -> tuple[list[str], dict[str, pa.DataType]]:
+        """The columns to parse (at least one: rows must be counted), and as what Arrow parses each column."""
+        wanted = self._columns_to_read() or [self._own.names[0]]
+        types = {field.name: _wire_type(field.type, self._csv) for field in self._own}
+        return wanted, types
+
+    def _read_blocks(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        wanted, types = self._wire()
+        parse, convert = self._csv.parse_options(), self._csv.convert_options(types, wanted)
+        first, lines_before = -1, 0
+        header = self._csv.header and piece.start == 0
+        for at, given in self._open_blocks(piece, self._compression):
+            offset, block = at, given
+            first = at if first < 0 else first
+            if header:
+                skipped = self._check_header(block, piece)
+                header = skipped == 0 and not block.strip()
+                lines_before += count_lines(block[:skipped])
+                offset, block = offset + skipped, block[skipped:]
+            if not block.strip(b"\r\n"):
+                lines_before += count_lines(block)
+                continue
+            read = pacsv.ReadOptions(
+                use_threads=False, column_names=self._own.names, block_size=min(len(block) + 1, _MOST_BLOCK)
+            )
+            try:
+                table = pacsv.read_csv(pa.BufferReader(block), read, parse, convert)
+                batch = self._converted(table, wanted)
+            except (pa.ArrowException, UnicodeDecodeError) as error:
+                lines_before += self._lines_in_front(piece, first) if piece.start else 0
+                raise self._bad_block(piece, block, lines_before, offset, error) from None
+            lines_before += count_lines(block)
+            if batch.num_rows:
+                yield batch
+
+    def _read_stream(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """The whole file, with values that hold line ends."""
+        wanted, types = self._wire()
+        label = self._prefix + piece.path
+        codec = codec_of(piece.path, self._compression)
+        header = self._csv.header
+        rows = 0
+        try:
+            with self._opened(piece) as raw, plain_stream(raw, codec) as stream:
+                names = [] if header else self._own.names
+                read = pacsv.ReadOptions(use_threads=False, column_names=names, block_size=_READ_BLOCK)
+                reader = pacsv.open_csv(stream, read, self._csv.parse_options(), self._csv.convert_options(types, None))
+                self._check_names(reader.schema.names, label)
+                for batch in reader:
+                    if batch.num_rows:
+                        yield self._converted(pa.Table.from_batches([batch]), wanted)
+                    rows += batch.num_rows
+        except pa.ArrowInvalid as error:
+            if "Empty CSV file" in str(error):
+                return
+            raise self._bad_row(label, error, f"after row {rows}") from None
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(label, codec, error) from error
+
+    def _check_header(self, block: bytes, piece: Piece) -> int:
+        """Bytes of the header, which must name the schema's columns. 0 where the block holds none."""
+        if not block.strip():
+            return 0
+        lead = len(block) - len(block.lstrip(b"\r\n"))
+        ends = [i for i in (block.find(b"\n", lead), block.find(b"\r", lead)) if i >= 0]
+        end = min(ends) + 1 if ends else len(block)
+        if block[end - 1 : end + 1] == b"\r\n":
+            end += 1
+        line = block[lead:end].removeprefix(b"\xef\xbb\xbf")
+        try:
+            table = pacsv.read_csv(
+                pa.BufferReader(line), pacsv.ReadOptions(use_threads=False), self._csv.parse_options()
+            )
+        except (pa.ArrowException, UnicodeDecodeError):
+            return end
+        self._check_names(table.column_names, self._prefix + piece.path)
+        return end
+
+    def _check_names(self, names: Sequence[str], label: str) -> None:
+        if list(names) != self._own.names:
+            raise FiresteelError(
+                f"{label} has the columns {', '.join(names)} in its header, not {', '.join(self._own.names)}.",
+                hint="Read it as a source of its own, give a schema that names its columns, or, if it has no header, say header=False.",
+            )
+
+    def _converted(self, table: pa.Table, wanted: list[str]) -> pa.RecordBatch:
+        """From what Arrow parsed to the columns' own types."""
+        columns = [_convert(table.column(name), self._own.field(name).type) for name in wanted]
+        schema = pa.schema([self._own.field(name) for name in wanted])
+        combined = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
+        return fit(combined[0] if combined else pa.RecordBatch.from_pylist([], schema), schema)
+
+    # --- what went wrong ---
+
+    def _bad_block(self, piece: Piece, block: bytes, lines: int, offset: int, error: Exception) -> FiresteelError:
+        """Names the line. ``lines``: how many lines of the file are before the block, which begins at ``offset``."""
+        label = self._prefix + piece.path
+        row, cell = self._find_row(block, error)
+        if row is None:
+            return self._bad_row(label, error, f"bytes {offset}-{offset + len(block)}", cell)
+        begin = _row_offset(block, row)
+        return self._bad_row(label, error, f"line {lines + count_lines(block[:begin]) + 1}", cell)
+
+    def _lines_in_front(self, piece: Piece, offset: int) -> int:
+        count, at = 0, 0
+        with self._opened(piece) as file:
+            while at < offset:
+                part = file.read_at(min(_READ_BLOCK, offset - at), at)
+                if not part:
+                    break
+                at += len(part)
+                count += part.count(b"\n") or count_lines(part)
+        return count
+
+    def _find_row(self, block: bytes, error: Exception) -> tuple[int | None, tuple[str, str] | None]:
+        """The row's number in the block, from 0, and the (column, value) that does not fit."""
+        text = str(error)
+        row, column, value = _ROW.search(text), _COLUMN.search(text), _VALUE.search(text)
+        number = int(row[1]) - 1 if row is not None else None
+        name = None
+        if column is not None:
+            wanted, _ = self._wire()
+            name = self._name_of(int(column[1]), wanted)
+        if number is None or name is None:
+            found = self._unconverted(block)
+            if found is not None:
+                return found
+        if name is None:
+            return number, None
+        return number, (name, value[1] if value is not None else self._cell(block, number, name))
+
+    def _name_of(self, index: int, wanted: list[str]) -> str:
+        """Arrow numbers columns as they lie in the file."""
+        return self._own.names[index] if index < len(self._own.names) else wanted[-1]
+
+    def _strings(self, block: bytes) -> pa.Table:
+        types = dict.fromkeys(self._own.names, pa.string())
+        read = pacsv.ReadOptions(use_threads=False, column_names=self._own.names, block_size=len(block) + 1)
+        return pacsv.read_csv(
+            pa.BufferReader(block), read, self._csv.parse_options(), self._csv.convert_options(types, None)
+        )
+
+    def _cell(self, block: bytes, row: int | None, name: str) -> str:
+        try:
+            return str(self._strings(block).column(name)[row or 0].as_py())
+        except (pa.ArrowException, IndexError):
+            return "?"
+
+    def _unconverted(self, block: bytes) -> tuple[int, tuple[str, str]] | None:
+        """For columns that are converted after parsing: the first value that cannot be."""
+        try:
+            table = self._strings(block)
+        except pa.ArrowException:
+            return None
+        for field in self._own:
+            if _wire_type(field.type, self._csv) == field.type:
+                continue
+            column = table.column(field.name).combine_chunks()
+            for row in range(len(column)):
+                try:
+                    _convert(column.slice(row, 1), field.type)
+                except pa.ArrowException:
+                    return row, (field.name, str(column[row].as_py()))
+        return None
+
+    def _bad_row(self, label: str, error: Exception, where: str, cell: tuple[str, str] | None = None) -> FiresteelError:
+        if cell is not None:
+            name, value = cell
+            data_type = self._own.field(name).type
+            shown = value if len(value) <= 80 else value[:80] + "..."
+            return FiresteelError(
+                f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} is none.",
+                hint=f"Give its type, schema='{name} string, ...' (with all columns), or name what stands for null, null_values=['', {value[:20]!r}].",
+            )
+        text = re.sub(r"^CSV parse error: (Row #\d+: )?", "", first_line(error))
+        return FiresteelError(f"{label}, {where}: {text}.", hint=_HINT_ROWS)
+
+
+_HINT_ROWS = (
+    "Check sep=, quote= and escape=; where values hold line ends, read with newlines_in_values=True. If the file is "
+    "damaged, write it again or leave it out."
+)
+
+
+def _row_offset(block: bytes, row: int) -> int:
+    """Where the row begins; empty lines are no rows."""
+    at, seen = 0, 0
+    for line in block.splitlines(keepends=True):
+        if line.strip(b"\r\n"):
+            if seen == row:
+                return at
+            seen += 1
+        at += len(line)
+    return at
+
+
+def _check_type(field: pa.Field, name: str) -> None:
+    data_type, types = field.type, pa.types
+    if types.is_nested(data_type) or types.is_interval(data_type):
+        raise UsageError(
+            f"{name}: column '{field.name}' of type {data_type} cannot be read from CSV.",
+            hint="Read it as a string, or read JSON or Parquet.",
+        )
+
+
+def _settled(data_type: pa.DataType) -> pa.DataType:
+    """What an inferred type becomes: timestamps in microseconds, zoned ones in UTC; times and bytes stay text."""
+    types = pa.types
+    if types.is_timestamp(data_type):
+        return pa.timestamp("us", tz=None if data_type.tz is None else "UTC")
+    if types.is_time(data_type) or types.is_binary(data_type) or types.is_dictionary(data_type):
+        return pa.string()
+    return data_type
+
+
+def _wire_type(data_type: pa.DataType, csv: CsvFormat) -> pa.DataType:
+    """As what Arrow parses a column that shall be of this type."""
+    types = pa.types
+    if types.is_timestamp(data_type) and data_type.tz is not None:
+        return data_type if any("%z" in f for f in csv.timestamp_formats) else _naive(data_type, csv)
+    if types.is_date(data_type) and csv.date_formats:
+        return pa.timestamp("s")
+    if types.is_float16(data_type):
+        return pa.float32()
+    if types.is_null(data_type):
+        return pa.string()
+    return data_type
+
+
+def _naive(data_type: pa.DataType, csv: CsvFormat) -> pa.DataType:
+    return pa.timestamp(data_type.unit) if csv.timestamp_formats else pa.string()
+
+
+def _convert(column: Any, data_type: pa.DataType) -> Any:
+    if column.type == data_type:
+        return column
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return zoned(column, data_type)
+    return column.cast(data_type)
+
+
+def zoned(column: Any, data_type: pa.DataType) -> Any:
+    """Timestamps of a zone from texts with an offset or without one (these are UTC), or from plain timestamps."""
+    plain = pa.timestamp(data_type.unit)
+    if not pa.types.is_string(column.type):
+        return pc.assume_timezone(column.cast(plain), "UTC").cast(data_type)
+    has_zone = pc.match_substring_regex(column, _ZONE)
+    if not pc.any(has_zone).as_py():
+        return pc.assume_timezone(column.cast(plain), "UTC").cast(data_type)
+    if pc.all(has_zone).as_py():
+        return column.cast(data_type)
+    without = pc.if_else(has_zone, pa.scalar(None, pa.string()), column).cast(plain)
+    with_zone = pc.if_else(has_zone, column, pa.scalar(None, pa.string())).cast(data_type)
+    return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC").cast(data_type))
+
+
+# --- sink ----------------------------------------------------------------------------------------------------
+
+
+class CsvSink(FileSink):
+    """Writes a directory of CSV files: values of text in quotes, doubled inside (RFC 4180), as :class:`CsvSource` reads them.
+
+    ``header``: names of the columns in the first line of every file. ``null_value``: what is written for null, without
+    quotes. NaN and infinities are written as Spark does. ``compression``: of the files, gzip, bz2, zstd or lz4.
+    ``options``: those of :class:`~firesteel.connectors.files.FileSink`.
+    """
+
+    kind = "write_csv"
+    extension = "csv"
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        header: bool = True,
+        sep: str = ",",
+        null_value: str = "",
+        compression: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, **options)
+        CsvFormat(sep=sep).check()
+        if '"' in null_value or sep in null_value or "\n" in null_value or "\r" in null_value:
+            raise UsageError(f"null_value={null_value!r} would need quotes.", hint="Use a plain word, such as NULL.")
+        self._compress(codec_option(compression, "write_csv", infer=False))
+        self._header = header
+        self._sep = sep
+        self._null_value = null_value
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        where = f"write_csv to {self.target.label}"
+        if not len(schema):
+            raise UsageError(f"{where}: the stream has no columns, and there is nothing to write.")
+        for field in schema:
+            try:
+                probe = pa.table({"probe": pa.nulls(1, _plain_value(field.type))})
+                pacsv.write_csv(probe, pa.BufferOutputStream())
+            except (OSError, pa.ArrowException, TypeError):
+                raise UsageError(
+                    f"{where}: CSV cannot hold column '{field.name}' of type {field.type}.",
+                    hint="Take its parts out into columns, or write JSON or Parquet.",
+                ) from None
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        options = pacsv.WriteOptions(include_header=self._header, delimiter=self._sep)
+        if self._header:
+            pacsv.write_csv(schema.empty_table(), stream, options)
+        rows = pacsv.WriteOptions(include_header=False, delimiter=self._sep, null_string=self._null_value)
+        return _CsvPart(stream, schema, rows)
+
+
+class _CsvPart:
+    def __init__(self, stream: Any, schema: pa.Schema, options: Any) -> None:
+        self._stream = stream
+        self._names = schema.names
+        self._options = options
+        self._blank_nulls = len(schema) == 1 and not options.null_string
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [_writable(column) for column in batch.columns]
+        if self._blank_nulls and columns[0].null_count:
+            raise FiresteelError(
+                f"Column '{self._names[0]}' has a null, which would be an empty line: readers of CSV skip these.",
+                hint="Write it with null_value='NULL' and read it with null_values=['NULL'].",
+            )
+        pacsv.write_csv(pa.RecordBatch.from_arrays(columns, names=self._names), self._stream, self._options)
+
+    def close(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
+def _plain_value(data_type: pa.DataType) -> pa.DataType:
+    data_type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    return pa.float32() if pa.types.is_float16(data_type) else data_type
+
+
+def _writable(column: Any) -> Any:
+    """Dictionaries as their values; numbers that are none as Spark writes them."""
+    column = column.cast(_plain_value(column.type))
+    if not pa.types.is_floating(column.type) or pc.all(pc.is_finite(column)).as_py() in (True, None):
+        return column
+    texts = column.cast(pa.string())
+    for text, written in (("nan", "NaN"), ("inf", "Inf"), ("-inf", "-Inf")):
+        texts = pc.if_else(pc.equal(texts, text), written, texts)
+    return texts

@@ -1,0 +1,276 @@
+"""JSON lines: an object a line, cut at line ends by bytes, parsed by Arrow a block at a time.
+
+What Arrow's parser does not take (maps, dates inside of structs, "NaN", a number where a string is wanted), and what is
+wrong, a slower parser reads, which also knows the line and the value that does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from firesteel.connectors.base import Split
+from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.csv_files import zoned
+from firesteel.connectors.files import FileSink
+from firesteel.connectors.inference import first_blocks
+from firesteel.connectors.json_text import check_json_type, json_rows
+from firesteel.connectors.json_values import BadValueError, infer_types, merge_json_types, parse_lines, settle_json_type
+from firesteel.connectors.lines import count_lines
+from firesteel.connectors.part_files import PartWriter
+from firesteel.connectors.paths import PathLike
+from firesteel.connectors.shaping import gather, plain_schema
+from firesteel.connectors.source import FileSource, Piece
+from firesteel.connectors.text import write_lines
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.operators.program import TaskContext
+
+_READ_BLOCK = 4 << 20
+
+
+class JsonSource(FileSource):
+    """Rows of files with a JSON object a line.
+
+    ``schema``: names and types of the columns; None: inferred from the first MiB of the first files (see ``inference``;
+    strings stay strings, as in Spark). Fields that are not in the schema are left out, those that a line does not have
+    are null. With ``newlines_in_values`` an object may be spread over several lines, or the file be one array of objects;
+    every file is one split then and is held in memory whole. ``compression`` and ``partitions`` as in
+    :class:`~firesteel.connectors.csv_files.CsvSource`.
+
+    Raises UsageError for missing paths, empty globs, and files that cannot be read or have nothing to infer from.
+    """
+
+    kind = "read_json"
+
+    def __init__(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        *,
+        schema: pa.Schema | None = None,
+        newlines_in_values: bool = False,
+        compression: str | None = None,
+        filesystem: Any = None,
+        partitions: bool | pa.Schema = True,
+    ) -> None:
+        self._whole = newlines_in_values
+        self._compression = codec_option(compression, "read_json", infer=True)
+        found, _ = self._find(paths, filesystem, partitions, schema)
+        refuse_other_codecs(found, self._compression, "read_json")
+        if schema is not None:
+            names = [] if self._partitions is None else self._partitions.schema.names
+            own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
+        else:
+            own = self._inferred()
+        for field in own:
+            _check_type(field.type, field.name, self.name)
+        self._have(own)
+
+    def _inferred(self) -> pa.Schema:
+        fields: dict[str, pa.DataType] = {}
+        for label, block in first_blocks(self, self._compression):
+            try:
+                found = self._sampled(block)
+            except BadValueError as error:
+                where = f"object {error.line + 1}" if self._whole else f"line {error.line + 1}"
+                raise UsageError(f"{label}, {where}: {error.text}.", hint=error.hint) from None
+            for name, data_type in found.items():
+                kind = settle_json_type(data_type)
+                fields[name] = merge_json_types(fields[name], kind) if name in fields else kind
+        if not fields:
+            raise UsageError(
+                f"{self.name}: the files have no fields to infer columns from.",
+                hint='Give schema=, for example "word string, n bigint".',
+            )
+        return pa.schema([(n, pa.string() if pa.types.is_null(t) else _no_nulls(t)) for n, t in fields.items()])
+
+    def _sampled(self, block: bytes) -> dict[str, pa.DataType]:
+        if not self._whole:
+            read = pajson.ReadOptions(use_threads=False, block_size=len(block) + 1)
+            try:
+                return {field.name: field.type for field in pajson.read_json(pa.BufferReader(block), read).schema}
+            except (pa.ArrowException, UnicodeDecodeError):  # values of several types in one field, or no JSON
+                pass
+        return infer_types(block, spread=self._whole)
+
+    # --- splits ---
+
+    def list_splits(self, data_volume: int) -> list[Split]:
+        return self._list_pieces(data_volume, self._compression, whole=self._whole)
+
+    def read(self, split: tuple[Piece, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        return gather((batch for piece in split for batch in self._read_piece(piece, ctx)), ctx)
+
+    def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        ctx.place = self._where(piece)
+        names = self._columns_to_read() or [self._file_schema.names[0]]
+        schema = pa.schema([self._file_schema.field(name) for name in names])
+        batches = self._read_whole(piece, schema) if self._whole else self._read_blocks(piece, schema)
+        for batch in batches:
+            yield from self._finish(batch, piece.values)
+
+    def _read_blocks(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        wire = wire_schema(schema)
+        first, lines = -1, 0
+        for offset, block in self._open_blocks(piece, self._compression):
+            first = offset if first < 0 else first
+            batch = None if wire is None else _fast(block, schema, wire)
+            if batch is None:
+                try:
+                    batch = parse_lines(block, schema)
+                except BadValueError as error:
+                    lines += self._lines_in_front(piece, first) if piece.start else 0
+                    raise self._bad(piece, f"line {lines + error.line + 1}", error) from None
+            lines += count_lines(block)
+            if batch.num_rows:
+                yield batch
+
+    def _read_whole(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        label = self._prefix + piece.path
+        codec = codec_of(piece.path, self._compression)
+        try:
+            with self._opened(piece) as raw, plain_stream(raw, codec) as stream:
+                data = stream.read()
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(label, codec, error) from error
+        try:
+            batch = parse_lines(data, schema, spread=True)
+        except BadValueError as error:
+            raise self._bad(piece, f"object {error.line + 1}", error) from None
+        if batch.num_rows:
+            yield batch
+
+    def _bad(self, piece: Piece, where: str, error: BadValueError) -> FiresteelError:
+        return FiresteelError(f"{self._prefix + piece.path}, {where}: {error.text}.", hint=error.hint)
+
+    def _lines_in_front(self, piece: Piece, offset: int) -> int:
+        count, at = 0, 0
+        with self._opened(piece) as file:
+            while at < offset and (part := file.read_at(min(_READ_BLOCK, offset - at), at)):
+                at += len(part)
+                count += part.count(b"\n") or count_lines(part)
+        return count
+
+
+def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | None:
+    """The block's rows, or None where Arrow does not take them."""
+    if not block.strip():
+        return pa.RecordBatch.from_pylist([], schema)
+    try:
+        table = pajson.read_json(
+            pa.BufferReader(block),
+            pajson.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
+        )
+        columns = [_from_wire(table.column(field.name), field.type) for field in schema]
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    batches = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def wire_schema(schema: pa.Schema) -> pa.Schema | None:
+    """As what Arrow parses the columns; None where it cannot."""
+    fields: list[pa.Field] = []
+    for field in schema:
+        types = pa.types
+        data_type = field.type
+        if (
+            types.is_date(data_type)
+            or types.is_time(data_type)
+            or (types.is_timestamp(data_type) and data_type.tz is not None)
+        ):
+            data_type = pa.string()
+        elif not _arrow_parses(data_type):
+            return None
+        fields.append(field.with_type(data_type))
+    return pa.schema(fields)
+
+
+def _arrow_parses(data_type: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_struct(data_type):
+        return all(_arrow_parses(data_type.field(i).type) for i in range(data_type.num_fields))
+    if types.is_list(data_type):
+        return _arrow_parses(data_type.value_type)
+    plain = types.is_integer(data_type) or types.is_boolean(data_type) or types.is_string(data_type)
+    real = types.is_float32(data_type) or types.is_float64(data_type) or types.is_decimal128(data_type)
+    return plain or real or (types.is_timestamp(data_type) and data_type.tz is None)
+
+
+def _from_wire(column: Any, data_type: pa.DataType) -> Any:
+    if column.type == data_type:
+        return column
+    return zoned(column, data_type) if pa.types.is_timestamp(data_type) else column.cast(data_type)
+
+
+def _no_nulls(data_type: pa.DataType) -> pa.DataType:
+    """The type with string in the place of null, at every depth: a field that never had a value."""
+    types = pa.types
+    if types.is_null(data_type):
+        return pa.string()
+    if types.is_struct(data_type):
+        return pa.struct([(f.name, _no_nulls(f.type)) for f in data_type])
+    if types.is_list(data_type):
+        return pa.list_(_no_nulls(data_type.value_type))
+    return data_type
+
+
+def _check_type(data_type: pa.DataType, column: str, name: str) -> None:
+    types = pa.types
+    if types.is_dictionary(data_type) or types.is_interval(data_type) or types.is_union(data_type):
+        raise UsageError(
+            f"{name}: column '{column}' of type {data_type} cannot be read from JSON.", hint="Read it as a string."
+        )
+    children = [data_type.field(i).type for i in range(data_type.num_fields)] if types.is_nested(data_type) else []
+    for child in children:
+        _check_type(child, column, name)
+
+
+# --- sink ----------------------------------------------------------------------------------------------------
+
+
+class JsonSink(FileSink):
+    """Writes a directory of files with a JSON object a line (see ``json_text``).
+
+    ``ignore_null_fields``: leave out fields that are null, as Spark does; False: write them as ``null``. ``compression``: of
+    the files, gzip, bz2, zstd or lz4. ``options``: those of :class:`~firesteel.connectors.files.FileSink`.
+    """
+
+    kind = "write_json"
+    extension = "json"
+
+    def __init__(
+        self, path: PathLike, *, ignore_null_fields: bool = True, compression: str | None = None, **options: Any
+    ) -> None:
+        super().__init__(path, **options)
+        self._compress(codec_option(compression, "write_json", infer=False))
+        self._nulls = not ignore_null_fields
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        where = f"write_json to {self.target.label}"
+        twice = [name for name in schema.names if schema.names.count(name) > 1]
+        if twice:
+            raise UsageError(f"{where}: there are two columns '{twice[0]}'.", hint="Rename one with select.")
+        for field in schema:
+            check_json_type(field.type, f"{where}: column '{field.name}'")
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        return _JsonPart(stream, self._nulls)
+
+
+class _JsonPart:
+    def __init__(self, stream: Any, nulls: bool) -> None:
+        self._stream = stream
+        self._nulls = nulls
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        write_lines(self._stream, json_rows(batch, nulls=self._nulls))
+
+    def close(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass

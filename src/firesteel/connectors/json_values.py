@@ -1,0 +1,360 @@
+"""JSON values to Arrow one at a time: for the types and values that Arrow's own parser does not take, and to find errors.
+
+As Spark reads them: a string column takes any value as its JSON text, binary is base64, numbers may be the strings "NaN",
+"Infinity" and "-Infinity", a decimal may be written as a string, an object is a struct or a map.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import decimal
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal)
+_SPECIAL = {
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "+Infinity": float("inf"),
+    "-Infinity": float("-inf"),
+    "INF": float("inf"),
+    "+INF": float("inf"),
+    "-INF": float("-inf"),
+}
+_UTC = datetime.UTC
+
+
+class BadValueError(Exception):
+    """``line``: the number of the line or object in what was parsed, from 0."""
+
+    def __init__(self, line: int, text: str, hint: str | None = None) -> None:
+        super().__init__(text)
+        self.line = line
+        self.text = text
+        self.hint = hint
+
+
+class _Unfit(Exception):
+    def __init__(self, value: Any, data_type: pa.DataType, path: str = "") -> None:
+        super().__init__()
+        self.value, self.data_type, self.path = value, data_type, path
+
+
+def parse_lines(data: bytes, schema: pa.Schema, *, spread: bool = False) -> pa.RecordBatch:
+    """The rows of the schema's columns. ``spread``: objects may take several lines, or be one array. Raises BadValueError."""
+    columns: list[list[Any]] = [[] for _ in schema]
+    converters = [(field.name, _converter(field.type), column) for field, column in zip(schema, columns, strict=True)]
+    numbered = enumerate(parse_objects(data)) if spread else _line_objects(data)
+    for line, row in numbered:
+        for name, convert, column in converters:
+            value = row.get(name)
+            try:
+                column.append(None if value is None else convert(value))
+            except _Unfit as error:
+                raise _bad_value(line, name, error) from None
+    arrays = [_array(column, field) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowException, OverflowError) as whole:
+        for line, value in enumerate(values):
+            try:
+                pa.array([value], field.type)
+            except (pa.ArrowException, OverflowError):
+                raise _bad_value(line, field.name, _Unfit(value, field.type)) from None
+        raise BadValueError(0, f"column '{field.name}': {whole}") from None
+
+
+def _bad_value(line: int, name: str, error: _Unfit) -> BadValueError:
+    shown = error.value if isinstance(error.value, str) else to_text(error.value)
+    shown = shown if len(shown) <= 80 else shown[:80] + "..."
+    return BadValueError(
+        line,
+        f"column '{name}'{error.path} is {error.data_type}, and {shown!r} is none",
+        f"Give its type, schema='{name} string, ...' (with all columns; string takes any value).",
+    )
+
+
+def _line_objects(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(data.splitlines()):
+        if not line.strip():
+            continue
+        try:
+            value = _DECODER.decode(line.decode())
+        except (ValueError, RecursionError) as error:
+            raise BadValueError(
+                number,
+                f"this is no JSON: {_shown(line)} ({error})",
+                "Mend or remove the line; where objects are spread over lines, read with newlines_in_values=True.",
+            ) from None
+        if not isinstance(value, dict):
+            raise BadValueError(number, f"this is no JSON object: {_shown(line)}", "Each line must be an object {...}.")
+        yield number, value
+
+
+def parse_objects(data: bytes, *, prefix: bool = False) -> Iterator[dict[str, Any]]:
+    """Objects one behind another, with any white space between, or the elements of one array.
+
+    ``prefix``: the data may stop in the middle of an object. Raises BadValueError.
+    """
+    text = data.decode(errors="ignore" if prefix else "strict").removeprefix("\ufeff")
+    at, number = 0, 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,[":
+            at += 1
+        if at >= len(text) or text[at] == "]":
+            return
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            if prefix and number:
+                return
+            raise BadValueError(number, f"this is no JSON ({error})", "The file is damaged.") from None
+        if not isinstance(value, dict):
+            raise BadValueError(number, f"{_shown(to_text(value).encode())} is no object")
+        yield value
+        number += 1
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:80].decode(errors="replace") + ("..." if len(line) > 80 else ""))
+
+
+def to_text(value: Any) -> str:
+    """A parsed value as JSON again, without white space."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{to_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(to_text, value)) + "]"
+    return str(value) if isinstance(value, decimal.Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+# --- one converter a type ------------------------------------------------------------------------------------
+
+
+def _converter(data_type: pa.DataType) -> Callable[[Any], Any]:
+    types = pa.types
+    if types.is_string(data_type) or types.is_large_string(data_type):
+        return lambda value: value if isinstance(value, str) else to_text(value)
+    if types.is_struct(data_type):
+        return _struct_converter(data_type)
+    if types.is_map(data_type):
+        return _map_converter(data_type)
+    if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
+        return _list_converter(data_type)
+    return _checked(data_type, _scalar_converter(data_type))
+
+
+def _checked(data_type: pa.DataType, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (ValueError, TypeError, ArithmeticError, binascii.Error):
+            raise _Unfit(value, data_type) from None
+
+    return checked
+
+
+def _scalar_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
+    types = pa.types
+    table: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
+        (types.is_integer, lambda v: _whole(v, data_type)),
+        (types.is_floating, _real),
+        (types.is_boolean, _boolean),
+        (types.is_decimal, lambda v: _decimal(v, data_type)),
+        (types.is_date, lambda v: datetime.date.fromisoformat(_text(v))),
+        (types.is_time, lambda v: datetime.time.fromisoformat(_text(v))),
+        (types.is_timestamp, lambda v: _timestamp(v, data_type)),
+        (types.is_binary, lambda v: base64.b64decode(_text(v), validate=True)),
+        (types.is_large_binary, lambda v: base64.b64decode(_text(v), validate=True)),
+        (types.is_null, _nothing),
+    ]
+    for is_kind, convert in table:
+        if is_kind(data_type):
+            return convert
+
+    def cast(value: Any) -> Any:
+        return pa.scalar(_text(value)).cast(data_type).as_py()
+
+    return cast
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _nothing(_value: Any) -> Any:
+    raise ValueError
+
+
+def _whole(value: Any, data_type: pa.DataType) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    bits = data_type.bit_width
+    low, high = (-(1 << (bits - 1)), 1 << (bits - 1)) if pa.types.is_signed_integer(data_type) else (0, 1 << bits)
+    if not low <= value < high:
+        raise ValueError
+    return value
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, str):
+        if value not in _SPECIAL:
+            raise ValueError
+        return _SPECIAL[value]
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        raise TypeError
+    return float(value)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _decimal(value: Any, data_type: Any) -> decimal.Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | str | decimal.Decimal):
+        raise TypeError
+    number = decimal.Decimal(value)
+    with decimal.localcontext(prec=data_type.precision):
+        fitted = number.quantize(decimal.Decimal(1).scaleb(-data_type.scale))
+    if fitted != number:
+        raise ValueError
+    return fitted
+
+
+def _timestamp(value: Any, data_type: Any) -> datetime.datetime:
+    moment = datetime.datetime.fromisoformat(_text(value))
+    if data_type.tz is None:
+        if moment.tzinfo is not None:
+            raise ValueError
+        return moment
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=_UTC)
+
+
+def _struct_converter(data_type: Any) -> Callable[[Any], Any]:
+    fields = [(data_type.field(i).name, _converter(data_type.field(i).type)) for i in range(data_type.num_fields)]
+
+    def convert(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise _Unfit(value, data_type)
+        row: dict[str, Any] = {}
+        for name, inner in fields:
+            found: Any = value.get(name)
+            row[name] = None if found is None else _within(inner, found, f".{name}")
+        return row
+
+    return convert
+
+
+def _map_converter(data_type: Any) -> Callable[[Any], Any]:
+    key, item = _converter(data_type.key_type), _converter(data_type.item_type)
+
+    def convert(value: Any) -> list[tuple[Any, Any]]:
+        if not isinstance(value, dict):
+            raise _Unfit(value, data_type)
+        return [
+            (_within(key, k, " (key)"), None if v is None else _within(item, v, f"[{k}]")) for k, v in value.items()
+        ]
+
+    return convert
+
+
+def _list_converter(data_type: Any) -> Callable[[Any], Any]:
+    inner = _converter(data_type.value_type)
+
+    def convert(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise _Unfit(value, data_type)
+        return [None if v is None else _within(inner, v, f"[{i}]") for i, v in enumerate(value)]
+
+    return convert
+
+
+def _within(convert: Callable[[Any], Any], value: Any, step: str) -> Any:
+    try:
+        return convert(value)
+    except _Unfit as error:
+        raise _Unfit(error.value, error.data_type, step + error.path) from None
+
+
+# --- inferred types ------------------------------------------------------------------------------------------
+
+
+def infer_types(data: bytes, *, spread: bool) -> dict[str, pa.DataType]:
+    """The fields of the objects in the data and the types that take all their values. ``spread``: as in
+    :func:`parse_lines`; the last object may be cut off then. Raises BadValueError."""
+    fields: dict[str, pa.DataType] = {}
+    rows = parse_objects(data, prefix=True) if spread else (row for _, row in _line_objects(data))
+    for row in rows:
+        for name, value in row.items():
+            kind = _type_of(value)
+            fields[name] = merge_json_types(fields[name], kind) if name in fields else kind
+    return fields
+
+
+def _type_of(value: Any) -> pa.DataType:
+    if isinstance(value, dict):
+        return pa.struct([(name, _type_of(inner)) for name, inner in value.items()])
+    if isinstance(value, list):
+        kind: pa.DataType = pa.null()
+        for inner in value:
+            kind = merge_json_types(kind, _type_of(inner))
+        return pa.list_(kind)
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+        return pa.float64()
+    return next((kind for python, kind in _TYPES if isinstance(value, python)), pa.null())
+
+
+_TYPES = (
+    (bool, pa.bool_()),
+    (int, pa.int64()),
+    (decimal.Decimal, pa.float64()),
+    (float, pa.float64()),
+    (str, pa.string()),
+)
+
+
+def settle_json_type(data_type: pa.DataType) -> pa.DataType:
+    """What Arrow infers, with strings kept strings (it takes some for timestamps), as in Spark."""
+    types = pa.types
+    if types.is_timestamp(data_type) or types.is_date(data_type) or types.is_binary(data_type):
+        return pa.string()
+    if types.is_decimal(data_type):
+        return pa.float64()
+    if types.is_struct(data_type):
+        return pa.struct([(f.name, settle_json_type(f.type)) for f in data_type])
+    if types.is_list(data_type):
+        return pa.list_(settle_json_type(data_type.value_type))
+    return data_type
+
+
+def merge_json_types(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that takes the values of both; string where no other does."""
+    types = pa.types
+    if one == other or types.is_null(other):
+        return one
+    if types.is_null(one):
+        return other
+    if types.is_struct(one) and types.is_struct(other):
+        merged = {f.name: f.type for f in one}
+        for field in other:
+            merged[field.name] = (
+                merge_json_types(merged[field.name], field.type) if field.name in merged else field.type
+            )
+        return pa.struct(list(merged.items()))
+    if types.is_list(one) and types.is_list(other):
+        return pa.list_(merge_json_types(one.value_type, other.value_type))
+    numbers = [types.is_integer(t) or types.is_floating(t) for t in (one, other)]
+    return pa.float64() if all(numbers) else pa.string()
