@@ -4,6 +4,7 @@ fetch just the rows of the index it needs.
     header    magic (its last character is the version), zeros                                            16 bytes
     messages  Arrow IPC record-batch messages (no schema), region after region, rows ordered by subpartition
     indexes   per region: a list of (E + 1) subpartition entries, then one of (M + 1) message entries     24 bytes each
+    keys      of an object in order, else nothing: see ``key_index``
     regions   per region: index offset, E, M, rows                                                        32 bytes each
     trailer   regions offset, regions, subpartitions, rows, schema print, name print, check, magic        64 bytes
 
@@ -52,9 +53,9 @@ def header() -> bytes:
     return np.array([MAGIC, 0], U64).tobytes()
 
 
-def schema_print(schema: pa.Schema) -> int:
-    """A fingerprint of the names and types as stored; nullability and metadata do not matter."""
-    text = "\n".join(f"{field.name}\t{field.type}" for field in schema)
+def schema_print(schema: pa.Schema, order: str = "") -> int:
+    """A fingerprint of the names and types as stored; nullability and metadata do not matter. ``order``: of the rows."""
+    text = "\n".join([f"{field.name}\t{field.type}" for field in schema] + ([order] if order else []))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
@@ -88,9 +89,9 @@ class Identity:
     name: int
 
     @staticmethod
-    def of(name: str, schema: pa.Schema, subpartitions: int) -> Identity:
+    def of(name: str, schema: pa.Schema, subpartitions: int, order: str = "") -> Identity:
         """``schema``: as stored."""
-        return Identity(subpartitions, schema_print(schema), name_print(name))
+        return Identity(subpartitions, schema_print(schema, order), name_print(name))
 
 
 @dataclass(slots=True)
@@ -107,8 +108,9 @@ class Region:
     """M + 1: rows before each message."""
 
 
-def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Identity) -> bytes:
-    """Indexes, region table and trailer of an object whose messages end at offset ``at``; ``crcs``: of all its messages."""
+def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Identity, keys: bytes = b"") -> bytes:
+    """Indexes, ``keys``, region table and trailer of an object whose messages end at offset ``at``; ``crcs``: of all its
+    messages."""
     parts: list[bytes] = []
     table: list[bytes] = []
     done = rows = 0
@@ -124,6 +126,8 @@ def encode_footer(regions: list[Region], crcs: list[int], at: int, identity: Ide
         parts.append(_encode_list(entries, identity.name, 2 * number))
         parts.append(_encode_list(messages, identity.name, 2 * number + 1))
         at += len(parts[-2]) + len(parts[-1])
+    parts.append(keys)
+    at += len(keys)
     fields = np.array([at, len(regions), identity.subpartitions, rows, identity.schema, identity.name], U64).tobytes()
     packed = b"".join(table)
     check = zlib.crc32(fields, zlib.crc32(packed))
@@ -223,6 +227,22 @@ class ObjectIndex:
     def length(self) -> int:
         """Bytes of all indexes, the table and the trailer."""
         return self.tail.size - self.start
+
+    def regions(self, fetch: Fetch) -> list[Slice]:
+        """What the index says of every region, of an object with one subpartition. Raises Damaged."""
+        rows = enumerate(self._table)
+        return [_read_slice(_Read(self.tail, fetch), self.identity, row, region, (0, 1)) for region, row in rows]
+
+    def keys(self, fetch: Fetch) -> memoryview:
+        """What lies between the indexes and the table of regions. Raises Damaged."""
+        end = self.tail.size - TRAILER_BYTES - len(self._table) * REGION_BYTES
+        begin = end
+        if self._table:
+            at, entries, messages, _ = self._table[-1]
+            begin = at + _list_bytes(entries + 1) + _list_bytes(messages + 1)
+        if begin > end:
+            raise Damaged("has a damaged table of regions")
+        return self.tail.read(begin, end - begin, fetch)
 
     def slices(self, low: int, high: int, fetch: Fetch) -> list[Slice]:
         """What the index says of subpartitions [low, high), for the regions that have rows there. Raises Damaged."""

@@ -59,6 +59,15 @@ class Before:
         before = np.asarray(row, np.int64) * self._constant
         return before if self._sums is None else before + self._sums[row]
 
+    def row_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows that these bytes belong to; ascending, before the last row's end."""
+        if self._sums is None:
+            return places // self._constant
+        if not self._constant:
+            return np.searchsorted(self._sums, places, side="right") - 1
+        sums = self._sums + np.arange(len(self._sums)) * self._constant
+        return np.searchsorted(sums, places, side="right") - 1
+
 
 def message_cuts(
     bounds: NDArray[np.int64], before: Before, enough_bytes: int = MESSAGE_MIN_BYTES
@@ -72,32 +81,34 @@ def message_cuts(
         many = int(np.searchsorted(bounds, bounds[at] + MESSAGE_MAX_ROWS))
         end = max(at + 1, min(enough, many, last))
         low, high = int(bounds[at]), int(bounds[end])
-        cuts += _split(low, high, int(sizes[end] - sizes[at]), before)
+        cuts += even_cuts(low, high, before)
         at = end
     return cuts
 
 
-def _split(low: int, high: int, size: int, before: Before) -> list[tuple[int, int]]:
+def even_cuts(low: int, high: int, before: Before, most_bytes: int = MESSAGE_MAX_BYTES) -> list[tuple[int, int]]:
+    """Rows [low, high) in even parts, none of them empty or much larger than ``most_bytes``."""
     if low == high:
         return []
-    parts = max(-(-size // MESSAGE_MAX_BYTES), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
+    size = int(before(high) - before(low))
+    parts = max(-(-size // most_bytes), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
     if parts == 1:
         return [(low, high)]
     ends = low + np.arange(1, parts + 1, dtype=np.int64) * (high - low) // parts
     # rows of very different sizes: halve what is still too large
     cuts: list[tuple[int, int]] = []
     for begin, end in zip(np.append(low, ends[:-1]).tolist(), ends.tolist(), strict=True):
-        cuts += _halve(begin, end, before)
+        cuts += _halve(begin, end, before, most_bytes)
     return cuts
 
 
-def _halve(low: int, high: int, before: Before) -> list[tuple[int, int]]:
+def _halve(low: int, high: int, before: Before, most_bytes: int) -> list[tuple[int, int]]:
     if low == high:
         return []
-    if high - low == 1 or int(before(high) - before(low)) <= 2 * MESSAGE_MAX_BYTES:
+    if high - low == 1 or int(before(high) - before(low)) <= 2 * most_bytes:
         return [(low, high)]
     middle = (low + high) // 2
-    return _halve(low, middle, before) + _halve(middle, high, before)
+    return _halve(low, middle, before, most_bytes) + _halve(middle, high, before, most_bytes)
 
 
 def cut_rows(columns: list[Any], order: NDArray[Any] | None, low: int, high: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -15,6 +15,7 @@ that all keys of an order without text have the same length): a suffix may follo
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from firesteel.results.plain import stored_type, to_stored
 
 _t = pa.types
 PRODUCER_BYTES = 4
+_PROBES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,10 @@ class Order:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def __str__(self) -> str:
+        columns = ", ".join(f"{column.name} {'up' if column.ascending else 'down'}" for column in self.columns)
+        return f"{columns}, then by producer" if self.split_equal else columns
 
     def places(self, schema: pa.Schema) -> list[int]:
         """Where the columns are. Raises ValueError for names that the schema does not have."""
@@ -101,6 +107,21 @@ def key_list(columns: Sequence[Any], order: Order, suffix: bytes = b"") -> list[
     return [key + suffix for key in keys] if suffix else keys
 
 
+def rows_before(columns: Sequence[Any], order: Order, key: bytes, suffix: bytes = b"") -> int:
+    """How many rows come before ``key``, of rows in order. Encodes only some of them: a search by ``_PROBES``."""
+    low, high = 0, len(columns[0])
+    while low < high:
+        probes = np.arange(low, high, -(-(high - low) // _PROBES))
+        keys = key_list([column.take(pa.array(probes)) for column in columns], order, suffix)
+        before = bisect_left(keys, key)
+        if before < len(probes):
+            high = int(probes[before])
+        if before == 0:
+            break
+        low = int(probes[before - 1]) + 1
+    return high
+
+
 # --- fixed width ---------------------------------------------------------------------------------------------------
 
 
@@ -132,20 +153,34 @@ def _fixed_key(array: Any, width: int, *, ascending: bool) -> NDArray[np.uint8]:
 
 def _value_bytes(array: Any, width: int) -> NDArray[np.uint8]:
     kind = array.type
-    if _t.is_boolean(kind):
-        return fixed_values(array.cast(pa.uint8()), np.uint8).reshape(-1, 1)
-    if _t.is_floating(kind):
-        return _big_endian(_float_bits(array, width), width)
-    if _t.is_decimal(kind):
-        raw = fixed_values(array, np.uint8, width).reshape(-1, width)[:, ::-1].copy()
-        raw[:, 0] ^= 0x80
-        return raw
-    if _t.is_fixed_size_binary(kind):
+    if _t.is_fixed_size_binary(kind) and not _t.is_decimal(kind):
         return fixed_values(array, np.uint8, width).reshape(-1, width)
-    return _big_endian(ordered_bits(array, width), width)
+    if width <= 8:
+        return _word(array, width).astype(f">u{width}").view(np.uint8).reshape(-1, width)
+    raw = fixed_values(array, np.uint8, width).reshape(-1, width)[:, ::-1].copy()  # a decimal
+    raw[:, 0] ^= 0x80
+    return raw
 
 
-def ordered_bits(array: Any, width: int) -> NDArray[Any]:
+def value_words(array: Any) -> list[NDArray[Any]] | None:
+    """Columns of unsigned numbers, the highest first, that compare as the values do (those of nulls are arbitrary); None for
+    text and bytes. ``array``: stored, of a type that has an order."""
+    width = _fixed_width(array.type)
+    if width is None or (_t.is_fixed_size_binary(array.type) and not _t.is_decimal(array.type)):
+        return None
+    if width <= 8:
+        return [_word(array, width)] if width else []
+    raw = _value_bytes(array, width)
+    return [raw[:, at : at + 8].copy().view(">u8").ravel().astype(np.uint64) for at in range(0, width, 8)]
+
+
+def _word(array: Any, width: int) -> NDArray[Any]:
+    if _t.is_boolean(array.type):
+        return fixed_values(array.cast(pa.uint8()), np.uint8)
+    return _float_bits(array, width) if _t.is_floating(array.type) else _ordered_bits(array, width)
+
+
+def _ordered_bits(array: Any, width: int) -> NDArray[Any]:
     """Integers and what is stored as such: unsigned numbers in the same order. Those of nulls are arbitrary."""
     bits = fixed_values(array, f"<u{width}")
     if _t.is_unsigned_integer(array.type):
@@ -159,10 +194,6 @@ def _float_bits(array: Any, width: int) -> NDArray[Any]:
     bits = numbers.view(f"<u{width}")
     sign = bits.dtype.type(1 << (8 * width - 1))
     return np.where(bits & sign, ~bits, bits | sign)
-
-
-def _big_endian(numbers: NDArray[Any], width: int) -> NDArray[np.uint8]:
-    return numbers.astype(f">u{width}").view(np.uint8).reshape(-1, width)
 
 
 def _joined_columns(columns: list[NDArray[np.uint8]], rows: int) -> list[Any]:
@@ -186,7 +217,7 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _text_key(array: Any, *, ascending: bool) -> Any:
-    content = _as_large_binary(array)
+    content = text_bytes(array)
     if content.null_count:
         content = pc.fill_null(content, b"")
     escaped = pc.replace_substring(content, pattern=b"\x00", replacement=b"\x00\xff")
@@ -197,9 +228,9 @@ def _text_key(array: Any, *, ascending: bool) -> Any:
     return key if ascending else _complement(key)
 
 
-def _as_large_binary(array: Any) -> Any:
-    """Text as bytes with 64-bit offsets. By way of the type of the same offsets: pyarrow has no direct cast."""
-    if _t.is_string(array.type):
+def text_bytes(array: Any) -> Any:
+    """Text or bytes as ``large_binary``."""
+    if _t.is_string(array.type):  # pyarrow has no direct cast
         array = array.cast(pa.binary())
     return array if _t.is_large_binary(array.type) else array.cast(pa.large_binary())
 

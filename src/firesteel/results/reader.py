@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import errno
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,8 @@ GATHER_BYTES = 4 << 20
 """Small slices of many producers are joined until they have so many rows, or hold so many bytes in memory."""
 _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, errno.EBADMSG}
 
+_T = TypeVar("_T")
+_F = TypeVar("_F")
 Rect = tuple[int, int, int, int]
 
 
@@ -166,7 +169,7 @@ class GateReader:
             return 0, np.zeros(0, np.int64)
         first = min(rect[2] for rect in self._rects)
         sizes = np.zeros(max(rect[3] for rect in self._rects) - first, np.int64)
-        for target, index in fetched(self._targets(None, None), self._index, self._threads):
+        for target, index in self._fetched(self._targets(None, None), self._index):
             self._keep(target, index)
             for piece in index:
                 sizes[target.rect_low - first : target.rect_high - first] += np.diff(piece.plain)
@@ -181,12 +184,12 @@ class GateReader:
         several producers are joined. Rows of one producer and subpartition keep their order.
         """
         batches = self._slices(subpartition_from, subpartition_to)
-        for batch in _gather(batches, self._stored):
+        for batch in gathered(batches, self._stored):
             yield from self._declared(batch)
 
     def _slices(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[pa.RecordBatch]:
         targets = self._targets(subpartition_from, subpartition_to)
-        for target, (index, chunks, first) in fetched(targets, self._begin, self._threads):
+        for target, (index, chunks, first) in self._fetched(targets, self._begin):
             self._keep(target, index)
             if first is None:
                 continue
@@ -198,6 +201,9 @@ class GateReader:
                         yield from self._decoded(chunk, source.read(chunk.begin, chunk.end), target)
             low, high = target.places
             self.bytes_read += sum(int(piece.plain[high] - piece.plain[low]) for piece in index)
+
+    def _fetched(self, targets: Iterable[_T], fetch: Callable[[_T], _F]) -> Iterator[tuple[_T, _F]]:
+        return fetched(targets, fetch, self._threads)
 
     def _targets(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[_Target]:
         for partition_from, partition_to, rect_low, rect_high in self._rects:
@@ -357,7 +363,7 @@ def _joined_rects(rects: list[list[int]]) -> list[Rect]:
     return joined
 
 
-def _gather(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Join small neighbours, in order; large ones pass as they are."""
     if not len(schema):
         yield from batches

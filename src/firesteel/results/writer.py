@@ -35,11 +35,13 @@ CODECS = ("lz4", "zstd", "none")
 
 @dataclass(frozen=True, slots=True)
 class ResultSummary:
-    """What was written. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size."""
+    """What was written. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size; ``sketch``: of the
+    keys of rows in order, see ``firesteel.sketches``."""
 
     bytes: NDArray[np.int64]
     rows: int
     stored_bytes: int
+    sketch: bytes | None = None
 
 
 class ResultWriter:
@@ -77,7 +79,8 @@ class ResultWriter:
         buffer_bytes = min(OUTPUT_BUFFER_BYTES, memory_budget // 8)
         # pending rows are there twice while a column's pieces are joined; nothing to order: out at once
         limit = MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES
-        self._flush_bytes = max(1, min(limit, memory_budget // 2 - buffer_bytes))
+        self._half = max(1, memory_budget // 2 - buffer_bytes)
+        self._flush_bytes = min(limit, self._half)
         self._row_cost = ORDER_BYTES_PER_ROW if self._keys else 0
         if num_subpartitions > 1 and not all(has_constant_width(field.type) for field in self._stored):
             self._row_cost += SIZE_BYTES_PER_ROW
@@ -109,9 +112,12 @@ class ResultWriter:
         if self._open_region.rows:
             self._close_region()
         self._out.drain()
-        identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
-        footer = layout.encode_footer(self._regions, self._out.crcs, self._out.offset, identity)
+        footer = self._footer()
         return ResultSummary(self._bytes, self._rows, self._out.finish(footer))
+
+    def _footer(self) -> bytes:
+        identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
+        return layout.encode_footer(self._regions, self._out.crcs, self._out.offset, identity)
 
     def abort(self) -> None:
         """Give up: close and remove what was written. Never raises: what cannot be removed goes with the job's directory."""
