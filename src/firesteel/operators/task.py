@@ -39,9 +39,13 @@ from firesteel.operators.streams import Stream
 from firesteel.operators.units import run_keyed
 from firesteel.operators.user_code import UserFunctionError, error_words, user_frames
 from firesteel.results.objects import ObjectCache, worker_cache
+from firesteel.results.ordering import Order
+from firesteel.results.range_reader import RangeReader
 from firesteel.results.reader import GateReader
+from firesteel.results.sorted_writer import SortedWriter
 from firesteel.results.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
+from firesteel.sketches import Boundaries
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
@@ -229,8 +233,8 @@ class _Reading:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
         self._readers: list[GateReader | None] = [
-            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, store, cache)
-            for gate, schema in zip(part.gates, self._schemas, strict=True)
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
+            for gate, schema, order in zip(part.gates, self._schemas, _orders(part.program), strict=True)
         ]
         self._streams: list[Stream] = []
         self._rows = self._bytes = 0
@@ -305,7 +309,19 @@ class _Reading:
             yield with_null_indices(batch)
 
 
-def _reader(gate: Gate, schema: pa.Schema, store: ResultStore, cache: ObjectCache) -> GateReader:
+def _orders(program: VertexProgram) -> Sequence[Order | None]:
+    """Of each gate."""
+    return program.gate_orders or (None,) * len(program.gate_schemas)
+
+
+def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
+    if order is not None:
+        if gate.boundaries is None:
+            raise FiresteelError(
+                f"Data set {gate.dataset} was written in an order, but nobody said what its ranges are."
+            )
+        where = gate.attempts, gate.tokens, gate.rects, gate.partitions
+        return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
     return GateReader(
         store,
         gate.dataset,
@@ -360,6 +376,18 @@ class _Outputs:
     def _result_writer(self, output: ResultOutput, share: int) -> ResultWriter:
         ctx, count = self._ctx, self._subpartitions[output.dataset]
         name = object_name(output.dataset, ctx.subtask, ctx.attempt, ctx.token)
+        if output.order is not None:
+            return SortedWriter(
+                self._store,
+                name,
+                output.schema,
+                output.order,
+                producer=ctx.subtask,
+                producers=ctx.parallelism,
+                ranges=count,
+                memory_budget=share,
+                codec=self._codec,
+            )
         return ResultWriter(
             self._store,
             name,
@@ -390,7 +418,8 @@ class _Outputs:
             for combined in combiner.finish() if combiner is not None else ():
                 writer.write(combined)
             summary = writer.finish()
-            partitions.append(PartitionOutcome(output.dataset, summary.bytes, summary.rows, summary.stored_bytes))
+            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch
+            partitions.append(PartitionOutcome(output.dataset, *written))
         return tuple(partitions), tuple(commits)
 
     def abort(self) -> None:

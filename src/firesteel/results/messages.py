@@ -81,34 +81,32 @@ def message_cuts(
         many = int(np.searchsorted(bounds, bounds[at] + MESSAGE_MAX_ROWS))
         end = max(at + 1, min(enough, many, last))
         low, high = int(bounds[at]), int(bounds[end])
-        cuts += even_cuts(low, high, before)
+        cuts += _split(low, high, int(sizes[end] - sizes[at]), before)
         at = end
     return cuts
 
 
-def even_cuts(low: int, high: int, before: Before, most_bytes: int = MESSAGE_MAX_BYTES) -> list[tuple[int, int]]:
-    """Rows [low, high) in even parts, none of them empty or much larger than ``most_bytes``."""
+def _split(low: int, high: int, size: int, before: Before) -> list[tuple[int, int]]:
     if low == high:
         return []
-    size = int(before(high) - before(low))
-    parts = max(-(-size // most_bytes), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
+    parts = max(-(-size // MESSAGE_MAX_BYTES), -(-(high - low) // MESSAGE_MAX_ROWS), 1)
     if parts == 1:
         return [(low, high)]
     ends = low + np.arange(1, parts + 1, dtype=np.int64) * (high - low) // parts
     # rows of very different sizes: halve what is still too large
     cuts: list[tuple[int, int]] = []
     for begin, end in zip(np.append(low, ends[:-1]).tolist(), ends.tolist(), strict=True):
-        cuts += _halve(begin, end, before, most_bytes)
+        cuts += _halve(begin, end, before)
     return cuts
 
 
-def _halve(low: int, high: int, before: Before, most_bytes: int) -> list[tuple[int, int]]:
+def _halve(low: int, high: int, before: Before) -> list[tuple[int, int]]:
     if low == high:
         return []
-    if high - low == 1 or int(before(high) - before(low)) <= 2 * most_bytes:
+    if high - low == 1 or int(before(high) - before(low)) <= 2 * MESSAGE_MAX_BYTES:
         return [(low, high)]
     middle = (low + high) // 2
-    return _halve(low, middle, before, most_bytes) + _halve(middle, high, before, most_bytes)
+    return _halve(low, middle, before) + _halve(middle, high, before)
 
 
 def cut_rows(columns: list[Any], order: NDArray[Any] | None, low: int, high: int, schema: pa.Schema) -> pa.RecordBatch:

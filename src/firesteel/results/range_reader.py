@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.key_index import RegionKeys, decode_keys_of
-from firesteel.results.layout import Damaged, Slice
+from firesteel.results.key_ranges import KeyRange, key_ranges
+from firesteel.results.layout import Slice
 from firesteel.results.objects import ObjectCache, StoredObject
 from firesteel.results.ordering import Order, rows_before, suffix_of
 from firesteel.results.plain import add_row_bytes
@@ -32,19 +33,6 @@ from firesteel.results.reader import (
 )
 from firesteel.results.store import ResultStore
 from firesteel.sketches import Boundaries
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Keys from ``low`` on and before ``high``; None: from the beginning, to the end.
-
-    ``nbytes``: about how many plain bytes the reader has there. ``is_one_key``: all rows are equal in order.
-    """
-
-    low: bytes | None
-    high: bytes | None
-    nbytes: int = 0
-    is_one_key: bool = False
 
 
 @dataclass(slots=True)
@@ -137,13 +125,13 @@ class RangeReader(GateReader):
     def ranges(self, subpartition_from: int, subpartition_to: int, limit: int) -> list[KeyRange]:
         """The keys of these ranges, in order, in parts of about ``limit`` plain bytes; a single key may have more."""
         low, high = self._boundaries.low(subpartition_from), self._boundaries.high(subpartition_to - 1)
-        entries: dict[bytes, int] = {}
-        whole: set[bytes] = set()
-        for _, _, sources in self._sources_of(subpartition_from, subpartition_to):
-            for index in map(self._index_of, sources):
-                for _, keys in index.regions:
-                    _collect(keys, low, high, entries, whole)
-        return _parts(entries, whole, KeyRange(low, high), limit)
+        regions = [
+            keys
+            for _, _, sources in self._sources_of(subpartition_from, subpartition_to)
+            for index in map(self._index_of, sources)
+            for _, keys in index.regions
+        ]
+        return key_ranges(regions, low, high, limit)
 
     def read_keys(self, keys: KeyRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range of keys, as stored: see ``declared``."""
@@ -229,8 +217,6 @@ class RangeReader(GateReader):
         regions = index.regions(source.fetch)
         entries = [len(piece.message_offsets) for piece in regions]
         keys = decode_keys_of(index.keys(source.fetch), entries, index.identity.name)
-        if any(region.keys != sorted(region.keys) for region in keys):
-            raise Damaged("has an index of keys that are not in order")
         made = _Index(list(zip(regions, keys, strict=True)))
         if self._indexes_bytes + made.nbytes <= INDEX_CACHE_BYTES:
             self._indexes[source.name] = made
@@ -260,43 +246,3 @@ def _run(piece: Slice, index: RegionKeys, keys: KeyRange, first: int, end: int) 
         index.surely_from(keys.low) - first,
         index.surely_before(keys.high) - first,
     )
-
-
-def _collect(
-    keys: RegionKeys, low: bytes | None, high: bytes | None, entries: dict[bytes, int], whole: set[bytes]
-) -> None:
-    """Adds the messages of a region that may hold keys of a range: where each begins there, and its bytes."""
-    first, end = keys.between(low, high)
-    sizes: list[int] = np.diff(keys.plain[first : end + 1]).tolist()
-    for place, size in enumerate(sizes, first):
-        key = keys.keys[place]
-        if low is not None and key < low:  # it begins before the range: on average half of it lies there
-            entries[low] = entries.get(low, 0) + size // 2
-            continue
-        entries[key] = entries.get(key, 0) + size
-        if not keys.cut[place]:
-            whole.add(key)
-
-
-def _parts(entries: dict[bytes, int], whole: set[bytes], keys: KeyRange, limit: int) -> list[KeyRange]:
-    """Parts of at most ``limit`` bytes, as far as the known keys allow; a key that has more by itself is a part of its own."""
-    parts: list[KeyRange] = []
-    low, size = keys.low, 0
-
-    def cut(at: bytes) -> None:
-        nonlocal low, size
-        if low is None or low < at:
-            parts.append(KeyRange(low, at, size))
-            low, size = at, 0
-
-    for key in sorted(entries):
-        if size and size + entries[key] > limit:
-            cut(key)
-        size += entries[key]
-        after = key + b"\x00"
-        if entries[key] > limit and key in whole and (keys.high is None or after < keys.high):
-            cut(key)
-            parts.append(KeyRange(key, after, entries[key], is_one_key=True))
-            low, size = after, 0
-    parts.append(KeyRange(low, keys.high, size))
-    return parts

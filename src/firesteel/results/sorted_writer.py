@@ -7,6 +7,7 @@ keys (``key_index``), by which a reader finds the messages of any range.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,21 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.key_index import RegionKeys, encode_keys_of
-from firesteel.results.messages import MESSAGE_MAX_BYTES, Before, cut_rows, even_cuts
+from firesteel.results.messages import MESSAGE_MAX_BYTES, MESSAGE_MAX_ROWS, Before, cut_rows
 from firesteel.results.ordering import Order, key_list, suffix_of
 from firesteel.results.sorting import row_order
 from firesteel.results.store import ResultStore
 from firesteel.results.writer import REGION_MAX_BYTES, SIZE_BYTES_PER_ROW, ResultSummary, ResultWriter
-from firesteel.sketches import SketchBuilder, encode_sketch
+from firesteel.sketches import SketchBuilder, encode_sketch, phase_of
 
 MESSAGES_PER_RANGE = 2
 """So many of a region: of those at a range's ends about half is read in vain."""
-FEWEST_MESSAGE_BYTES = 128 << 10
+FEWEST_MESSAGES = 16
+"""Of a region, if it is large enough: a reader that merges many regions holds some messages of each."""
+FEWEST_MESSAGE_BYTES = 64 << 10
 """Messages become no smaller, whatever the number of ranges."""
+PHASE = 14
+"""Of the phases (``sketches.phase_of``) those that no sketch uses."""
 SORT_BYTES_PER_ROW = 12
 SORT_BYTES_PER_KEY = 8
 """Half of what sorting needs per row, and per row and key column, beside the rows."""
@@ -52,6 +57,7 @@ class SortedWriter(ResultWriter):
         codec: str = "lz4",
     ) -> None:
         self._order = order
+        self._producer = producer
         self._places = order.places(schema)
         self._suffix = suffix_of(order, producer)
         self._sketch = SketchBuilder(producer, producers)
@@ -84,22 +90,34 @@ class SortedWriter(ResultWriter):
         del varying
         total = int(before(rows))
         self._open_region.extend(np.array([0, rows]), np.array([0, total]))
-        message_bytes = min(max(total // (MESSAGES_PER_RANGE * self._ranges), FEWEST_MESSAGE_BYTES), MESSAGE_MAX_BYTES)
-        cuts = even_cuts(0, rows, before, message_bytes)
-        self._note_keys(keys, order, before, [low for low, _ in cuts])
+        cuts = self._cuts(rows, before)
+        self._note_keys(keys, order, before, cuts)
         ascending = bool((order[1:] > order[:-1]).all())
-        for low, high in cuts:
+        for low, high in pairwise(cuts):
             self._open_region.add_message(self._out.offset, high - low)
             self._out.add(cut_rows(columns, None if ascending else order, low, high, self._stored))
         self._close_region()
 
-    def _note_keys(self, keys: list[Any], order: NDArray[np.int64], before: Before, starts: list[int]) -> None:
+    def _cuts(self, rows: int, before: Before) -> list[int]:
+        """The rows at which messages begin, and the end. The first message is shorter than the others, in each region by
+        another part: so the regions' messages begin at many different keys, by which their readers can cut finely."""
+        total = int(before(rows))
+        most = min(total // (MESSAGES_PER_RANGE * self._ranges), total // FEWEST_MESSAGES, MESSAGE_MAX_BYTES)
+        parts = max(total // max(most, FEWEST_MESSAGE_BYTES), -(-rows // MESSAGE_MAX_ROWS))
+        if parts < 2:
+            return [0, rows]
+        places = np.arange(parts) + phase_of(self._producer, PHASE, len(self._region_keys))
+        if total:
+            inside = before.row_at((places * (total / parts)).astype(np.int64))
+        else:
+            inside = (places * (rows / parts)).astype(np.int64)
+        return [0, *np.unique(inside[inside > 0]).tolist(), rows]
+
+    def _note_keys(self, keys: list[Any], order: NDArray[np.int64], before: Before, cuts: list[int]) -> None:
         """For the index the first key of each message, and the last one; for the sketch those at its targets."""
-        rows = len(order)
-        bounds = np.array([*starts, rows])
-        edges = np.array([*starts, rows - 1])
-        self._region_keys.append(RegionKeys.of(self._keys_of(keys, order[edges]), before(bounds)))
-        wanted, weights = self._sketch.targets(int(before(rows)))
+        edges = np.array([*cuts[:-1], len(order) - 1])
+        self._region_keys.append(RegionKeys.of(self._keys_of(keys, order[edges]), before(np.array(cuts))))
+        wanted, weights = self._sketch.targets(int(before(len(order))))
         if len(wanted):
             self._sketch.add(self._keys_of(keys, order[before.row_at(wanted)]), weights)
 

@@ -1,0 +1,77 @@
+"""The consumer of a sort: walks its ranges of keys unit by unit, puts each unit's rows in order, and so gives all in order.
+
+A unit beyond the limit is cut into finer ranges by the keys in the producers' indexes, so nothing goes to disk again; a
+single key that is heavier by itself needs no sorting, and is passed on as it is read: by producer, and of each as it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from firesteel.errors import FiresteelError
+from firesteel.operators.program import Batches, TaskContext, UnitInput
+from firesteel.operators.units import GateInput, unit_limit
+from firesteel.results.key_ranges import KeyRange
+from firesteel.results.messages import cut_rows
+from firesteel.results.ordering import Order
+from firesteel.results.range_reader import RangeReader
+from firesteel.results.sorting import row_order
+
+MOST_BYTES = 1 << 30
+"""Sorted together: 32-bit string offsets must reach."""
+EMITTED_ROWS = 1 << 16
+EMITTED_BYTES = 1 << 20
+"""About so much is given at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """All rows of its ranges by ``order``, equal ones by producer and then as each wrote them. Reads a ``RangeReader``."""
+
+    name: str
+    order: Order
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """None: its input is not hashed."""
+        return ((),)
+
+    def accepts(self, nbytes: list[int], limit: int) -> bool:
+        """Any unit: what is too large is cut here."""
+        return True
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        for unit in inputs:
+            if not isinstance(unit, GateInput) or not isinstance(unit.reader, RangeReader):
+                raise FiresteelError(f"Step '{self.name}' reads rows that were not written in an order.")
+            reader = unit.reader
+            limit = min(unit_limit(ctx), MOST_BYTES)
+            for part in reader.ranges(unit.subpartition_from, unit.subpartition_to, limit):
+                for batch in self._sorted(reader, part):
+                    yield from reader.declared(batch)
+
+    def _sorted(self, reader: RangeReader, part: KeyRange) -> Batches:
+        batches = reader.read_keys(part)
+        return batches if part.is_one_key else in_order(batches, self.order)
+
+
+def in_order(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    """The rows of stored batches, all held at once, sorted; equal ones as they come."""
+    held = list(batches)
+    if not held:
+        return
+    whole = held[0] if len(held) == 1 else pa.concat_batches(held)
+    held.clear()
+    rows = row_order([whole.column(place) for place in order.places(whole.schema)], order)
+    step = min(max(EMITTED_BYTES * len(rows) // max(whole.nbytes, 1), 1), EMITTED_ROWS)
+    if bool((rows[1:] > rows[:-1]).all()):
+        yield from (whole.slice(low, step) for low in range(0, len(rows), step))
+        return
+    columns = whole.columns
+    for low in range(0, len(rows), step):
+        yield cut_rows(columns, rows, low, min(low + step, len(rows)), whole.schema)
