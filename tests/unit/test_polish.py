@@ -7,7 +7,7 @@ import pytest
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.graph.compiler import compile_job
-from firesteel.journal.journal import _slug
+from firesteel.journal.places import slug
 from firesteel.options import Options
 
 
@@ -28,5 +28,5 @@ def test_a_keyed_stream_says_what_may_follow():
 
 
 def test_a_journals_name_keeps_the_letters():
-    assert _slug("grüße") == "grusse"
-    assert _slug("データ") == "job"
+    assert slug("grüße") == "grusse"
+    assert slug("データ") == "job"

@@ -10,15 +10,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from firesteel.cli import CANCELLED
+from firesteel.cli.clean import clean
+from firesteel.cli.completion import complete_demo, complete_job, complete_status
 from firesteel.cli.decide import decide
-from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, number, show, whole
+from firesteel.cli.group import Group
+from firesteel.cli.run_events import events
+from firesteel.cli.shared import Config, Job, Master, OptionPairs, Quiet, Vertex, given_options, number, show, whole
 from firesteel.cli.stream import stream_app
 from firesteel.errors import FiresteelError, UsageError
 
 app = typer.Typer(
     name="firesteel",
+    cls=Group,
     help="Runs PySpark pipelines whose every step's parallelism is decided from the bytes its inputs really produced.",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help: quick to start, the same in a pipe
     pretty_exceptions_enable=False,
@@ -47,47 +51,93 @@ def run(
     config: Config = None,
     master: Master = None,
     quiet: Quiet = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Tell what happens as JSON lines on stderr (docs/command-line.md).")
+    ] = False,
+    json_file: Annotated[
+        str | None,
+        typer.Option(
+            "--json-file", metavar="FILE", help="The same into a file; '-': stdout. Progress is shown as usual."
+        ),
+    ] = None,
 ) -> None:
     """Run a script; what it leaves open (master, options) comes from here. Arguments after '--' are all the script's."""
     from firesteel.cli.script import run_script
 
-    options = given_options(option, quiet, config)
-    if not Path(script).is_file():
-        raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
-    from firesteel.api.environment import set_defaults
+    with events(as_json, json_file) as told:
+        options = given_options(option, quiet, config)
+        if not Path(script).is_file():
+            raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+        from firesteel.api.environment import set_defaults
 
-    set_defaults(master=master, options=options)
-    raise typer.Exit(run_script(Path(script), arguments or []))
+        set_defaults(master=master, options=options)
+        raise typer.Exit(told.ended(run_script(Path(script), arguments or [])))
 
 
 @app.command()
 def explain(
-    job: Annotated[str, typer.Argument(help="A job's id or its beginning, the path of a journal, or 'last'.")],
-    vertex: Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")] = None,
+    job: Job,
+    vertex: Vertex = None,
     option: OptionPairs = None,
 ) -> None:
     """Print what a job or a stream decided and why."""
     from firesteel.journal.explain import explain as explain_records
     from firesteel.journal.journal import find, read
+    from firesteel.journal.locks import is_held
     from firesteel.journal.stream_report import explain_stream
     from firesteel.journal.streams import is_stream
     from firesteel.options import Options
 
-    records = read(find(job, Options(given_options(option))))
+    path = find(job, Options(given_options(option)))
+    records = read(path)
     if is_stream(records):
         no_vertices(vertex)
-    show(explain_stream(records) if is_stream(records) else explain_records(records, vertex))
+    show(
+        explain_stream(records)
+        if is_stream(records)
+        else explain_records(records, vertex, broken_off=is_held(path) is False)
+    )
 
 
 @app.command()
 def history(
-    job: Annotated[str, typer.Argument(help="A job's id or its beginning, the path of a journal, or 'last'.")],
-    vertex: Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")] = None,
+    *,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            help="A job's id, its beginning, or its name, the path of a journal, or 'last'; without: a list of all jobs.",
+            autocompletion=complete_job,
+        ),
+    ] = None,
+    vertex: Vertex = None,
     every: Annotated[bool, typer.Option("--all", help="Of the subtasks with one attempt, too.")] = False,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", parser=whole("--limit"), metavar="N", help="Most jobs that are listed; 0: all."),
+    ] = 20,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="List only these: finished, failed, running, ... Repeatable.",
+            autocompletion=complete_status,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="List them as JSON, one object a line.")] = False,
     option: OptionPairs = None,
 ) -> None:
-    """Print the life of every attempt, of the subtasks that had several: node, state, cause, which one won. Of a stream: its
-    rescales."""
+    """List the jobs, newest first; of one job, print the life of every attempt.
+
+    Of a job: the subtasks that had several attempts, with node, state, cause and which one won. Of a stream: its rescales.
+    """
+    if job is None:
+        from firesteel.cli.history_list import list_jobs
+
+        list_jobs(given_options(option), limit, status or [], as_json=as_json)
+        return
+    if status or as_json:
+        raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
     from firesteel.journal.attempts_report import report
     from firesteel.journal.journal import find, read
     from firesteel.journal.stream_report import stream_history
@@ -105,6 +155,9 @@ def no_vertices(vertex: str | None) -> None:
         raise UsageError(f"This is a stream, which has no vertex '{vertex}'.", hint="Leave it out.")
 
 
+app.command()(clean)
+
+
 @app.command()
 def options(
     words: Annotated[str | None, typer.Argument(metavar="[WORD]", help="Only options with this word.")] = None,
@@ -119,28 +172,25 @@ def options(
 
 @app.command()
 def demo(
-    which: Annotated[
-        str | None, typer.Argument(metavar="[stream]", help="A stream that is rescaled while it runs.")
+    *,
+    name: Annotated[
+        str | None, typer.Argument(help="Which (default: word-count).", autocompletion=complete_demo)
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo).")
+        Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo...).")
     ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the demos.")] = False,
     option: OptionPairs = None,
     master: Master = None,
     quiet: Quiet = False,
 ) -> None:
-    """Count the identifiers of all Python sources of this machine: the main job on real input. 'demo stream': a rescale."""
-    given = given_options(option, quiet)
-    if which not in (None, "stream"):
-        raise UsageError(f"There is no demo '{which}'.", hint="There are 'firesteel demo' and 'firesteel demo stream'.")
-    if which == "stream":
-        from firesteel.cli.demo_stream import run_stream_demo
+    """Run a demo on real input; it ends with what was decided and why. 'demo --list' names them."""
+    from firesteel.cli.demos import DEFAULT, list_text, run_named
 
-        run_stream_demo(out or Path("out/demo-stream"), master, given)
+    if listed:
+        show(list_text())
         return
-    from firesteel.cli.demo import run_demo
-
-    run_demo(out or Path("out/demo"), master, given)
+    run_named(name or DEFAULT, out, master, given_options(option, quiet))
 
 
 @app.command()

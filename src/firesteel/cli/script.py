@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -66,8 +66,25 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
         return 1
 
 
+_told: list[tuple[Callable[[FiresteelError], None], bool]] = []
+
+
+@contextlib.contextmanager
+def errors_told(tell: Callable[[FiresteelError], None], *, alone: bool) -> Generator[None]:
+    """Meanwhile ``tell`` hears of each error that ends something; ``alone``: instead of the sentence on stderr."""
+    _told.append((tell, alone))
+    try:
+        yield
+    finally:
+        _told.pop()
+
+
 def report(error: FiresteelError) -> int:
     """The user's frames if there are any, then the sentence, then the line that wrong use is in. The exit code."""
+    for tell, _ in _told:
+        tell(error)
+    if any(alone for _, alone in _told):
+        return error.exit_code
     if isinstance(error, JobExecutionError) and error.cause_trace:
         _say(error.cause_trace.rstrip())
     _say(f"firesteel: {error}")

@@ -10,12 +10,27 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from firesteel.cli.completion import complete_job, complete_option
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
 
 OptionPairs = Annotated[
-    list[str] | None, typer.Option("-O", metavar="KEY=VALUE", help="Set an option ('firesteel options' lists them).")
+    list[str] | None,
+    typer.Option(
+        "-O",
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set an option ('firesteel options' lists them). Repeatable.",
+        autocompletion=complete_option,
+    ),
 ]
+Job = Annotated[
+    str,
+    typer.Argument(
+        help="A job's id, its beginning, or its name, the path of a journal, or 'last'.", autocompletion=complete_job
+    ),
+]
+Vertex = Annotated[str | None, typer.Argument(help="Only this vertex: its id or name.")]
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master (default: local[*]).")]
 Config = Annotated[
     list[str] | None,

@@ -42,8 +42,9 @@ _MAX_REPEATED = 3
 """Of decisions of one kind about one vertex (releases, restarts), so many are written out."""
 
 
-def explain(records: Iterable[JournalRecord], vertex: int | str | None = None) -> str:
-    """The story of a job, or of one of its vertices given by id or name.
+def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *, broken_off: bool = False) -> str:
+    """The story of a job, or of one of its vertices given by id or name. ``broken_off``: whoever ran it is gone, so that a job
+    which has not ended never will.
 
     Raises UsageError if there are no records, or no such vertex.
     """
@@ -53,7 +54,7 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None) -
         raise UsageError("The journal is empty: the job has not written anything yet.")
     if vertex is not None:
         return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records))
-    lines = list(_job_lines(history, records))
+    lines = list(_job_lines(history, records, broken_off=broken_off))
     for number in sorted(history.vertices):
         lines += ["", *_vertex_lines(history, history.vertices[number], records)]
     return "\n".join(lines)
@@ -80,12 +81,13 @@ def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
     raise UsageError(f"The job has no vertex '{text}'.", hint=hint)
 
 
-def _job_lines(history: JobHistory, records: list[JournalRecord]) -> Iterator[str]:
+def _job_lines(history: JobHistory, records: list[JournalRecord], *, broken_off: bool) -> Iterator[str]:
     plan = history.plan
     title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
-    ended = history.status if history.is_over else f"still {history.status}"
+    standing = f"broken off while {history.status} (its process is gone)" if broken_off else f"still {history.status}"
+    ended = history.status if history.is_over else standing
     yield f"{title}: {ended} after {format_seconds(history.seconds)}."
-    if history.cause and history.status != "FINISHED":
+    if history.cause and history.status not in {"FINISHED", "RUNNING"}:
         yield labelled("cause", history.cause)
     if plan and plan.options:
         yield labelled("options", ", ".join(option_text(key, value) for key, value in sorted(plan.options.items())))

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import tempfile
 import time
-import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +17,10 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from firesteel.errors import UsageError
+from firesteel.journal.locks import hold
+from firesteel.journal.places import SUFFIX, journal_directories, slug
+from firesteel.journal.places import find as find  # noqa: PLC0414 - where readers look for it
+from firesteel.journal.places import journals as journals  # noqa: PLC0414
 from firesteel.options import JOURNAL_DIR, Options
 from firesteel.scheduler.records import AnyRecord, Decision, JobPlanned, JobStatusRecord, JournalRecord
 from firesteel.scheduler.streaming.records import (
@@ -30,8 +31,6 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-SUFFIX = ".jsonl"
-DEFAULT_DIRECTORY = Path(".firesteel/journal")
 BUFFER_BYTES = 1 << 16
 FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
@@ -87,6 +86,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO | None = path.open("ab", buffering=0)
+        hold(self._file.fileno())
         self._pending = bytearray()
         self._written_at = time.monotonic()
 
@@ -97,7 +97,7 @@ class Journal:
         Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
         way to one under the machine's temporary directory instead.
         """
-        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{_slug(job_name)}_{job_id}{SUFFIX}"
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{slug(job_name)}_{job_id}{SUFFIX}"
         directories = journal_directories(options)
         for number, directory in enumerate(directories, 1):
             try:
@@ -189,65 +189,6 @@ def begins_like_a_journal(path: Path) -> bool:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
     return True
-
-
-def journal_directories(options: Options) -> list[Path]:
-    """Where journals may lie, the preferred directory first."""
-    chosen = options[JOURNAL_DIR]
-    if chosen is not None:
-        return [Path(chosen).expanduser()]
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    return [DEFAULT_DIRECTORY, Path(tempfile.gettempdir()) / f"firesteel-{user}" / "journal"]
-
-
-def journals(options: Options) -> list[Path]:
-    """All journals of the journal directories, oldest first."""
-    found: list[tuple[float, Path]] = []
-    for directory in journal_directories(options):
-        for path in directory.glob(f"*{SUFFIX}"):
-            with suppress(OSError):
-                found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found)]
-
-
-def find(job: str, options: Options) -> Path:
-    """The journal of a job given by path, by id or its beginning, by the beginning of the file's name, or as "last".
-
-    Raises UsageError if there is none, or several fit.
-    """
-    if Path(job).is_file():
-        return Path(job)
-    known = journals(options)
-    is_path = job.endswith(SUFFIX) or os.sep in job
-    absent = f"There is no job '{job}'" + (", and no such file." if is_path else ".")
-    if not known and is_path:
-        raise UsageError(absent, hint="Give the path of a journal.")
-    if not known:
-        places = " or ".join(f"'{directory}'" for directory in journal_directories(options))
-        raise UsageError(f"There is no journal in {places}.", hint="Run a job, or give the path of a journal.")
-    if job == "last":
-        return known[-1]
-    fits = [p for p in known if job and job in (_job_id(p), p.stem)] or [
-        p for p in known if job and (_job_id(p).startswith(job) or p.stem.startswith(job))
-    ]
-    if len(fits) == 1:
-        return fits[0]
-    if fits:
-        raise UsageError(f"Several jobs begin with '{job}': {_names(fits)}.", hint="Write more of the id.")
-    raise UsageError(absent, hint=f"The latest ones: {_names(known)}; or say 'last'.")
-
-
-def _job_id(path: Path) -> str:
-    return path.stem.split("_", 2)[-1]
-
-
-def _names(paths: list[Path]) -> str:
-    return ", ".join(_job_id(path) for path in paths[:-6:-1])
-
-
-def _slug(name: str) -> str:
-    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss")).encode("ascii", "ignore").decode()
-    return re.sub(r"[^A-Za-z0-9]+", "-", plain).strip("-").lower()[:40] or "job"
 
 
 def _plain(value: Any) -> Any:

@@ -66,21 +66,36 @@ class Progress:
                 self._view.close(self._watched)
 
 
-_json: list[TextIO] = []
-"""Where every job of this process is told of as JSON lines, whatever its options say; empty: nowhere."""
+_json: list[tuple[TextIO, bool]] = []
+"""Where every job of this process is told of as JSON lines, and whether nowhere else; empty: nowhere."""
 
 
-def tell_as_json(stream: TextIO) -> None:
-    """From now on, for all jobs of this process, instead of anything else (``firesteel run --json``)."""
-    _json[:] = [stream]
+def tell_as_json(stream: TextIO, *, alone: bool) -> None:
+    """From now on, for all jobs of this process, whatever their options say; ``alone``: instead of any other view."""
+    _json[:] = [(stream, alone)]
 
 
 def create(enabled: bool, stream: TextIO | None = None) -> Instrument:
     """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
-    if _json and stream is None:
-        return Progress(_json[0], JsonView)
     chosen = sys.stderr if stream is None else stream
-    return Progress(chosen) if enabled and chosen is not None else NoProgress()
+    view = Progress(chosen) if enabled and chosen is not None else NoProgress()
+    for file, alone in _json if stream is None else ():
+        told = Progress(file, JsonView)
+        return told if alone else _Both(told, view)
+    return view
+
+
+class _Both:
+    def __init__(self, *views: Instrument) -> None:
+        self._views = views
+
+    def record(self, record: JournalRecord) -> None:
+        for view in self._views:
+            view.record(record)
+
+    def close(self) -> None:
+        for view in self._views:
+            view.close()
 
 
 _plain: weakref.WeakSet[PlainView] = weakref.WeakSet()

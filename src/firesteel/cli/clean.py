@@ -1,0 +1,148 @@
+"""``firesteel clean``: lists what Firesteel left behind, with sizes, asks, and removes it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from firesteel.cli.shared import OptionPairs, given_options, show
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import format_bytes, format_seconds, plural
+
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that may go."""
+
+    what: str
+    bytes: int
+    remove: Callable[[], None]
+    """Raises FiresteelError, OSError."""
+
+
+def clean(
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="Journals too, last written longer ago than this: 30d, 12h."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    option: OptionPairs = None,
+) -> None:
+    """Remove what killed jobs left behind.
+
+    Results between steps on storage (that of -O firesteel.storage.directory, else the private one of this machine), what tasks
+    spilled, and old journals. What a living job owns is never touched.
+    """
+    from firesteel.options import Options
+
+    options = Options(given_options(option))
+    age = None if older_than is None else age_of(older_than)
+    items, kept = _left_over(options)
+    items += [] if age is None else list(_journals(options, age))
+    for line in kept:
+        show(line)
+    if not items:
+        show("Nothing is left over.")
+        return
+    total = f"{plural(len(items), 'thing')}, {format_bytes(sum(item.bytes for item in items))}"
+    show("\n".join([*(f"{format_bytes(item.bytes):>9}  {item.what}" for item in items), f"Left over: {total}."]))
+    if dry_run:
+        return
+    if not yes and not _agreed():
+        show("Nothing was removed.")
+        raise typer.Exit(1)
+    _remove(items)
+
+
+def age_of(text: str) -> float:
+    """Seconds: ``30d``, ``12 h``, ``2w``. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
+    unit = None if match is None else _UNITS.get(match[2])
+    if match is None or unit is None:
+        raise UsageError(f"--older-than {text} is no age.", hint="Write, for example, 30d, 12h or 2w.")
+    return float(match[1]) * unit
+
+
+def _left_over(options: Any) -> tuple[list[Item], list[str]]:
+    """What may go, and what is said of the rest."""
+    from firesteel.api.leftovers import LeftOver, Leftovers
+
+    try:
+        places = Leftovers(options)
+        found = places.found()
+    except OSError as error:
+        raise FiresteelError(f"The storage of results cannot be listed: {str(error).rstrip('.')}.") from error
+
+    def item(each: LeftOver) -> Item:
+        ago = f", last written {format_seconds(max(0.0, time.time() - each.at))} ago" if each.at else ""
+        what = f"results of job {each.job_id} in {each.paths[0].rpartition('/')[0]}{ago}: {each.owner.value}"
+        return Item(what, each.bytes, lambda: places.remove(each))
+
+    kept: dict[str, list[LeftOver]] = {}
+    for each in found:
+        if not each.may_go:
+            kept.setdefault(each.owner.value, []).append(each)
+    said = [
+        f"Kept: what lies there of {plural(len(group), 'job')}, "
+        f"{format_bytes(sum(each.bytes for each in group))}, {why}."
+        for why, group in kept.items()
+    ]
+    return [item(each) for each in found if each.may_go], said
+
+
+def _journals(options: Any, age: float) -> Iterator[Item]:
+    """Of jobs and streams that do not run."""
+    from firesteel.journal.locks import is_held
+    from firesteel.journal.places import journals
+
+    for path in journals(options):
+        with suppress(OSError):
+            stat = path.stat()
+            ago = time.time() - stat.st_mtime
+            if ago > age and is_held(path) is not True:
+                yield Item(f"journal {path}, {format_seconds(ago)} old", stat.st_size, _journal_remover(path))
+
+
+def _journal_remover(path: Path) -> Callable[[], None]:
+    def remove() -> None:
+        from firesteel.journal.locks import is_held
+
+        if is_held(path) is True:
+            raise FiresteelError(f"{path} is being written.")
+        path.unlink(missing_ok=True)
+
+    return remove
+
+
+def _agreed() -> bool:
+    """Raises UsageError where nobody can be asked."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("There is nobody to ask whether this may go.", hint="Say --yes, or --dry-run to see it only.")
+    print("Remove it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _remove(items: list[Item]) -> None:
+    """Raises FiresteelError, once all were tried, if some could not be removed."""
+    failed: list[str] = []
+    freed = 0
+    for item in items:
+        try:
+            item.remove()
+            freed += item.bytes
+        except (FiresteelError, OSError) as error:
+            failed.append(str(error))
+    show(f"Removed {plural(len(items) - len(failed), 'thing')}, {format_bytes(freed)}.")
+    if failed:
+        raise FiresteelError("\n".join(failed))

@@ -1,0 +1,202 @@
+"""What each of many journals comes to, from its first and last lines alone: thousands are listed in a second or two.
+
+Kept light (no numpy, no scheduler): it is what ``firesteel history`` and completion start with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from firesteel.journal.locks import is_held
+from firesteel.journal.places import id_of
+
+HEAD_BYTES = 1 << 16
+TAIL_BYTES = 1 << 18
+LONGEST_LINE = 1 << 26
+RUNNING, BROKEN_OFF, UNFINISHED, DAMAGED = "running", "broken off", "unfinished", "damaged"
+STATUSES = ("finished", "failed", "cancelled", RUNNING, BROKEN_OFF, UNFINISHED, DAMAGED)
+"""``broken off``: its process is gone. ``unfinished``: whether it still runs cannot be known (no locks on that file system)."""
+_WORDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
+_FAILED = b'"state":"FAILED"'
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One journal. Numbers are None where its lines do not tell them."""
+
+    path: Path
+    kind: str
+    """``job`` or ``stream``."""
+    job_id: str
+    name: str
+    status: str
+    """One of STATUSES."""
+    began: float
+    """Seconds since 1970."""
+    seconds: float | None = None
+    """Until it ended; of one that runs, until now; else until its last record."""
+    vertices: int | None = None
+    subtasks: int | None = None
+    rows_in: int | None = None
+    """That sources read."""
+    rows_out: int | None = None
+    """That steps which nobody reads from gave: sinks, what was collected."""
+    restarts: int | None = None
+    failures: int | None = None
+    """Times that executions failed; None also where the journal is too long to be read for it."""
+    cause: str = ""
+    """Why it failed, was cancelled, or is damaged."""
+
+
+class _Planned(msgspec.Struct, tag="JobPlanned"):
+    job_id: str
+    job_name: str
+    vertices: list[dict[str, Any]]
+
+
+class _StreamPlanned(msgspec.Struct, tag="StreamPlanned"):
+    stream_id: str
+    name: str
+
+
+class _Status(msgspec.Struct, tag="JobStatusRecord"):
+    at: float
+    status: str
+    cause: str = ""
+
+
+class _Ended(msgspec.Struct, tag="StreamEnded"):
+    at: float
+    status: str
+    cause: str = ""
+
+
+class _Numbers(msgspec.Struct, tag="MetricsSnapshot"):
+    job: dict[str, float] = {}
+    vertices: dict[int, dict[str, float]] = {}
+
+
+class _At(msgspec.Struct):
+    at: float
+
+
+_head: msgspec.json.Decoder[_Planned | _StreamPlanned] = msgspec.json.Decoder(_Planned | _StreamPlanned)
+_tail: msgspec.json.Decoder[_Status | _Ended | _Numbers] = msgspec.json.Decoder(_Status | _Ended | _Numbers)
+_at: msgspec.json.Decoder[_At] = msgspec.json.Decoder(_At)
+_ANY = (msgspec.MsgspecError, UnicodeDecodeError)
+
+
+def listed(paths: Iterable[Path]) -> Iterator[Listed]:
+    """Of these journals, the one that began last first; each is read when it is asked for. Never raises."""
+    dated = [(began_at(path), path) for path in paths]
+    for began, path in sorted(dated, key=lambda each: (-each[0], each[1].name)):
+        yield _read(path, began)
+
+
+def began_at(path: Path) -> float:
+    """Seconds since 1970: from the file's name, else when it was last written; 0: it is gone."""
+    try:
+        return time.mktime(time.strptime(path.name[:15], "%Y%m%d-%H%M%S"))
+    except (ValueError, OverflowError):
+        with suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
+
+
+def _read(path: Path, began: float) -> Listed:
+    try:
+        head, tail, whole = _ends(path)
+        planned = _head.decode(head)
+    except OSError as error:
+        return _damaged(path, began, error.strerror or str(error))
+    except _ANY:
+        empty = not path.stat().st_size
+        return _damaged(path, began, "it is empty" if empty else "its first line is not that of a journal")
+    ends, numbers, last = _folded(tail)
+    kind, job_id, name = (
+        ("job", planned.job_id, planned.job_name)
+        if isinstance(planned, _Planned)
+        else ("stream", planned.stream_id, planned.name)
+    )
+    status = _WORDS.get(ends.status) if ends is not None else None
+    seconds = last
+    if status is None:
+        held = is_held(path)
+        status = UNFINISHED if held is None else RUNNING if held else BROKEN_OFF
+        seconds = max(0.0, time.time() - began) if held else last
+    cause = ends.cause if ends is not None and status in ("failed", "cancelled") else ""
+    found = Listed(path, kind, job_id, name, status, began, seconds, cause=cause)
+    if isinstance(planned, _StreamPlanned):
+        return found
+    failures = tail.count(_FAILED) if whole else None
+    return _with_numbers(found, planned, numbers, failures)
+
+
+def _with_numbers(found: Listed, planned: _Planned, numbers: _Numbers, failures: int | None) -> Listed:
+    inputs = {int(producer) for vertex in planned.vertices for producer in vertex.get("inputs") or ()}
+    by_id = {int(vertex.get("id", n)): vertex for n, vertex in enumerate(planned.vertices)}
+    sources = [number for number, vertex in by_id.items() if not vertex.get("inputs")]
+    ends = [number for number in by_id if number not in inputs]
+    told = numbers.vertices
+    return replace(
+        found,
+        vertices=len(planned.vertices),
+        subtasks=_sum(told, told, "parallelism"),
+        rows_in=_sum(told, sources, "numRecordsIn"),
+        rows_out=_sum(told, ends, "numRecordsOut"),
+        restarts=int(numbers.job["numRestarts"]) if "numRestarts" in numbers.job else None,
+        failures=failures,
+    )
+
+
+def _sum(told: dict[int, dict[str, float]], chosen: Iterable[int], name: str) -> int | None:
+    found = [int(told[number][name]) for number in chosen if name in told.get(number, {})]
+    return sum(found) if found else None
+
+
+def _ends(path: Path) -> tuple[bytes, bytes, bool]:
+    """(first line, last lines, whether these are all there are). Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        size = file.seek(0, 2)
+        line, newline, rest = head.partition(b"\n")
+        if not newline and size > HEAD_BYTES:
+            file.seek(0)
+            line = file.readline(LONGEST_LINE).rstrip(b"\n")
+        if size <= HEAD_BYTES:
+            return line, rest, True
+        begin = max(len(line) + 1, size - TAIL_BYTES)
+        file.seek(begin)
+        return line, file.read(), begin == len(line) + 1
+
+
+def _folded(tail: bytes) -> tuple[_Status | _Ended | None, _Numbers, float | None]:
+    """(the last status, numbers as last told, time of the last record). Lines that cannot be read are left out."""
+    end: _Status | _Ended | None = None
+    numbers, last = _Numbers(job={}, vertices={}), None
+    lines = tail.split(b"\n")
+    for line in lines:
+        if line.startswith((b'{"type":"JobStatusRecord"', b'{"type":"StreamEnded"', b'{"type":"MetricsSnapshot"')):
+            with suppress(*_ANY):
+                record = _tail.decode(line)
+                if isinstance(record, _Numbers):
+                    numbers.job.update(record.job)
+                    numbers.vertices.update(record.vertices)
+                else:
+                    end = record
+    for line in reversed(lines):
+        with suppress(*_ANY):
+            last = _at.decode(line).at
+            break
+    return end, numbers, last
+
+
+def _damaged(path: Path, began: float, why: str) -> Listed:
+    return Listed(path, "job", id_of(path), path.name, DAMAGED, began, cause=why)
