@@ -127,7 +127,9 @@ def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
     assert find(str(paths[0]), options(tmp_path / "elsewhere")) == paths[0]
     with pytest.raises(UsageError, match=r"begin with 'aa': aa22 \(word-count\), aa11 \(word-count\)\. Write more"):
         find("aa", options(tmp_path))
-    with pytest.raises(UsageError, match=r"no job 'zz'.*The latest ones: b-3_3 \(word-count\), aa22 \(word-count\), aa11"):
+    with pytest.raises(
+        UsageError, match=r"no job 'zz'.*The latest ones: b-3_3 \(word-count\), aa22 \(word-count\), aa11"
+    ):
         find("zz", options(tmp_path))
     with pytest.raises(UsageError, match=r"no job 'nofile\.jsonl', and no such file\. The latest ones"):
         find("nofile.jsonl", options(tmp_path))
