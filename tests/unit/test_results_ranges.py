@@ -248,7 +248,7 @@ def test_damage_anywhere_is_noticed_or_does_not_matter(tmp_path):
     content = path.read_bytes()
     whole = [read(reader(store, table.schema, order, boundaries, 1, n, n + 1), table.schema) for n in range(3)]
     refused = 0
-    for place in [*range(0, len(content) - 1500, 37), *range(len(content) - 1500, len(content), 3)]:
+    for place in [*range(0, len(content) - 1500, 111), *range(len(content) - 1500, len(content), 9)]:
         damaged = bytearray(content)
         damaged[place] ^= 0x55
         path.write_bytes(damaged)
@@ -259,7 +259,7 @@ def test_damage_anywhere_is_noticed_or_does_not_matter(tmp_path):
             except PartitionException as error:
                 refused += 1
                 assert error.partition == 0
-    assert refused > 500
+    assert refused > 150
     for length in range(0, len(content), 61):
         path.write_bytes(content[:length])
         with pytest.raises(PartitionException):

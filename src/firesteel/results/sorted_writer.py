@@ -18,7 +18,8 @@ from firesteel.results import layout
 from firesteel.results.key_index import RegionKeys, encode_keys_of
 from firesteel.results.messages import MESSAGE_MAX_BYTES, MESSAGE_MAX_ROWS, Before, cut_rows
 from firesteel.results.ordering import Order, key_list, suffix_of
-from firesteel.results.sorting import row_order
+from firesteel.results.plain import has_constant_width
+from firesteel.results.sorting import ROW_BYTES, row_order
 from firesteel.results.store import ResultStore
 from firesteel.results.writer import REGION_MAX_BYTES, SIZE_BYTES_PER_ROW, ResultSummary, ResultWriter
 from firesteel.sketches import SketchBuilder, encode_sketch, phase_of
@@ -31,9 +32,6 @@ FEWEST_MESSAGE_BYTES = 64 << 10
 """Messages become no smaller, whatever the number of ranges."""
 PHASE = 14
 """Of the phases (``sketches.phase_of``) those that no sketch uses."""
-SORT_BYTES_PER_ROW = 12
-SORT_BYTES_PER_KEY = 8
-"""Half of what sorting needs per row, and per row and key column, beside the rows."""
 
 
 class SortedWriter(ResultWriter):
@@ -65,7 +63,9 @@ class SortedWriter(ResultWriter):
         self._ranges = max(ranges, 1)
         super().__init__(store, name, schema, 1, memory_budget=memory_budget, codec=codec)
         self._flush_bytes = min(REGION_MAX_BYTES, self._half)
-        self._row_cost = SORT_BYTES_PER_ROW + SORT_BYTES_PER_KEY * len(self._places) + SIZE_BYTES_PER_ROW
+        self._row_cost = ROW_BYTES // 2
+        if not all(has_constant_width(field.type) for field in self._stored):
+            self._row_cost += SIZE_BYTES_PER_ROW
 
     def finish(self) -> ResultSummary:
         summary = super().finish()

@@ -1,8 +1,14 @@
-"""Puts rows in order: row numbers that sort columns by an ``Order``, ties in row order."""
+"""Puts rows in order: row numbers that sort columns by an ``Order``, ties in row order.
+
+Columns are words: unsigned numbers that compare as the values do, text eight bytes at a time. As many of a word's bits as
+there is room for, and behind them the row's place, are packed into 64 bits and sorted as plain numbers, which numpy does
+several times as fast as it or Arrow find an order. Rows that are equal so far form groups, and go on with what is left of
+the word, then with the next: only as much of the keys is looked at as rows need to differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,42 +16,207 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from firesteel.results.hashing import fixed_values, offsets_of
 from firesteel.results.ordering import Order, text_bytes, value_words
 from firesteel.results.plain import to_stored
 
-ROW_BYTES = 24
-"""What sorting needs per row and fixed column beside the rows: their numbers in order, and numbers that compare."""
+Words = NDArray[np.uint64]
+Rows = NDArray[np.int64]
+WordsOf = Callable[[Rows | None], Words]
+"""From row numbers (None: all rows) to a word of each."""
+
+ROW_BYTES = 40
+"""About what sorting needs per row beside the rows, text not counted: of 8 bytes each words, packed ones, places, order."""
+TEXT_WORDS = 16
+"""Rows whose text is equal for so many words are ranked by Arrow."""
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-def row_order(columns: Sequence[Any], order: Order) -> NDArray[np.int64]:
+def row_order(columns: Sequence[Any], order: Order) -> Rows:
     """int64[rows]. ``columns``: the arrays of ``order.columns``, equally long."""
-    keys: list[Any] = []
-    directions: list[str] = []
-
-    def add(key: Any, direction: str = "ascending") -> None:
-        keys.append(key)
-        directions.append(direction)
-
+    sorting = _Sorting(len(columns[0]))
     for array, column in zip(columns, order.columns, strict=True):
-        stored = to_stored(array)
-        if stored.null_count:
-            valid = stored.is_valid() if column.ascending else stored.is_null()
-            add(valid.cast(pa.uint8()))
-        words = value_words(stored)
-        if words is None:
-            text = text_bytes(stored)
-            add(text, "ascending" if column.ascending else "descending")
+        for words_of in _words_of(array, ascending=column.ascending):
+            if sorting.is_done:
+                break
+            sorting.refine(words_of(sorting.members))
+    return sorting.order
+
+
+class _Sorting:
+    """Row numbers on their way to an order. Rows that are equal so far are a group: they lie side by side, as they came."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._order: Rows | None = None
+        """None: as they came."""
+        self._open: Rows | None = None
+        """Ascending: the places of rows that are not alone in their group; None: of all rows, in one group."""
+        self._groups: Words = np.zeros(0, np.uint64)
+        """Of each open place the number of its group, from 0 on."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._rows < 2 if self._open is None else not len(self._open)
+
+    @property
+    def order(self) -> Rows:
+        return np.arange(self._rows) if self._order is None else self._order
+
+    @property
+    def members(self) -> Rows | None:
+        """The rows at the open places; None: all rows."""
+        return self._order if self._open is None or self._order is None else self._order[self._open]
+
+    def refine(self, words: Words) -> None:
+        """Orders the open rows within their groups by these words, one of each."""
+        while len(words):
+            words = words - words.min()
+            bits = int(words.max()).bit_length()
+            if not bits:
+                return
+            left, places, values = self._sorted(words, bits)
+            kept = self._place(places, values)
+            if not left:
+                return
+            words = words[places][kept] & ((np.uint64(1) << np.uint64(left)) - np.uint64(1))
+
+    def _sorted(self, words: Words, bits: int) -> tuple[int, Rows, Words]:
+        """How many of the bits there was no room for; the places in order; and what was compared, in order."""
+        count = len(words)
+        place_bits = max(count - 1, 1).bit_length()
+        group_bits = int(self._groups[-1]).bit_length() if len(self._groups) else 0
+        left = max(bits - (64 - place_bits - group_bits), 0)
+        packed = words >> np.uint64(left)
+        packed <<= np.uint64(place_bits)
+        packed |= np.arange(count, dtype=np.uint64)
+        if group_bits:
+            packed |= self._groups << np.uint64(64 - group_bits)
+        packed.sort()
+        places = (packed & np.uint64((1 << place_bits) - 1)).view(np.int64)
+        packed >>= np.uint64(place_bits)
+        return left, places, packed
+
+    def _place(self, places: Rows, values: Words) -> NDArray[np.bool_]:
+        """Puts the open rows in this order; those with a value of their own are done. Which ones are not, of ``places``."""
+        if self._open is None or self._order is None:
+            self._order = places if self._order is None else self._order[places]
         else:
-            for word in words:
-                add(pa.array(_settled(word if column.ascending else ~word, stored)))
-    if not keys:
-        return np.arange(len(columns[0]))
-    names = [str(place) for place in range(len(keys))]
-    table = pa.RecordBatch.from_arrays(keys, names)
-    sorting = list(zip(names, directions, strict=True))
-    return np.asarray(pc.sort_indices(table, sort_keys=sorting)).view(np.int64)
+            self._order[self._open] = self._order[self._open[places]]
+        differ = np.ones(len(values) + 1, np.bool_)
+        np.not_equal(values[1:], values[:-1], out=differ[1:-1])
+        kept = ~(differ[1:] & differ[:-1])
+        self._open = np.flatnonzero(kept) if self._open is None else self._open[kept]
+        self._groups = np.cumsum(differ[:-1][kept]).astype(np.uint64)
+        self._groups -= np.uint64(1)
+        return kept
 
 
-def _settled(word: NDArray[Any], array: Any) -> NDArray[Any]:
-    """With zeros for nulls, which are arbitrary."""
-    return np.where(np.asarray(array.is_valid()), word, word.dtype.type(0)) if array.null_count else word
+# --- words of a column ---------------------------------------------------------------------------------------------
+
+
+def _words_of(array: Any, *, ascending: bool) -> Iterator[WordsOf]:
+    """The words of a column, the most significant first; made when they are asked for."""
+    array = to_stored(array)
+    values = value_words(array)
+    valid = np.asarray(array.is_valid()) if array.null_count else None
+    if values is None:
+        if valid is not None:
+            yield _chosen(valid if ascending else ~valid)
+        yield from _text_words(array, ascending=ascending)
+        return
+    if (
+        valid is not None
+        and len(values) == 1
+        and (word := _with_nulls(values[0], valid, ascending=ascending)) is not None
+    ):
+        yield _chosen(word)
+        return
+    if valid is not None:
+        yield _chosen(valid if ascending else ~valid)
+    for value in values:
+        word = value if ascending else ~value
+        yield _chosen(word if valid is None else np.where(valid, word, word.dtype.type(0)))
+
+
+def _chosen(words: NDArray[Any]) -> WordsOf:
+    return lambda rows: (words if rows is None else words[rows]).astype(np.uint64)
+
+
+def _with_nulls(value: NDArray[Any], valid: NDArray[np.bool_], *, ascending: bool) -> Words | None:
+    """One word for value and null; None: the values leave no number free."""
+    word = (value if ascending else ~value).astype(np.uint64)
+    low = word.min(where=valid, initial=_ALL)
+    high = word.max(where=valid, initial=np.uint64(0))
+    if high < low:  # nothing but nulls
+        return np.zeros(len(word), np.uint64)
+    if high - low == _ALL:
+        return None
+    word -= low
+    if ascending:
+        word += np.uint64(1)
+    word[~valid] = np.uint64(0) if ascending else high - low + np.uint64(1)
+    return word
+
+
+def _text_words(array: Any, *, ascending: bool) -> Iterator[WordsOf]:
+    text = _as_binary(array)
+    runs = _Runs(text)
+    turn = np.uint64(0) if ascending else _ALL
+    for number in range(min(runs.words, TEXT_WORDS)):
+        yield lambda rows, number=number: runs.word(rows, number) ^ turn
+    if runs.words <= TEXT_WORDS:
+        yield lambda rows: runs.lengths_of(rows).astype(np.uint64) ^ turn  # equal but for zeros at the end
+    else:
+        yield lambda rows: _ranks(text, rows) ^ turn
+
+
+def _ranks(text: Any, rows: Rows | None) -> Words:
+    chosen = text if rows is None else text.take(pa.array(rows))
+    return np.asarray(pc.rank(chosen, sort_keys="ascending", tiebreaker="dense")).astype(np.uint64)
+
+
+def _as_binary(array: Any) -> Any:
+    """Text or bytes with offsets; those of nulls are all the same."""
+    if pa.types.is_fixed_size_binary(array.type):
+        width = array.type.byte_width
+        raw = np.array(fixed_values(array, np.uint8, width)).reshape(len(array), width)
+        if array.null_count:
+            raw[np.asarray(array.is_null())] = 0
+        offsets = np.arange(len(array) + 1, dtype=np.int64) * width
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(raw)]
+        return pa.Array.from_buffers(pa.large_binary(), len(array), buffers)
+    return text_bytes(pc.fill_null(array, pa.scalar(b"", array.type)) if array.null_count else array)
+
+
+class _Runs:
+    """The bytes of binary rows, read eight at a time."""
+
+    def __init__(self, text: Any) -> None:
+        offsets = offsets_of(text)
+        low, high = (int(offsets[0]), int(offsets[-1])) if len(text) else (0, 0)
+        self._starts = offsets[:-1] - low
+        self._lengths = np.diff(offsets)
+        self.words = -(-int(self._lengths.max(initial=0)) // 8)
+        """Of the longest row."""
+        self._data = np.zeros((high - low) // 8 + 2, "<u8")
+        if high > low:
+            self._data.view(np.uint8)[: high - low] = np.frombuffer(text.buffers()[2], np.uint8, high - low, low)
+
+    def lengths_of(self, rows: Rows | None) -> NDArray[np.int64]:
+        return self._lengths if rows is None else self._lengths[rows]
+
+    def word(self, rows: Rows | None, number: int) -> Words:
+        """Bytes [8 number, 8 number + 8) of the rows as big-endian numbers; zeros behind a row's end."""
+        left = self.lengths_of(rows) - 8 * number
+        begin = (self._starts if rows is None else self._starts[rows]) + 8 * number
+        begin[left <= 0] = 0
+        place, shift = begin >> 3, ((begin & 7) << 3).astype(np.uint64)
+        words = self._data[place] >> shift
+        # in two steps: shifting by all 64 bits is not defined
+        words |= (self._data[place + 1] << np.uint64(1)) << (np.uint64(63) - shift)
+        words = words.byteswap()
+        beyond = (np.minimum(np.maximum(8 - left, 0), 8) << 3).astype(np.uint64)
+        half = beyond >> np.uint64(1)
+        rest = beyond - half
+        return (words >> half >> rest) << half << rest
