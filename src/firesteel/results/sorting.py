@@ -29,6 +29,8 @@ ROW_BYTES = 40
 """About what sorting needs per row beside the rows, text not counted: of 8 bytes each words, packed ones, places, order."""
 TEXT_WORDS = 16
 """Rows whose text is equal for so many words are ranked by Arrow."""
+RUN_ROWS = 1_000
+"""Rows that come in runs of so many in order are merged."""
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -86,6 +88,9 @@ class _Sorting:
         count = len(words)
         place_bits = max(count - 1, 1).bit_length()
         group_bits = int(self._groups[-1]).bit_length() if len(self._groups) else 0
+        if not group_bits and _runs_of(words) <= count // RUN_ROWS:
+            places = np.argsort(words, kind="stable")  # merges runs
+            return 0, places, words[places]
         left = max(bits - (64 - place_bits - group_bits), 0)
         packed = words >> np.uint64(left)
         packed <<= np.uint64(place_bits)
@@ -110,6 +115,10 @@ class _Sorting:
         self._groups = np.cumsum(differ[:-1][kept]).astype(np.uint64)
         self._groups -= np.uint64(1)
         return kept
+
+
+def _runs_of(words: Words) -> int:
+    return 1 + int(np.count_nonzero(words[1:] < words[:-1]))
 
 
 # --- words of a column ---------------------------------------------------------------------------------------------
@@ -164,7 +173,7 @@ def _text_words(array: Any, *, ascending: bool) -> Iterator[WordsOf]:
     runs = _Runs(text)
     turn = np.uint64(0) if ascending else _ALL
     for number in range(min(runs.words, TEXT_WORDS)):
-        yield lambda rows, number=number: runs.word(rows, number) ^ turn
+        yield lambda rows, number=number: runs.next_word(rows, number) ^ turn
     if runs.words <= TEXT_WORDS:
         yield lambda rows: runs.lengths_of(rows).astype(np.uint64) ^ turn  # equal but for zeros at the end
     else:
@@ -199,6 +208,8 @@ class _Runs:
         self._lengths = np.diff(offsets)
         self.words = -(-int(self._lengths.max(initial=0)) // 8)
         """Of the longest row."""
+        self._common = 0
+        """Bytes at the beginning of all rows that were asked for."""
         self._data = np.zeros((high - low) // 8 + 2, "<u8")
         if high > low:
             self._data.view(np.uint8)[: high - low] = np.frombuffer(text.buffers()[2], np.uint8, high - low, low)
@@ -206,10 +217,25 @@ class _Runs:
     def lengths_of(self, rows: Rows | None) -> NDArray[np.int64]:
         return self._lengths if rows is None else self._lengths[rows]
 
-    def word(self, rows: Rows | None, number: int) -> Words:
-        """Bytes [8 number, 8 number + 8) of the rows as big-endian numbers; zeros behind a row's end."""
-        left = self.lengths_of(rows) - 8 * number
-        begin = (self._starts if rows is None else self._starts[rows]) + 8 * number
+    def next_word(self, rows: Rows | None, number: int) -> Words:
+        """The ``number``th word behind what all rows have in common, which those find out that ask for the first one."""
+        if number:
+            return self.word(rows, self._common + 8 * number)
+        while True:
+            words = self.word(rows, self._common)
+            alike = 8 - (int(np.bitwise_or.reduce(words ^ words[0])).bit_length() + 7) // 8
+            if alike < 8 or self._common + 8 >= 8 * self.words:
+                break
+            self._common += 8
+        if not alike:
+            return words
+        self._common += alike
+        return self.word(rows, self._common)
+
+    def word(self, rows: Rows | None, at: int) -> Words:
+        """Bytes [at, at + 8) of the rows as big-endian numbers; zeros behind a row's end."""
+        left = self.lengths_of(rows) - at
+        begin = (self._starts if rows is None else self._starts[rows]) + at
         begin[left <= 0] = 0
         place, shift = begin >> 3, ((begin & 7) << 3).astype(np.uint64)
         words = self._data[place] >> shift
