@@ -52,21 +52,19 @@ class Sort:
             reader = unit.reader
             limit = min(unit_limit(ctx), MOST_BYTES)
             for part in reader.ranges(unit.subpartition_from, unit.subpartition_to, limit):
-                for batch in self._sorted(reader, part):
+                for batch in self._sorted(reader, part, limit):
                     yield from reader.declared(batch)
 
-    def _sorted(self, reader: RangeReader, part: KeyRange) -> Batches:
-        batches = reader.read_keys(part)
+    def _sorted(self, reader: RangeReader, part: KeyRange, limit: int) -> Batches:
+        batches = reader.read_keys(part, keep_bytes=limit)
         return batches if part.is_one_key else in_order(batches, self.order)
 
 
 def in_order(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
     """The rows of stored batches, all held at once, sorted; equal ones as they come."""
-    held = list(batches)
-    if not held:
+    whole = _joined(list(batches))
+    if whole is None:
         return
-    whole = held[0] if len(held) == 1 else pa.concat_batches(held)
-    held.clear()
     rows = row_order([whole.column(place) for place in order.places(whole.schema)], order)
     step = min(max(EMITTED_BYTES * len(rows) // max(whole.nbytes, 1), 1), EMITTED_ROWS)
     if bool((rows[1:] > rows[:-1]).all()):
@@ -75,3 +73,9 @@ def in_order(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.Rec
     columns = whole.columns
     for low in range(0, len(rows), step):
         yield cut_rows(columns, rows, low, min(low + step, len(rows)), whole.schema)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+    if len(batches) > 1:
+        return pa.concat_batches(batches)
+    return batches[0] if batches else None

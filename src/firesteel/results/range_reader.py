@@ -99,6 +99,9 @@ class RangeReader(GateReader):
         self._boundaries = boundaries
         self._indexes: dict[str, _Index] = {}
         self._indexes_bytes = 0
+        self._keep_bytes = 0
+        self._kept: dict[tuple[str, int], pa.RecordBatch] = {}
+        """By object and offset: messages that reach beyond the range that was read last."""
 
     def bytes_per_subpartition(self) -> tuple[int, NDArray[np.int64]]:
         """(first range, about how many plain bytes each has): a message's bytes are spread over the ranges it meets."""
@@ -133,8 +136,12 @@ class RangeReader(GateReader):
         ]
         return key_ranges(regions, low, high, limit)
 
-    def read_keys(self, keys: KeyRange) -> Iterator[pa.RecordBatch]:
-        """The rows of a range of keys, as stored: see ``declared``."""
+    def read_keys(self, keys: KeyRange, keep_bytes: int = 0) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of keys, as stored: see ``declared``.
+
+        ``keep_bytes``: plain bytes of messages, with keys beyond the range, that are kept for the next one, where it ends.
+        """
+        self._keep_bytes = keep_bytes - sum(batch.nbytes for batch in self._kept.values())
         yield from gathered(self._rows(self._targets_in(keys)), self._stored)
 
     def _targets_in(self, keys: KeyRange) -> Iterator[_Target]:
@@ -186,7 +193,12 @@ class RangeReader(GateReader):
         schema = self._schema if self._plain else self._stored
         for run, number in chunk.messages:
             assert isinstance(run, _Run)
-            batch = decode_message(data, chunk.begin, run, number, schema)
+            place = target.source.name, int(run.message_offsets[number])
+            batch = self._kept.pop(place, None)
+            if batch is not None:
+                self._keep_bytes += batch.nbytes
+            else:
+                batch = decode_message(data, chunk.begin, run, number, schema)
             batch = self._within(batch, run, number, target)
             if batch.num_rows:
                 constant, varying = add_row_bytes(batch.columns)
@@ -202,7 +214,13 @@ class RangeReader(GateReader):
             low = rows_before(columns, self._order, keys.low, suffix)
         if number >= run.cut_from and keys.high is not None:
             high = rows_before(columns, self._order, keys.high, suffix)
+            self._keep_beyond(batch, high, run, number, target)
         return batch if high - low == batch.num_rows else batch.slice(low, max(high - low, 0))
+
+    def _keep_beyond(self, batch: pa.RecordBatch, row: int, run: _Run, number: int, target: _Target) -> None:
+        if row < batch.num_rows and (size := batch.nbytes) <= self._keep_bytes:
+            self._keep_bytes -= size
+            self._kept[target.source.name, int(run.message_offsets[number])] = batch
 
     def _index_of(self, name: ObjectName) -> _Index:
         index = self._indexes.get(name.name)
