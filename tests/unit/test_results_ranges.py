@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import far_storage
 from firesteel.errors import PartitionException
 from firesteel.results.ordering import Order, OrderColumn, key_list, suffix_of
 from firesteel.results.range_reader import RangeReader
@@ -276,3 +277,44 @@ def test_another_order_is_not_taken_for_this_one(tmp_path):
     plain = GateReader(store, DATASET, table.schema, 1, np.zeros(1, np.int64), np.full(1, 7), np.array([[0, 1, 0, 1]]))
     with pytest.raises(PartitionException, match="another schema"):
         list(plain.read())
+
+
+def test_from_a_far_store_each_object_is_asked_for_little(tmp_path, monkeypatch):
+    monkeypatch.setenv(far_storage.COUNTS, str(tmp_path / "counts"))
+    store = ResultStore(str(tmp_path / "job"), "far_storage:open_far")
+    store.create()
+    order = Order((OrderColumn("k"),), split_equal=True)
+    tables = [numbered(p, {"k": np.random.default_rng(p).integers(0, 1000, 3000)}) for p in range(6)]
+    boundaries = boundaries_of(write(store, tables, order), 4)
+    before = far_storage.counts(tmp_path / "counts")
+    gate = reader(store, tables[0].schema, order, boundaries, 6, 1, 3)
+    got = read(gate, tables[0].schema)
+    after = far_storage.counts(tmp_path / "counts")
+    assert gate.bytes_per_subpartition()[0] == 1
+    pairs = sorted(zip(got["p"].to_pylist(), got["row"].to_pylist(), strict=True))
+    assert pairs == sorted(expected(tables, order, boundaries, 1) + expected(tables, order, boundaries, 2))
+    assert after["opens"] - before["opens"] <= 6
+    assert after["reads"] - before["reads"] <= 3 * 6
+
+
+def test_parts_of_a_range_cover_it_without_overlap_and_are_of_the_size_they_say(tmp_path):
+    store = ResultStore(str(tmp_path))
+    order = Order((OrderColumn("k"),))
+    rng = np.random.default_rng(5)
+    tables = [numbered(p, {"k": rng.zipf(1.5, 60_000).clip(max=1 << 40)}) for p in range(4)]
+    boundaries = boundaries_of(write(store, tables, order, budget=4 << 20), 3)
+    gate = reader(store, tables[0].schema, order, boundaries, 4)
+    limit = 200 << 10
+    parts = gate.ranges(0, 3, limit)
+    assert [part.high for part in parts[:-1]] == [part.low for part in parts[1:]]
+    assert (parts[0].low, parts[-1].high) == (None, None)
+    rows = 0
+    for part in parts:
+        batches = list(gate.read_keys(part, keep_bytes=limit))
+        size = sum(batch.num_rows for batch in batches) * 16
+        rows += sum(batch.num_rows for batch in batches)
+        distinct = {key for batch in batches for key in batch["k"].to_pylist()}
+        assert len(distinct) == 1 if part.is_one_key else size <= 2.5 * limit
+    assert rows == 240_000
+    assert sum(part.nbytes for part in parts) == pytest.approx(240_000 * 16, rel=0.01)
+    assert any(part.is_one_key for part in parts)
