@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,11 +76,15 @@ def to_dataframe(stream: Actions) -> Any:
 def _run(stream: Actions, name: str) -> tuple[CompiledJob, Any]:
     """The finished job. Raises what the job failed with."""
     env = stream._env  # pyright: ignore[reportPrivateUsage]
-    compiled, run = env._submit([collected(stream, name)], name)  # pyright: ignore[reportPrivateUsage]
-    outcome = run.result()
-    if outcome.error is not None:
-        raise outcome.error
-    return compiled, outcome
+    while True:
+        end = collected(stream, name)
+        compiled, run, caches = env._submit([end], name)  # pyright: ignore[reportPrivateUsage]
+        outcome = run.result()
+        caches.settle()
+        if outcome.error is None:
+            return compiled, outcome
+        if not caches.lost_by(outcome.error):  # else they are computed in the next round
+            raise outcome.error
 
 
 def _rows(stream: Actions, name: str, compiled: CompiledJob, outcome: Any) -> Iterator[Any]:
@@ -132,6 +136,28 @@ def as_text(table: pa.Table, truncate: int = 20, *, more: bool = False) -> str:
     return "\n".join([rule, line(names), rule, *rows, rule, *last])
 
 
+def schema_lines(fields: Iterable[pa.Field], indent: str = " ") -> list[str]:
+    """A line per field and, under it, those of its parts, as PySpark's ``printSchema``."""
+    lines: list[str] = []
+    for field in fields:
+        inner = _parts(field.type)
+        kind = str(field.type) if not inner else str(field.type).partition("<")[0]
+        lines.append(f"{indent}|-- {field.name}: {kind} (nullable = {str(field.nullable).lower()})")
+        lines += schema_lines(inner, f"{indent}|    ")
+    return lines
+
+
+def _parts(type_: pa.DataType) -> list[pa.Field]:
+    types = pa.types
+    if types.is_struct(type_):
+        return list(type_)
+    if types.is_map(type_):
+        return [type_.key_field.with_name("key"), type_.item_field.with_name("value")]
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        return [type_.value_field.with_name("element")]
+    return []
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
@@ -181,9 +207,27 @@ class Actions(StreamBase):
         """The first ``n`` rows, as Python dicts."""
         return to_arrow(self.limit(n), "take").to_pylist()
 
+    def first(self) -> dict[str, Any] | None:
+        """The first row that comes, as a Python dict; None if there is none."""
+        rows = to_arrow(self.limit(1), "first").to_pylist()
+        return rows[0] if rows else None
+
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        return to_arrow(self.limit(1), "is_empty").num_rows == 0
+
     def count(self) -> int:
         """The number of rows."""
         return count(self)
+
+    toPandas = to_pandas  # noqa: N815
+    isEmpty = is_empty  # noqa: N815
+
+    def print_schema(self) -> None:
+        """Prints the columns and their types as a tree. Runs nothing."""
+        print(printable("\n".join(["root", *schema_lines(self.schema)])))  # noqa: T201 - what it is for
+
+    printSchema = print_schema  # noqa: N815
 
     def show(self, n: int = 20, truncate: int = 20) -> None:
         """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""

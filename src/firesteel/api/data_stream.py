@@ -8,17 +8,21 @@ known and checked as the step is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.actions import Actions
+from firesteel.api.caching import Caching
+from firesteel.api.columns import Columns
 from firesteel.api.ddl import to_schema
+from firesteel.api.names import NamesElsewhere
 from firesteel.api.outside import WritingOutside
 from firesteel.api.partitioning import Partitioning
 from firesteel.api.row_steps import RowSteps
+from firesteel.api.statistics import Statistics
 from firesteel.api.steps import (
     Sides,
     aggregations,
@@ -29,7 +33,7 @@ from firesteel.api.steps import (
 )
 from firesteel.api.writing import Writing
 from firesteel.errors import UsageError
-from firesteel.expressions import passed_columns, plain_column
+from firesteel.expressions import plain_column
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.stream_graph import (
     ChainedStep,
@@ -45,14 +49,15 @@ from firesteel.operators.relational import (
     as_expression,
     check_columns,
     order_type,
-    project_schema,
 )
 
 if TYPE_CHECKING:
     from firesteel.api.keyed_stream import KeyedStream
 
 
-class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
+class DataStream(
+    Columns, RowSteps, Statistics, Caching, Actions, Writing, WritingOutside, Partitioning, NamesElsewhere
+):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     # --- functions ---
@@ -79,62 +84,7 @@ class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
             work = ChainedStep(operator(kind, func, out, tuple(name for name, _ in self._sides)))
             return self._then(kind, work, out, place, sides=self._sides)
 
-    # --- columns and rows ---
-
-    def select(self, *columns: Any, **named: Any) -> DataStream:
-        """Only these columns: names (``"*"``: all), expressions that merely name one, or ``new_name=expression``."""
-        with step_at("select") as place:
-            flat = [c for column in columns for c in self._spread(column)]
-            pairs = [(self._column_name(c), as_expression(c)) for c in flat]
-            pairs += [(name, as_expression(e)) for name, e in named.items()]
-            if not pairs:
-                raise UsageError("Nothing is selected.", hint="Name at least one column.")
-            return self._project("select", pairs, place)
-
-    def _spread(self, column: Any) -> list[Any]:
-        if isinstance(column, list | tuple):
-            return list(cast(Sequence[Any], column))
-        return list(self.schema.names) if isinstance(column, str) and column == "*" else [column]
-
-    def _column_name(self, column: Any) -> str:
-        if isinstance(column, str):
-            check_columns(self.schema, [column], "select")
-            return column
-        expression = as_expression(column)
-        name = plain_column(expression, self.schema)
-        if name is None:
-            project_schema(self.schema, [("x", expression)])
-            raise UsageError(f"The expression {expression} has no name.", hint=f"Write select(name={expression}).")
-        return name
-
-    def with_column(self, name: str, expression: Any) -> DataStream:
-        """All columns and one more (or another one of that name)."""
-        with step_at("with_column") as place:
-            if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"The name of a column is a string, not {name!r}.")
-            if isinstance(expression, str):
-                raise UsageError(
-                    f"with_column wants an expression, not the string {expression!r}.",
-                    hint=f"Write col({expression!r}) for the column, lit({expression!r}) for the text.",
-                )
-            columns = {n: pc.field(n) for n in self.schema.names} | {name: as_expression(expression)}
-            return self._project(f"with_column({name})", list(columns.items()), place)
-
-    def drop(self, *columns: str) -> DataStream:
-        """All columns but these."""
-        with step_at("drop") as place:
-            check_columns(self.schema, columns, "drop")
-            rest = [(n, pc.field(n)) for n in self.schema.names if n not in columns]
-            if not rest:
-                raise UsageError("No column would be left.")
-            return self._project("drop", rest, place)
-
-    def _project(self, kind: str, pairs: list[tuple[str, pc.Expression]], place: str) -> DataStream:
-        self._refuse_sides(kind)
-        schema = project_schema(self.schema, pairs)
-        columns = tuple(pairs)
-        work = ChainedStep(Project(kind, columns, schema), passed_columns(columns, self.schema), columns)
-        return self._then(kind, work, schema, place)
+    # --- rows ---
 
     def limit(self, n: int) -> DataStream:
         """At most ``n`` rows: the first of the first subtasks."""
@@ -174,6 +124,23 @@ class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
             self._refuse_sides("distinct")
             return distinct(self, place)
 
+    def drop_duplicates(self, *subset: Any) -> DataStream:
+        """One row of those that agree in these columns (none: in all of them, as :meth:`distinct`). Nulls agree.
+
+        Which one is kept does not depend on the order of the rows: it is the same whenever the rows are the same.
+        """
+        from firesteel.api.keyed_stream import one_per_key
+
+        with step_at("drop_duplicates") as place:
+            self._refuse_sides("drop_duplicates")
+            names = [
+                n for column in subset if column is not None for n in ([column] if isinstance(column, str) else column)
+            ]
+            check_columns(self.schema, names, "drop_duplicates")
+            return one_per_key(self, tuple(dict.fromkeys(names)) or tuple(self.schema.names), place)
+
+    dropDuplicates = drop_duplicates  # noqa: N815
+
     def union(self, *others: DataStream) -> DataStream:
         """The rows of all the streams (duplicates stay). Columns must agree in name, order and type."""
         with step_at("union") as place:
@@ -188,6 +155,40 @@ class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
             schema = same_columns(self.schema, [stream.schema for stream in others], "union")
             edges = tuple(stream._as(schema, place)._edge() for stream in streams)
             return DataStream(self._env, StreamNode("union", UnionStep(), schema, edges, place=place))
+
+    unionAll = union  # noqa: N815
+
+    def union_by_name(self, other: DataStream, allow_missing_columns: bool = False) -> DataStream:
+        """The rows of both, columns matched by name, in the order of the first.
+
+        ``allow_missing_columns``: a column that one of them lacks is null there; without, that is an error.
+        """
+        with step_at("union_by_name") as place:
+            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"union_by_name wants a stream, not {other!r}.")
+            names = list(self.schema.names)
+            extra = [name for name in other.schema.names if name not in names]
+            missing = [name for name in names if name not in other.schema.names]
+            if (extra or missing) and not allow_missing_columns:
+                side, name = ("first", extra[0]) if extra else ("second", missing[0])
+                raise UsageError(
+                    f"The {side} stream has no column '{name}'.",
+                    hint="Write allow_missing_columns=True for nulls there.",
+                )
+            wanted = {n: (self if n in names else other).schema.field(n).type for n in [*names, *extra]}
+            left, right = self._aligned(wanted, place), other._aligned(wanted, place)
+        return left.union(right)
+
+    def unionByName(self, other: DataStream, allowMissingColumns: bool = False) -> DataStream:  # noqa: N802, N803
+        """PySpark's spelling of :meth:`union_by_name`."""
+        return self.union_by_name(other, allowMissingColumns)
+
+    def _aligned(self, wanted: dict[str, pa.DataType], place: str) -> DataStream:
+        if list(wanted) == list(self.schema.names):
+            return self
+        null = {n: pc.scalar(pa.scalar(None, type_)) for n, type_ in wanted.items()}
+        columns = [(n, pc.field(n) if n in self.schema.names else null[n]) for n in wanted]
+        return self._project("select", columns, place)
 
     def _as(self, schema: pa.Schema, place: str) -> DataStream:
         """The same rows under a schema that differs in nullability at most."""
@@ -205,6 +206,8 @@ class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
         with step_at("aggregate") as place:
             self._refuse_sides("aggregate")
             return aggregate(self, (), aggregations(aggregations_by_output or {}, named, "aggregate"), place)
+
+    agg = aggregate
 
     # --- keys and side inputs ---
 
@@ -229,6 +232,9 @@ class DataStream(RowSteps, Actions, Writing, WritingOutside, Partitioning):
             if len(set(names)) != len(names):
                 raise UsageError(f"key_by names a column twice: {', '.join(names)}.")
             return KeyedStream(self, tuple(names))
+
+    group_by = key_by
+    groupBy = key_by  # noqa: N815
 
     def with_broadcast(self, **streams: DataStream) -> DataStream:
         """Side inputs for the function that follows: each is read whole by every subtask, as a table in its memory, beside

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from firesteel.api.caching import Cache, CacheUse
 from firesteel.api.outside import ReadingOutside
 from firesteel.api.place import caller_level
 from firesteel.api.reading import Reading
@@ -27,6 +29,7 @@ from firesteel.options import Options
 
 if TYPE_CHECKING:
     from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.spark.runtime import JobRun
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         self._session: Any = None
         self._stop: Any = None
         self._sinks: list[StreamNode] = []
+        self._caches: weakref.WeakSet[Cache] = weakref.WeakSet()
         if spark is not None:
             self._use(spark)
 
@@ -118,8 +122,9 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         self._session = session
 
     def close(self) -> None:
-        """Stops the session if this environment made it. Sinks that were not executed are forgotten."""
+        """Stops the session if this environment made it, and drops what was cached. Sinks that were not executed are forgotten."""
         self._sinks = []
+        self.clear_cache()
         stop, self._stop, self._session = self._stop, None, None
         if stop is not None:
             stop()
@@ -180,8 +185,17 @@ class ExecutionEnvironment(Reading, ReadingOutside):
     def _register(self, sink: StreamNode) -> None:
         self._sinks.append(sink)
 
+    def clear_cache(self) -> None:
+        """Removes all rows that were kept for streams of this environment (``cache()``). They are kept again when they are
+        computed again."""
+        for cache in list(self._caches):
+            cache.drop()
+
+    def _remember(self, cache: Cache) -> None:
+        self._caches.add(cache)
+
     def _compile(self, ends: Sequence[StreamNode], name: str) -> CompiledJob:
-        return compile_job(ends, self.options, name, self._groups)
+        return compile_job(CacheUse.of(ends, claim=False).ends, self.options, name, self._groups)
 
     def _tell_unused_groups(self, compiled: CompiledJob) -> None:
         """A name in the options that no step has is a typo more often than not. Said once; another job may have it."""
@@ -190,17 +204,24 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         for sentence in unused.values():
             warnings.warn(sentence, UserWarning, stacklevel=caller_level())
 
-    def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, Any]:
-        """Compiles and starts a job. Returns it and its ``spark.runtime.JobRun``."""
+    def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
+        """Compiles and starts a job."""
         from firesteel.spark.session import own_interrupts
 
         with own_interrupts():
-            compiled = self._compile(ends, name)
-            self._tell_unused_groups(compiled)
-            session = self.spark
-            from firesteel.spark.launch import launch
+            caches = CacheUse.of(ends, claim=True)
+            try:
+                compiled = compile_job(caches.ends, self.options, name, self._groups)
+                self._tell_unused_groups(compiled)
+                session = self.spark
+                from firesteel.spark.launch import launch
 
-            return compiled, launch(compiled, session, self.options)
+                run = launch(compiled, session, self.options)
+            except BaseException:
+                caches.not_started()
+                raise
+            caches.started(run, compiled)
+            return compiled, run, caches
 
 
 __all__ = ["ExecutionEnvironment", "set_defaults"]

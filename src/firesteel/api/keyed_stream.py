@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from firesteel.api.data_stream import DataStream
 from firesteel.api.ddl import to_schema
+from firesteel.api.names import ELSEWHERE_KEYED, NoSuchStep
 from firesteel.api.row_steps import reduce
 from firesteel.api.steps import aggregations, require_function, step_at
 from firesteel.api.stream_base import StreamBase
@@ -26,6 +27,7 @@ from firesteel.operators.aggregate import (
     aggregate_schema,
     partial_schema,
 )
+from firesteel.operators.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.operators.join import HashJoin, join_kind, join_schema
 from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.operators.narrow import NarrowCombiner
@@ -37,10 +39,6 @@ _SETTINGS = frozenset({
 """What a step is told, and only a step can be."""
 
 
-class _NotOnKeyedStream(UsageError, AttributeError):
-    """A step of plain streams; an AttributeError too, so that ``hasattr`` answers."""
-
-
 class KeyedStream:
     """A stream by key. Made by :meth:`DataStream.key_by`."""
 
@@ -49,9 +47,11 @@ class KeyedStream:
         self._keys = keys
 
     def __getattr__(self, name: str) -> Any:
+        if name in ELSEWHERE_KEYED:
+            raise NoSuchStep(f"A keyed stream has no {name}.", hint=ELSEWHERE_KEYED[name])
         if not name.startswith("_") and hasattr(DataStream, name):
             steps = "aggregate, apply_in_arrow, apply_in_pandas, join or cogroup"
-            raise _NotOnKeyedStream(
+            raise NoSuchStep(
                 f"A keyed stream has no {name}.",
                 hint=f"It is no step yet: follow key_by with {steps}, and call {name} on that."
                 if name in _SETTINGS
@@ -86,6 +86,14 @@ class KeyedStream:
             return aggregate(
                 self._stream, self._keys, aggregations(aggregations_by_output or {}, named, "aggregate"), place
             )
+
+    agg = aggregate
+
+    def count(self) -> DataStream:
+        """PySpark's ``groupBy(...).count()``: one row per key with the number of its rows, as ``count``."""
+        with step_at("count") as place:
+            self._refuse_sides("count")
+            return aggregate(self._stream, self._keys, (Aggregation(None, "count", "count"),), place)
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
         """One row per key (Flink's ``reduce``): ``func(row, row)`` gives a row of the same schema and key.
@@ -223,6 +231,20 @@ def distinct(stream: DataStream, place: str) -> DataStream:
     )
     operator = Distinct("distinct", keys, stream.schema)
     return _keyed(stream, "distinct", KeyedStep(operator, operator, (keys,), keys), stream.schema, (edge,), place)
+
+
+def one_per_key(stream: DataStream, keys: tuple[str, ...], place: str) -> DataStream:
+    """One row of those that agree in ``keys``: in each task first, then among all."""
+    edge = StreamEdge(
+        stream._node,  # pyright: ignore[reportPrivateUsage]
+        ShipStrategy.HASH,
+        keys,
+        OnePerKeyCombiner(keys, stream.schema),
+        stream.schema,
+    )
+    kind = f"drop_duplicates({_some(list(keys))})"
+    operator = OnePerKey(kind, keys, stream.schema)
+    return _keyed(stream, kind, KeyedStep(operator, operator, (keys,), keys), stream.schema, (edge,), place)
 
 
 def _keyed(  # noqa: PLR0917 - the fields of a node

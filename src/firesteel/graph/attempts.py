@@ -14,6 +14,7 @@ from firesteel.graph.plan import PlannedStep
 from firesteel.graph.stream_graph import SinkStep, SourceStep
 from firesteel.graph.vertices import Vertex
 from firesteel.operators.relational import Limit, TopK
+from firesteel.operators.sampling import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +56,7 @@ def _other_rows(step: PlannedStep) -> Iterator[str]:
 def _cut_by_order(vertex: Vertex) -> str:
     """Which rows come first is not the same every time where they come through an exchange."""
     behind = list(vertex.operators) if vertex.gates else []
-    cut = next((operator for operator in behind if isinstance(operator, Limit | TopK)), None)
+    cut = next((operator for operator in behind if isinstance(operator, Limit | TopK | Sample)), None)
+    if isinstance(cut, Sample):
+        return f"{cut.name} draws rows in the order in which they come"
     return "" if cut is None else f"{cut.name} takes the first rows to come"

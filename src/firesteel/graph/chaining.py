@@ -9,6 +9,7 @@ from __future__ import annotations
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.plan import Feed, PlannedStep
 from firesteel.graph.stream_graph import ChainedStep, Chaining, CollectStep, KeyedStep, SinkStep
+from firesteel.operators.passing import only_passes
 from firesteel.results.keys import hash_alike
 
 
@@ -116,10 +117,12 @@ def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:
 
 
 def _may_differ(step: PlannedStep, feed: Feed) -> bool:
-    """A forward() asks for the same parallelism, so one that is not set follows the other; an output without one of
-    its own is written where its rows are made."""
+    """A forward() asks for the same parallelism, so one that is not set follows the other, as it does behind a
+    repartition(n), which is there for nothing else; an output without one of its own is written where its rows are made."""
     mine, other = step.node.config.parallelism, feed.source.node.config.parallelism
-    if isinstance(step.work, SinkStep | CollectStep) and mine is None:
+    work = feed.source.work
+    repartitioned = isinstance(work, ChainedStep | KeyedStep) and only_passes(work.operator)
+    if mine is None and (repartitioned or isinstance(step.work, SinkStep | CollectStep)):
         return True
     return feed.ship is ShipStrategy.FORWARD and (mine is None or other is None)
 

@@ -25,6 +25,8 @@ class CompiledJob:
     """Data set to its schema."""
     collects: dict[int, int] = field(default_factory=dict)
     """Number of a collect to its data set (persistent, one subpartition)."""
+    kept: set[int] = field(default_factory=set)
+    """Those of the collected data sets that later jobs may read; they outlive the job's own result."""
     stored: dict[int, str] = field(default_factory=dict)
     """Pipelined jobs: data set that is stored all the same, and why, in words."""
     places: dict[int, str] = field(default_factory=dict)

@@ -99,6 +99,8 @@ class _Builder:
                     result = self._result(end.feeds[0], ShipStrategy.BROADCAST, ids)
                     result.persistent = True
                     job.collects[end.work.handle] = result.id
+                    if end.work.keep:
+                        job.kept.add(result.id)
         for vertex in self.vertices:
             job.job_graph.vertices.append(self._job_vertex(vertex, ids[vertex], inputs[vertex], job))
         for r in self.results:

@@ -50,6 +50,8 @@ class StepConfig:
     """One without resources where only a name was given; None: as its inputs."""
     group_place: str = ""
     """``file.py:12`` where the group was set."""
+    cache: Any = None
+    """Where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
 
 
 # --- what a step does ------------------------------------------------------------------------------------------
@@ -125,9 +127,10 @@ class SinkStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CollectStep:
-    """The rows are kept for the driver, or for a later job, under the number ``handle``."""
+    """The rows are kept for the driver, or (``keep``) for later jobs, under the number ``handle``."""
 
     handle: int
+    keep: bool = False
 
 
 Work = SourceStep | DataFrameStep | ChainedStep | KeyedStep | SortStep | UnionStep | SinkStep | CollectStep

@@ -218,6 +218,15 @@ def _check_nested(value: Any, type_: pa.DataType) -> None:
         _check_whole(value, type_)
 
 
+def fits(value: Any, type_: pa.DataType) -> bool:
+    """Whether the Python value is one of this type, losing nothing."""
+    try:
+        _arrow([value], type_)
+    except _WRONG:
+        return False
+    return True
+
+
 def check_row_schema(schema: pa.Schema) -> None:
     """Raises UsageError for a column that cannot be made of Python values."""
     for field in schema:

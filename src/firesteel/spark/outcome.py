@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError
+from firesteel.results.store import object_name
 from firesteel.scheduler.commands import GateDescriptor, JobStatus
 from firesteel.scheduler.records import Decision
+from firesteel.spark.cleaning import quietly
 
 _kept: list[Any] = []
 """Outcomes whose results stay until the process ends."""
@@ -31,18 +34,51 @@ class JobOutcome:
     journal: Path | None
     store: Any
     persistent: dict[int, GateDescriptor] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+    """Data sets that stay beyond :meth:`close`, each until its :meth:`release`: later jobs may read them."""
     error: FiresteelError | None = None
 
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = set(self.persistent) - self.kept
+        """Data sets that are there for the driver only."""
+        self._forever = False
+
     def remove_with(self, action: Callable[[], Any]) -> None:
-        """``action`` removes the storage; it runs once: on :meth:`close`, when nobody holds this any more, or at exit."""
+        """``action`` removes the storage; it runs once: when the last data set is given up, when nobody holds this any more,
+        or at exit."""
         self._finalizer = weakref.finalize(self, action)
 
     def close(self) -> None:
-        """Removes the persistent results now."""
-        finalizer = getattr(self, "_finalizer", None)
-        if finalizer is not None:
-            finalizer()
+        """Removes the persistent results now, but for those that are kept."""
+        with self._lock:
+            gone, self._open = self._open, set()
+        self._remove(gone)
+
+    def release(self, dataset: int) -> None:
+        """Gives up a data set that was kept. May be called twice."""
+        with self._lock:
+            gone = self.kept & {dataset}
+            self.kept -= gone
+        self._remove(gone)
 
     def keep(self) -> None:
         """Lets the persistent results stay until the process ends (a lazy Spark DataFrame reads them)."""
+        self._forever = True
         _kept.append(self)
+
+    def _remove(self, gone: set[int]) -> None:
+        finalizer = getattr(self, "_finalizer", None)
+        if finalizer is None or not gone:
+            return
+        if not (self.kept or self._open or self._forever):
+            finalizer()
+        else:
+            names = [name for dataset in gone for name in object_names(self.persistent[dataset])]
+            quietly(lambda: self.store.delete(names))
+
+
+def object_names(gate: GateDescriptor) -> list[str]:
+    """The objects of a data set, one per partition."""
+    pairs = zip(gate.attempts.tolist(), gate.tokens.tolist(), strict=True)
+    return [object_name(gate.dataset, p, attempt, token) for p, (attempt, token) in enumerate(pairs)]

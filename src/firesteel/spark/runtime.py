@@ -29,7 +29,6 @@ from firesteel.options import (
     STORAGE_FILESYSTEM,
     Options,
 )
-from firesteel.results.store import object_name
 from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
 from firesteel.scheduler.planned import planned
@@ -40,7 +39,7 @@ from firesteel.spark.exchanges import exchange_decisions
 from firesteel.spark.information import Blob, JobInformation
 from firesteel.spark.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.nodes import NodeNames
-from firesteel.spark.outcome import JobOutcome
+from firesteel.spark.outcome import JobOutcome, object_names
 from firesteel.spark.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.queueing import BOUNDED, queue_of
 from firesteel.spark.serialise import dumps, serialise_program, serialise_programs
@@ -214,6 +213,10 @@ class JobRun:
                 )
                 raise JobCancelledError(f"The job '{self.job_name}' was interrupted {now}.") from None
 
+    @property
+    def has_ended(self) -> bool:
+        return self._done.is_set()
+
     def waiting_for(self) -> list[str]:
         """What the job waits for just now, in sentences; empty when it has ended."""
         if self._done.is_set():
@@ -325,6 +328,7 @@ class JobRun:
             journal=self._instruments.journal_path(),
             store=self._storage.store,
             persistent=persistent,
+            kept=set(persistent).intersection(self._compiled.kept),
             error=error,
         )
         if persistent:
@@ -339,11 +343,7 @@ class JobRun:
         return outcome
 
     def _superfluous(self, persistent: dict[int, Any]) -> list[str]:
-        keep = {
-            object_name(dataset, p, int(a), int(t))
-            for dataset, gate in persistent.items()
-            for p, (a, t) in enumerate(zip(gate.attempts, gate.tokens, strict=True))
-        }
+        keep = {name for gate in persistent.values() for name in object_names(gate)}
         return [name for name in self._storage.store.list() if name not in keep]
 
     def _abort_sinks(self) -> None:

@@ -1,0 +1,95 @@
+"""Names that a PySpark user looks for and that are something else here: an unknown attribute says what to write."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from firesteel.api.stream_base import StreamBase
+from firesteel.errors import UsageError
+
+_SPARK = "Use to_dataframe().{name}(...), and env.from_dataframe(...) to come back."
+
+ELSEWHERE = {
+    "join": 'Write a.key_by("k").join(b.key_by("k"), how="left").',
+    "crossJoin": "Give the smaller stream to a function as a side input: with_broadcast(small=...).map_in_arrow(f, schema).",
+    "cogroup": 'Write a.key_by("k").cogroup(b.key_by("k")).apply_in_arrow(f, schema).',
+    "selectExpr": 'SQL text is not parsed here. Write select("a", b=col("c") + 1).',
+    "applyInArrow": 'Write key_by("k").apply_in_arrow(f, schema).',
+    "applyInPandas": 'Write key_by("k").apply_in_pandas(f, schema).',
+    "apply_in_arrow": 'Write key_by("k").apply_in_arrow(f, schema).',
+    "apply_in_pandas": 'Write key_by("k").apply_in_pandas(f, schema).',
+    "toDF": 'For a Spark DataFrame write to_dataframe(); for other names rename({"old": "new"}).',
+    "toArrow": "Write to_arrow().",
+    "head": "Write first() for one row, take(n) for n of them.",
+    "tail": "Write to_arrow() and slice it; rows have no order unless they are sorted.",
+    "toLocalIterator": "Write to_arrow().to_batches(), or write_parquet for what does not fit into the driver.",
+    "foreach": "Write map_in_arrow(f, schema).side_effects(), or a sink of your own with write_to(sink).",
+    "foreachPartition": "Write map_in_arrow(f, schema).side_effects(), or a sink of your own with write_to(sink).",
+    "mapPartitions": "Write map_in_arrow(f, schema): f gets an iterator of record batches.",
+    "rdd": "Write map, flat_map, filter, reduce, or map_in_arrow.",
+    "explode": "Write flat_map(lambda row: [...], schema), or map_in_arrow with pyarrow.compute.list_flatten.",
+    "write": "Write write_parquet(path), write_text(path) or write_to(sink), and then env.execute().",
+    "writeStream": "A running stream is firesteel.streaming's; here are batch jobs.",
+    "writeTo": "Write write_to(sink), or to_dataframe().writeTo(...).",
+    "saveAsTable": "Write to_dataframe().write.saveAsTable(...).",
+    "createOrReplaceTempView": "Write to_dataframe().createOrReplaceTempView(name).",
+    "checkpoint": "Write cache().",
+    "localCheckpoint": "Write cache().",
+    "na": 'Write drop_nulls("a", "b") or fill_nulls(0, "a").',
+    "stat": _SPARK.format(name="stat"),
+    "dtypes": "Write schema, or print_schema().",
+    "hint": "For a broadcast write with_broadcast(small=...); how parallel a step is, is decided from its bytes.",
+    "repartitionByRange": 'Write range_partition("a").',
+    "sortWithinPartitions": "Write sort(...), or sort in a function: map_in_arrow(f, schema).",
+    "orderBy": "Write sort(...), or top_k(n, ...) for the first n.",
+    "subtract": 'Write a.key_by(...).join(b.key_by(...), how="anti").',
+    "exceptAll": 'Write a.key_by(...).join(b.key_by(...), how="anti").',
+    "intersect": 'Write a.key_by(...).join(b.key_by(...), how="semi").distinct().',
+    "over": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
+    "window": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
+    "alias": "Streams need no alias: in a join, clashing columns get suffix=.",
+    "transform": "Call your function: f(stream).",
+    "withWatermark": "A running stream is firesteel.streaming's; here are batch jobs.",
+    "randomSplit": "Write sample(fraction, seed=...) for each part, or filter by a hash of a column.",
+    "uncacheTable": "Write uncache().",
+    "storageLevel": "Rows are kept on storage; is_cached tells whether they are.",
+} | {
+    name: _SPARK.format(name=name)
+    for name in (
+        "crosstab", "freqItems", "approxQuantile", "corr", "cov", "cube", "rollup", "pivot", "unpivot", "melt", "sampleBy",
+        "observe", "mergeInto", "groupingSets", "replace",
+    )
+}  # fmt: skip
+"""Name to what to write instead."""
+
+ELSEWHERE_KEYED = {
+    "sum": 'Write aggregate({"n": "sum"}).',
+    "avg": 'Write aggregate({"n": "mean"}).',
+    "mean": 'Write aggregate({"n": "mean"}).',
+    "min": 'Write aggregate({"n": "min"}).',
+    "max": 'Write aggregate({"n": "max"}).',
+    "pivot": _SPARK.format(name="groupBy(...).pivot"),
+    "transformWithState": "A running stream is firesteel.streaming's; here are batch jobs.",
+}
+
+
+class NoSuchStep(UsageError, AttributeError):
+    """A name that is no step; an AttributeError too, so that ``hasattr`` answers."""
+
+
+class NamesElsewhere(StreamBase):
+    """Says of an unknown name what to write instead."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            hint = ELSEWHERE.get(name)
+            if hint is None and name in self._node.schema.names:
+                hint = f'A column is col("{name}").'
+            if hint is None:
+                close = difflib.get_close_matches(name, [n for n in dir(type(self)) if not n.startswith("_")], n=1)
+                hint = f"Did you mean {close[0]}?" if close else None
+            raise NoSuchStep(f"A stream has no {name}.", hint=hint)

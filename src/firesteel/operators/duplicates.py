@@ -1,0 +1,71 @@
+"""One row per key, whichever way the rows came: of a key's rows the one whose hash over all columns is smallest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from firesteel.operators.aggregate import Distinct, Folding, FoldingState
+from firesteel.operators.batches import nullable, take_rows
+from firesteel.operators.grouping import encode, key_columns
+from firesteel.operators.program import TaskContext
+from firesteel.results.hashing import hash_columns
+
+
+def content_hashes(table: pa.Table) -> NDArray[np.uint64]:
+    """A number per row that depends on its values only (not on columns of types that have no hash: unions)."""
+    hashable: list[pa.ChunkedArray] = []
+    for column in table.columns:
+        try:
+            hash_columns([column.slice(0, 0)])
+        except TypeError:
+            continue
+        hashable.append(column)
+    return hash_columns(hashable) if hashable else np.zeros(table.num_rows, dtype=np.uint64)
+
+
+class _SmallestRows:
+    """Folding that keeps one row per key, the same one in whatever order they are folded."""
+
+    def __init__(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
+        self.keys, self.partial_schema = keys, nullable(schema)
+        self._schema = schema
+
+    def to_partial(self, table: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays(table.columns, schema=self.partial_schema)
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        if table.num_rows <= 1:
+            return table
+        codes, _ = encode(key_columns(table, self.keys), nulls_match=True)
+        order = np.lexsort((content_hashes(table), codes))
+        ordered = codes[order]
+        first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+        rows = np.sort(order[first])
+        return table if len(rows) == table.num_rows else take_rows(table, rows)
+
+    def finish(self, merged: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays(merged.columns, schema=self._schema)
+
+
+@dataclass(frozen=True)
+class OnePerKey(Distinct):
+    """``distinct_keys``: the columns in which no two rows may agree."""
+
+    @property
+    def folding(self) -> Folding:
+        return _SmallestRows(self.schema, self.distinct_keys)
+
+
+@dataclass(frozen=True)
+class OnePerKeyCombiner:
+    """Combiner: drops a task's duplicates before the exchange. The schema stays."""
+
+    distinct_keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def new(self, ctx: TaskContext) -> FoldingState:
+        return FoldingState(_SmallestRows(self.schema, self.distinct_keys), self.schema, ctx.memory_budget)
