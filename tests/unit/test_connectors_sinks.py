@@ -282,6 +282,133 @@ def test_bad_mode():
         TextSink("out", mode="appendix")
 
 
+# --- modes ---
+
+
+def added(place, *values, job_id="job-2", **options):
+    sink = place.sink(mode="append", **options)
+    messages = job(sink, [rows(*values)], job_id)
+    return sink, messages
+
+
+def test_append_adds_files_and_touches_none(place):
+    first = place.sink()
+    first.commit(job(first, [rows(1)]))
+    before = place.names()
+    for number in (2, 3):
+        sink, messages = added(place, number, job_id=f"job-{number}")
+        sink.commit(messages)
+    assert set(before) < set(place.names())
+    assert sorted(place.values()) == [1, 2, 3]
+    assert len(place.names("out")) == 4  # three parts and one mark
+    assert not [name for name in place.names() if ".firesteel-" in name]
+
+
+def test_append_makes_what_is_not_there(place):
+    sink, messages = added(place, 1)
+    sink.commit(messages)
+    assert place.values() == [1]
+    assert "out/_SUCCESS" in place.names()
+
+
+def test_two_jobs_append_at_once(place):
+    one, first = added(place, 1, job_id="a")
+    two, second = added(place, 2, job_id="b")
+    one.commit(first)
+    two.commit(second)
+    assert sorted(place.values()) == [1, 2]
+
+
+def test_append_that_fails_half_way_takes_its_files_back():
+    place = Place(pafs._MockFileSystem(), "root/")
+    place.fs.create_dir("root")
+    place.put("out/theirs.parquet")
+    sink = place.sink(mode="append")
+    messages = job(sink, [rows(1), rows(2)])
+    place.fs.create_dir(f"root/out/part-00001-{sink._tag}.parquet")  # no file can be moved here
+    with pytest.raises(FiresteelError, match="cannot be written"):
+        sink.commit(messages)
+    assert [n for n in place.names("out") if n] == ["theirs.parquet"]
+    sink.abort([])
+    assert place.names() == ["out/theirs.parquet"]
+
+
+def test_what_was_appended_can_be_taken_back(place):
+    place.put("out/theirs.parquet")
+    sink, messages = added(place, 1)
+    sink.hold()
+    sink.commit(messages)
+    assert len(place.names("out")) == 3
+    sink.rollback()
+    sink.abort([])
+    assert place.names() == ["out/theirs.parquet"]
+
+
+def test_append_wants_the_same_partitions(place):
+    place.put("out/k=1/a.parquet")
+    with pytest.raises(UsageError, match=r"is by k partitioned, and partition_by is \[\]"):
+        place.sink(mode="append").check(SCHEMA)
+    two = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("j", pa.int64())])
+    with pytest.raises(UsageError, match=r"partition_by is \['j'\]"):
+        place.sink(mode="append", partition_by="j").check(two)
+    place.sink(mode="append", partition_by=["k", "j"]).check(two)
+    place.put("out/stray.parquet")
+    with pytest.raises(UsageError, match="partitioned"):
+        place.sink(mode="append", partition_by="k").check(two)
+
+
+def test_ignore_leaves_what_is_there(place):
+    place.put("out/old")
+    sink = place.sink(mode="ignore")
+    messages = job(sink, [rows(1)])
+    sink.hold()
+    sink.commit(messages)
+    sink.release()
+    sink.abort([])
+    assert place.names() == ["out/old"]
+    new = Place(place.fs, f"{place.root}new/")
+    new.fs.create_dir(new.root.rstrip("/"))
+    fresh = new.sink(mode="ignore")
+    fresh.commit(job(fresh, [rows(1)]))
+    assert new.values() == [1]
+
+
+def test_errorifexists_is_error(place):
+    place.put("out/old")
+    with pytest.raises(UsageError, match="exists already"):
+        place.sink(mode="errorifexists").check(SCHEMA)
+
+
+def test_the_next_job_takes_back_what_a_dead_one_had_appended_half(tmp_path):
+    first = ParquetSink(tmp_path / "out")
+    first.commit(run_sink(first, [rows(1)], SCHEMA))
+    die(
+        tmp_path / "out",
+        """
+        adding = ParquetSink(sys.argv[1], mode="append")
+        adding.check(schema)
+        adding.begin("half")
+        messages = []
+        for subtask in range(3):
+            writer = adding.write(subtask, 0)
+            writer.write(pa.record_batch([[9]], schema=schema))
+            messages.append(writer.finish())
+        from firesteel.connectors import moves
+        move = moves.Moves.move
+        def one_then_die(self, source, target):
+            move(self, source, target)
+            os._exit(9)
+        moves.Moves.move = one_then_die
+        adding.commit(messages)
+        """,
+    )
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 2
+    sink = ParquetSink(tmp_path / "out", mode="append")
+    sink.commit(run_sink(sink, [rows(2)], SCHEMA, "next"))
+    assert sorted(pq.read_table(tmp_path / "out").column("x").to_pylist()) == [1, 2]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
 # --- jobs that died ---
 
 _DYING_JOB = """

@@ -405,3 +405,23 @@ class TestSources:
         (tmp_path / "x.parquet").write_bytes(data[:-9])
         with pytest.raises(UsageError, match=r"In step 'read_parquet' at test_graph_compiler.py:.*x.parquet"):
             env.read_parquet(tmp_path)
+
+
+def test_an_output_is_not_part_of_an_input(env, tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    pq.write_table(pa.table({"x": [1]}), source / "a.parquet")
+    rows = env.read_parquet(source)
+    rows.write_parquet(source / "out")
+    with pytest.raises(
+        UsageError, match=r"lies in .*/in, which .*read_parquet in.* reads: it would read its own output"
+    ):
+        compile_job(env._sinks, env.options, "job")
+
+
+def test_an_overwritten_output_does_not_hold_the_input(env, tmp_path):
+    (tmp_path / "all" / "in").mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "all" / "in" / "a.parquet")
+    env.read_parquet(tmp_path / "all" / "in").write_parquet(tmp_path / "all", mode="overwrite")
+    with pytest.raises(UsageError, match=r"would replace all of .*/all, in which .*/in lies"):
+        compile_job(env._sinks, env.options, "job")

@@ -138,7 +138,6 @@ class ArrowSource(FileSource):
     def _batches(file: Any, run: _Batches, names: list[str]) -> Iterator[pa.RecordBatch]:
         with _reader(file) as whole:
             wanted = sorted(whole.schema.get_field_index(name) for name in names)
-        file.seek(0)
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
         with _reader(file, options) as reader:
             if run.last < 0:
@@ -163,6 +162,7 @@ def _runs(items: list[_Batches]) -> Iterator[_Batches]:
 def _reader(file: Any, options: Any = None) -> Any:
     """A reader of the file format or the stream format, whichever the file is of."""
     is_file = file.read_at(len(_MAGIC), 0) == _MAGIC if file.size() >= len(_MAGIC) else False
+    file.seek(0)
     return pa.ipc.open_file(file, options=options) if is_file else pa.ipc.open_stream(file, options=options)
 
 

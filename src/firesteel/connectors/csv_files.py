@@ -31,7 +31,7 @@ _READ_BLOCK = 4 << 20
 _ROW = re.compile(r"Row #(\d+)")
 _COLUMN = re.compile(r"In CSV column #(\d+)")
 _VALUE = re.compile(r"invalid value '(.*)'", re.DOTALL)
-_ZONE = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_ZONE = r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,33 @@ class CsvSource(FileSource):
             except (pa.ArrowException, UnicodeDecodeError) as error:
                 lines_before += self._lines_in_front(piece, first) if piece.start else 0
                 raise self._bad_block(piece, block, lines_before, offset, error) from None
+            if self._quote_spans_lines(block, table.num_rows):
+                raise self._line_end_in_value(piece, offset, block)
             lines_before += count_lines(block)
             if batch.num_rows:
                 yield batch
+
+    def _quote_spans_lines(self, block: bytes, rows: int) -> bool:
+        """Whether a value in quotes holds a line end. Arrow takes it, but where a file is cut there it would be two."""
+        if self._csv.quote is None or self._csv.quote.encode() not in block:
+            return False
+        ended = block.endswith((b"\n", b"\r"))
+        if rows != count_lines(block) + (not ended) and rows < sum(1 for line in block.splitlines() if line):
+            return True
+        line = block.rstrip(b"\r\n")
+        line = line[max(line.rfind(b"\n"), line.rfind(b"\r")) + 1 :]
+        if self._csv.quote.encode() not in line:
+            return False
+        try:  # left open, the quotes would swallow what comes after them
+            return self._strings(line + b"\n" + line).num_rows != 2
+        except pa.ArrowException:
+            return True
+
+    def _line_end_in_value(self, piece: Piece, offset: int, block: bytes) -> FiresteelError:
+        return FiresteelError(
+            f"{self._prefix + piece.path}, bytes {offset}-{offset + len(block)}: a value in quotes holds a line end.",
+            hint="Read it with newlines_in_values=True; or, if these are no quotes, with quote=None or another quote=.",
+        )
 
     def _read_stream(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """The whole file, with values that hold line ends."""

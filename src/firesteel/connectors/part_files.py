@@ -237,12 +237,13 @@ class FileWriter:
         rest = batch.select(self._file_schema.names)
         rest = rest if len(starts) == 1 else rest.take(pa.array(order))
         ends = [*starts[1:].tolist(), batch.num_rows]
-        spans = {
-            folder: (start, end - start) for folder, start, end in zip(folders, starts.tolist(), ends, strict=True)
-        }
+        spans: dict[str, list[tuple[int, int]]] = {}  # several where two values have one name, null and ""
+        for folder, start, end in zip(folders, starts.tolist(), ends, strict=True):
+            spans.setdefault(folder, []).append((start, end - start))
         opened = [folder for folder in self._open if folder in spans]
         for folder in [*opened, *sorted(spans.keys() - set(opened))]:
-            yield folder, rest.slice(*spans[folder])
+            for start, rows in spans[folder]:
+                yield folder, rest.slice(start, rows)
 
     def _folders(self, rows: pa.RecordBatch) -> list[str]:
         """The directory of each row."""

@@ -217,7 +217,7 @@ def parse_values(texts: Sequence[str | None], data_type: pa.DataType) -> pa.Arra
     if data_type.equals(pa.string()):
         return array
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
-        zoned = pc.match_substring_regex(array, r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
+        zoned = pc.match_substring_regex(array, r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
         if not pc.any(zoned).as_py():
             return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC").cast(data_type)
     if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):

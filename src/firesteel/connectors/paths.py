@@ -81,6 +81,8 @@ class InputFiles:
     filesystem: pafs.FileSystem
     prefix: str
     files: tuple[InputFile, ...]
+    folders: tuple[str, ...] = ()
+    """The directories that were given as such: what lies in them at any time belongs to the source."""
 
     def label(self, path: str) -> str:
         return self.prefix + path
@@ -90,6 +92,7 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
     """Lists what ``paths`` name. Raises UsageError for a missing path, an empty glob or directory, an unknown scheme."""
     given = as_paths(paths)
     found: dict[str, InputFile] = {}
+    folders: dict[str, None] = {}
     first: Location | None = None
     for text in given:
         location, pattern = _parse(text, filesystem)
@@ -103,11 +106,13 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
         try:
             for file in _files_of(location, pattern):
                 found.setdefault(file.path, file)
+                if not pattern and file.path != file.root:
+                    folders[file.root] = None
         except OSError as error:
             hint = "Check the path and your access rights."
             raise UsageError(f"{location.label} cannot be listed: {first_line(error)}.", hint=hint) from None
     assert first is not None
-    return InputFiles(first.filesystem, first.prefix, tuple(found.values()))
+    return InputFiles(first.filesystem, first.prefix, tuple(found.values()), tuple(folders))
 
 
 def find_target(path: PathLike | Any, filesystem: pafs.FileSystem | None = None) -> Location:

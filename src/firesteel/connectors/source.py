@@ -20,7 +20,7 @@ from firesteel.connectors.conditions import Condition, condition, filter_batch
 from firesteel.connectors.lines import line_blocks, stream_blocks
 from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.partitions import Partitions, Values, find_partitions
-from firesteel.connectors.paths import InputFile, InputFiles, PathLike, find_files, first_line, short_name
+from firesteel.connectors.paths import InputFile, InputFiles, Location, PathLike, find_files, first_line, short_name
 from firesteel.connectors.shaping import fit
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_count
@@ -82,6 +82,14 @@ class FileSource:
         return {**self.__dict__, "_found": None, "_kept": [], "_values": []}
 
     # --- driver ---
+
+    @property
+    def inputs(self) -> tuple[list[Location], list[Location]]:
+        """The directories given as such, and all paths (files, directories, bases of globs) that were given."""
+        assert self._found is not None, "files are listed on the driver"
+        at = Location(self._filesystem, "", self._prefix).at
+        roots = dict.fromkeys(file.root for file in self._found.files)
+        return [at(folder) for folder in self._found.folders], [at(root) for root in roots]
 
     def push_down(self, columns: list[str] | None, filter: pc.Expression | None) -> Self:
         """The same rows with only these columns (None: all, as now), and only where ``filter`` is true.

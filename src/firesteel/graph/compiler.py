@@ -32,7 +32,7 @@ from firesteel.graph.push_down import push_down
 from firesteel.graph.slot_sharing import slot_sharing
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
-from firesteel.graph.validate import check_job_graph, check_options, check_outputs, check_uids
+from firesteel.graph.validate import check_inputs, check_job_graph, check_options, check_outputs, check_uids
 from firesteel.graph.vertices import Vertex, fuse, settings
 from firesteel.operators.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
@@ -113,9 +113,10 @@ class _Builder:
         elif asks_for_pipelined(self.options):
             store_all(job)
         check_job_graph(job.job_graph)
-        check_outputs(
-            [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
-        )
+        sinks = [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
+        check_outputs(sinks)
+        works = [(vertex.first.node, vertex.first.work) for vertex in self.vertices]
+        check_inputs([(node, work.source) for node, work in works if isinstance(work, SourceStep)], sinks)
         return job
 
     def _result(self, feed: Feed, ship: ShipStrategy, ids: dict[Vertex, int]) -> _Result:
@@ -206,11 +207,17 @@ class _Builder:
 
 def vertex_name(vertex: Vertex) -> str:
     """``read_text -> map_in_arrow(tokenize) -> (write_parquet(a), write_parquet(b))``, as Flink names chains."""
-    chain = [step.node.name for step in vertex.steps if step not in vertex.ends]
+    chain = [_shown(step) for step in vertex.steps if step not in vertex.ends]
     ends = [end.node.name for end in vertex.ends]
     if ends:
         chain.append(ends[0] if len(ends) == 1 else f"({', '.join(ends)})")
     return " -> ".join(chain)
+
+
+def _shown(step: PlannedStep) -> str:
+    """The step's name; of a source with what filters left of it, ``read_parquet sales [3 of 120 partitions]``."""
+    pruned = getattr(step.work.source, "pruned", "") if isinstance(step.work, SourceStep) else ""
+    return f"{step.node.name} [{pruned}]" if pruned else step.node.name
 
 
 def _uid(vertex: Vertex, number: int, upstream: list[str]) -> str:

@@ -79,6 +79,32 @@ def check_outputs(sinks: Iterable[tuple[StreamNode, Any]]) -> None:
         seen.append((path, target.filesystem, node))
 
 
+def check_inputs(sources: Iterable[tuple[StreamNode, Any]], sinks: Iterable[tuple[StreamNode, Any]]) -> None:
+    """Raises UsageError when an output would become part of what the job reads, or take its place unasked."""
+    outputs = [(node, sink) for node, sink in sinks if isinstance(getattr(sink, "target", None), Location)]
+    for reader, source in sources:
+        folders, roots = getattr(source, "inputs", ((), ()))
+        for node, sink in outputs:
+            for folder in folders:
+                if _inside(sink.target, folder):
+                    raise UsageError(
+                        f"{node} writes to {sink.target.label}, which lies in {folder.label}, which {reader} reads: it would "
+                        "read its own output the next time.",
+                        hint="Write to a directory beside it.",
+                    )
+            for root in roots:
+                if getattr(sink, "mode", "") == "overwrite" and _inside(root, sink.target):
+                    raise UsageError(
+                        f"{node} would replace all of {sink.target.label}, in which {root.label} lies, which {reader} reads.",
+                        hint="Write to another directory.",
+                    )
+
+
+def _inside(inner: Location, outer: Location) -> bool:
+    one, other = PurePosixPath(inner.path), PurePosixPath(outer.path)
+    return one != other and one.is_relative_to(other) and inner.filesystem.equals(outer.filesystem)
+
+
 def check_uids(nodes: Iterable[StreamNode]) -> None:
     """Raises UsageError when two steps have the same uid."""
     seen: dict[str, StreamNode] = {}

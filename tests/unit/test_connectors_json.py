@@ -1,0 +1,192 @@
+"""JSON lines: values of every kind there and back, by Arrow's parser and by the slower one alike."""
+
+import datetime
+import decimal
+import gzip
+import json
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors_kit import read_all, run_sink
+from firesteel.connectors.json_files import JsonSink, JsonSource, _fast, wire_schema
+from firesteel.connectors.json_text import json_rows
+from firesteel.connectors.json_values import parse_lines
+from firesteel.errors import FiresteelError, UsageError
+
+
+def write(path, text):
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def rows(path, volume=64 << 20, **options):
+    return read_all(JsonSource(path, **options), volume).to_pylist()
+
+
+NUMBERED = "".join(f'{{"n":{i},"s":{{"t":["v{i}"]}}}}\n' for i in range(300))
+
+
+@pytest.mark.parametrize("volume", [50, 1 << 20])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_rows_do_not_depend_on_where_splits_fall(tmp_path, volume, end):
+    write(tmp_path / "a.json", NUMBERED.replace("\n", end))
+    assert rows(tmp_path, volume) == [{"n": i, "s": {"t": [f"v{i}"]}} for i in range(300)]
+
+
+def test_types_are_inferred_from_the_first_files(tmp_path):
+    write(tmp_path / "0.json", '\n{"a":1,"b":"2024-01-01","c":{"x":1},"d":[1],"e":null}\n')
+    write(tmp_path / "1.json.gz", gzip.compress(b'{"a":1.5,"c":{"y":"z"},"d":[null],"g":true}\n'))
+    source = JsonSource(tmp_path)
+    assert source.schema == pa.schema(
+        {
+            "a": pa.float64(),
+            "b": pa.string(),
+            "c": pa.struct({"x": pa.int64(), "y": pa.string()}),
+            "d": pa.list_(pa.int64()),
+            "e": pa.string(),
+            "g": pa.bool_(),
+        }
+    )
+    assert read_all(source).to_pylist() == [
+        {"a": 1.0, "b": "2024-01-01", "c": {"x": 1, "y": None}, "d": [1], "e": None, "g": None},
+        {"a": 1.5, "b": None, "c": {"x": None, "y": "z"}, "d": [None], "e": None, "g": True},
+    ]
+
+
+def test_a_field_of_several_types_is_a_string_of_their_json(tmp_path):
+    write(tmp_path / "a.json", '{"a":1}\n{"a":"x"}\n{"a":{"b":[1.50,null]}}\n{"a":true}\n')
+    assert [r["a"] for r in rows(tmp_path)] == ["1", "x", '{"b":[1.50,null]}', "true"]
+
+
+def test_fields_that_are_not_asked_for_are_left_out(tmp_path):
+    write(tmp_path / "a.json", '{"a":1,"z":[{"q":1}]}\n{"b":"x"}\n{}\n')
+    schema = pa.schema({"b": pa.string(), "a": pa.int8()})
+    assert rows(tmp_path, schema=schema) == [{"b": None, "a": 1}, {"b": "x", "a": None}, {"b": None, "a": None}]
+    source = JsonSource(tmp_path, schema=schema).push_down(["b"], pc.field("a") == 1)
+    assert read_all(source).to_pylist() == [{"b": None}]
+
+
+def test_objects_over_several_lines_and_arrays(tmp_path):
+    write(tmp_path / "a.json", '{\n "a": 1\n}\n{"a":\n2}')
+    write(tmp_path / "b.json", json.dumps([{"a": 3}, {"a": 4}], indent=2))
+    assert [r["a"] for r in rows(tmp_path, newlines_in_values=True)] == [1, 2, 3, 4]
+
+
+# --- what does not fit ---
+
+
+@pytest.mark.parametrize("volume", [1 << 10, 64 << 20])
+def test_a_value_of_another_type_is_named_with_its_line(tmp_path, volume):
+    lines = [f'{{"n":{i},"o":{{"x":{i}}}}}' for i in range(10_000)]
+    lines[9_000] = '{"n":1,"o":{"x":"oops"}}'
+    write(tmp_path / "a.json", "\n".join(lines))
+    with pytest.raises(FiresteelError) as caught:
+        rows(tmp_path, volume, schema=pa.schema({"n": pa.int64(), "o": pa.struct({"x": pa.int64()})}))
+    assert f"{tmp_path}/a.json, line 9001: column 'o'.x is int64, and 'oops' is none." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"a":', r"line 2: this is no JSON: '\{\"a\":'"),
+        ("[1]", r"line 2: this is no JSON object: '\[1\]'"),
+        ('{"a":1.5}', r"line 2: column 'a' is int8, and '1.5' is none"),
+        ('{"a":300}', r"line 2: column 'a' is int8, and '300' is none"),
+        ('{"a":true}', r"line 2: column 'a' is int8, and 'true' is none"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, line, message):
+    write(tmp_path / "a.json", '{"a":1}\n' + line + "\n")
+    with pytest.raises(FiresteelError, match=message):
+        rows(tmp_path, schema=pa.schema({"a": pa.int8()}))
+
+
+def test_what_cannot_be_inferred(tmp_path):
+    write(tmp_path / "a.json", "not json\n")
+    with pytest.raises(UsageError, match=r"a\.json, line 1: this is no JSON"):
+        JsonSource(tmp_path)
+    write(tmp_path / "a.json", "\n")
+    with pytest.raises(UsageError, match="no fields to infer"):
+        JsonSource(tmp_path)
+    with pytest.raises(UsageError, match="dictionary"):
+        JsonSource(tmp_path, schema=pa.schema({"a": pa.dictionary(pa.int8(), pa.string())}))
+
+
+# --- there and back ---
+
+UTC = pa.timestamp("us", "UTC")
+TABLE = pa.table(
+    {
+        "i": pa.array([1, None, -3], pa.int16()),
+        "f": [1.0, float("nan"), float("-inf")],
+        "s": ["", None, 'a "b"\\\n\t\x01é'],
+        "d": pa.array([datetime.date(2024, 2, 29), None, datetime.date(1, 1, 1)]),
+        "t": pa.array([datetime.datetime(2024, 1, 1, 1, 2, 3, 5), None, None], pa.timestamp("us")),
+        "z": pa.array([datetime.datetime(2024, 1, 1, 1, 2, 3), None, None], UTC),
+        "dec": pa.array([decimal.Decimal("1.50"), None, decimal.Decimal("-0.01")], pa.decimal128(30, 2)),
+        "b": [True, None, False],
+        "bin": [b"\x00\xff", None, b""],
+        "l": pa.array([[1, None], None, []], pa.list_(pa.int64())),
+        "st": pa.array([{"x": 1, "y": [{"z": "q"}]}, None, {"x": None, "y": None}]),
+        "m": pa.array([[("k", 1)], None, [("a", None), ("b", 2)]], pa.map_(pa.string(), pa.int64())),
+        "fl": pa.array([[1, 2], None, [3, None]], pa.list_(pa.int8(), 2)),
+        "w": pa.array(["x", None, "x"]).dictionary_encode(),
+    }
+)
+READ_AS = TABLE.schema.set(13, pa.field("w", pa.string()))
+
+
+@pytest.mark.parametrize("options", [{}, {"ignore_null_fields": False}, {"compression": "zstd"}])
+def test_what_is_written_is_read_again(tmp_path, options):
+    sink = JsonSink(tmp_path / "out", **options)
+    sliced = [TABLE.slice(0, 1).to_batches()[0], *TABLE.slice(1, 2).to_batches()]
+    sink.commit(run_sink(sink, [sliced], TABLE.schema))
+    assert str(read_all(JsonSource(tmp_path / "out", schema=READ_AS)).to_pylist()) == str(TABLE.to_pylist())
+
+
+def test_python_and_duckdb_read_what_is_written(tmp_path):
+    sink = JsonSink(tmp_path / "out")
+    sink.commit(run_sink(sink, [TABLE.to_batches()], TABLE.schema))
+    parsed = [json.loads(line) for line in (tmp_path / "out" / "part-00000.json").read_text().splitlines()]
+    assert parsed[1] == {"f": "NaN"}
+    assert parsed[2]["s"] == 'a "b"\\\n\t\x01é'
+    assert parsed[0]["z"] == "2024-01-01T01:02:03.000000Z"
+    found = duckdb.sql(f"select i, s, l, st.x from read_json('{tmp_path}/out/*.json')").fetchall()
+    assert found == [(1, "", [1, None], 1), (None, None, None, None), (-3, 'a "b"\\\n\t\x01é', [], None)]
+
+
+def test_what_json_cannot_hold(tmp_path):
+    with pytest.raises(UsageError, match="column 'a' of type duration"):
+        JsonSink(tmp_path / "out").check(pa.schema({"a": pa.list_(pa.duration("s"))}))
+
+
+texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=6)
+values = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+        "f": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "s": st.none() | texts,
+        "l": st.none() | st.lists(st.none() | st.fixed_dictionaries({"a": st.none() | texts}), max_size=3),
+    }
+)
+SCHEMA = pa.schema({"n": pa.int64(), "f": pa.float64(), "s": pa.string(), "l": pa.list_(pa.struct({"a": pa.string()}))})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(values, min_size=1, max_size=5), st.booleans())
+def test_both_parsers_read_what_the_writer_writes(given_rows, nulls):
+    batch = pa.RecordBatch.from_pylist(given_rows, SCHEMA)
+    lines = json_rows(batch, nulls=nulls).to_pylist()
+    for line, row in zip(lines, given_rows, strict=True):
+        loaded = json.loads(line)
+        assert {name: loaded.get(name) for name in ("n", "f", "s")} == {name: row[name] for name in ("n", "f", "s")}
+    data = "\n".join(lines).encode()
+    assert parse_lines(data, SCHEMA).to_pylist() == given_rows
+    fast = _fast(data, SCHEMA, wire_schema(SCHEMA))
+    assert fast is not None
+    assert fast.to_pylist() == given_rows
