@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.humanize import format_bytes, format_seconds, plural, printable
 from firesteel.options import JOURNAL_DIR, PROGRESS
 
@@ -44,10 +44,7 @@ def run_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
 
 def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
     """One row per identifier: uses in all, modules that use it, the module that uses it most; one row per module."""
-    lines = env.read_text([f"{root}/**/*.py" for root in roots], path_column="path")
-    uses = lines.map_in_arrow(_tokenizer(), "identifier string, module string").name("tokenize")
-    counts = uses.key_by("identifier", "module").aggregate({"n": ("module", "count")}).name("count")
-
+    counts = identifier_counts(env, roots)
     totals = (
         counts.key_by("identifier")
         .aggregate({"total": ("n", "sum"), "modules": ("module", "count"), "most": ("n", "max")})
@@ -71,6 +68,13 @@ def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
         .name("modules")
     )
     modules.write_parquet(str(out / "modules"), mode="overwrite")
+
+
+def identifier_counts(env: ExecutionEnvironment, roots: list[Path]) -> DataStream:
+    """Columns identifier, module, n: how often each module uses it."""
+    lines = env.read_text([f"{root}/**/*.py" for root in roots], path_column="path")
+    uses = lines.map_in_arrow(_tokenizer(), "identifier string, module string").name("tokenize")
+    return uses.key_by("identifier", "module").aggregate({"n": ("module", "count")}).name("count")
 
 
 def source_roots() -> list[Path]:

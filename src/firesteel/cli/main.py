@@ -179,6 +179,9 @@ def demo(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo...).")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Where the tables of the demo 'tpch' are.")
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the demos.")] = False,
     option: OptionPairs = None,
     master: Master = None,
@@ -190,7 +193,7 @@ def demo(
     if listed:
         show(list_text())
         return
-    run_named(name or DEFAULT, out, master, given_options(option, quiet))
+    run_named(name or DEFAULT, out, master, given_options(option, quiet), data)
 
 
 @app.command()

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -442,8 +443,9 @@ def _at_exit() -> None:
     for run in runs:
         run.cancel("the driver's process ends")
     until = time.monotonic() + EXIT_SECONDS
-    for run in runs:
-        run._done.wait(max(0.0, until - time.monotonic()))
+    with suppress(KeyboardInterrupt):  # Ctrl-C again: nobody wants to wait; what stays is found by the next job
+        for run in runs:
+            run._done.wait(max(0.0, until - time.monotonic()))
 
 
 atexit.register(_at_exit)
