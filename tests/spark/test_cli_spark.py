@@ -90,6 +90,36 @@ def test_the_readmes_example_runs_and_its_journal_explains_it(tmp_path):
     )
 
 
+def test_a_run_in_json_and_what_history_says_of_it(tmp_path):
+    name = script(
+        tmp_path,
+        """
+        from firesteel import ExecutionEnvironment
+
+        env = ExecutionEnvironment.get_or_create(options={"firesteel.progress": False})
+        rows = env.from_collection([1, 2, 3]).rebalance().map_in_arrow(iter, "value bigint").set_parallelism(2)
+        rows.write_parquet("out")
+        env.execute("small job")
+        print("mine")
+        """,
+    )
+    shown = firesteel(tmp_path, "run", "--json", name, "--master", "local[2]")
+    assert (shown.returncode, shown.stdout) == (0, "mine\n"), shown.stderr
+    told = [json.loads(line) for line in shown.stderr.splitlines()]
+    events = [event["event"] for event in told]
+    assert events[0] == "job" and events[-2:] == ["result", "exit"]
+    assert [event["parallelism"] for event in told if event["event"] == "decided"] == [1, 2]
+    assert [event["rows"] for event in told if event["event"] == "finished"] == [3, 3]
+    assert {name: told[-2][name] for name in ("status", "subtasks", "failures")} == {
+        "status": "FINISHED",
+        "subtasks": 3,
+        "failures": 0,
+    }
+    listed = firesteel(tmp_path, "history", "--json", "--status", "finished")
+    (job,) = map(json.loads, listed.stdout.splitlines())
+    assert (job["job"], job["name"], job["rows_in"], job["rows_out"]) == (told[0]["job"], "small job", 3, 3)
+
+
 def test_a_failing_function_shows_the_users_frames_and_nothing_of_ours(tmp_path):
     name = script(
         tmp_path,
@@ -119,7 +149,8 @@ def test_a_failing_function_shows_the_users_frames_and_nothing_of_ours(tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path):
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path, times):
     name = script(
         tmp_path,
         """
@@ -152,12 +183,21 @@ def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path):
             if "source subtask" in line:
                 break
         os.kill(running.pid, signal.SIGINT)
-        out, err = running.communicate(timeout=60)
-    assert running.returncode == 130, "".join(lines) + err
+        for line in running.stderr:  # until it is known that the job was interrupted
+            lines.append(line)
+            if times == 1 or "interrupted" in line:
+                break
+        if times == 2:
+            os.kill(running.pid, signal.SIGINT)
+        out, rest = running.communicate(timeout=60)
+    err = "".join(lines) + rest
+    assert running.returncode == 130, err
     assert "Traceback" not in err
     assert "cancel" in err
     assert out == ""
     assert not (tmp_path / "out").exists()
+    if times == 2:
+        return
     (journal,) = (tmp_path / ".firesteel" / "journal").glob("*.jsonl")
     assert json.loads(journal.read_text().splitlines()[-1])["status"] == "CANCELED"
     assert read(journal)

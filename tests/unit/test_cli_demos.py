@@ -1,0 +1,31 @@
+"""Demos by name."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from firesteel.cli.completion import complete_demo
+from firesteel.cli.demos import DEFAULT, DEMOS, run_named
+from firesteel.cli.main import app
+from firesteel.errors import UsageError
+
+
+def test_the_list_has_them_all():
+    shown = CliRunner().invoke(app, ["demo", "--list"])
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == list(DEMOS)
+    assert DEFAULT in DEMOS
+    assert [name for name, _ in complete_demo("s")] == ["skew", "stream"]
+
+
+def test_wrong_names_and_input_are_told(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"no demo 'skwe'\. Did you mean 'skew'\?"):
+        run_named("skwe", None, None, {})
+    with pytest.raises(UsageError, match="finds its input itself"):
+        run_named("skew", None, None, {}, tmp_path)
+    with pytest.raises(UsageError, match="There is no table customer and no table orders and no table lineitem"):
+        run_named("tpch", tmp_path, None, {}, tmp_path)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(UsageError, match="pip install tpchgen-cli, or say where"):
+        run_named("tpch", tmp_path, None, {})
