@@ -9,6 +9,7 @@ from tests.unit.journal_samples import planned, word_count
 from firesteel.errors import UsageError
 from firesteel.journal.explain import explain
 from firesteel.journal.history import subtask_numbers
+from firesteel.journal.ranges import ranges_text
 from firesteel.scheduler.records import Decision, JobStatusRecord, StateChange
 
 WHOLE = """\
@@ -122,3 +123,39 @@ def test_a_label_never_touches_its_text():
     ]
     text = explain([planned(), *decisions])
     assert "    regions      So." in text and "    admission    So." in text and f"    {'x' * 13} So." in text
+
+
+def cut(sizes, largest, how="by-bytes", parallelism=4) -> Decision:
+    return Decision(
+        at=1.0,
+        what="parallelism",
+        vertex=1,
+        inputs={"sizes": sizes, "cut": how},
+        result={"parallelism": parallelism, "largest": largest, "smallest": 1},
+    )
+
+
+def test_why_ranges_came_out_so():
+    even = ranges_text(cut([[10 << 20] * 64, [1 << 20] * 64], 176 << 20))
+    assert even == (
+        "64 subpartitions, 11 MiB on average and 11 MiB at most, in 4 contiguous ranges: the largest has 1.00 times the average."
+    )
+    heavy = ranges_text(cut([[1 << 20] * 15 + [45 << 20]], 45 << 20))
+    assert "the largest has 3.0 times the average. It is one subpartition, with 75 % of all bytes: a key" in heavy
+    uneven = ranges_text(cut([[20, 20, 20, 20, 1, 1, 1, 1]], 40, "by-count"))
+    assert uneven.endswith("cut=by-bytes evens them out.")
+    assert ranges_text(cut([], 1)) == ranges_text(cut([[1, 1]], 2, parallelism=1)) == ""
+    assert ranges_text(Decision(at=0, what="parallelism", result=3)) == ""
+
+
+def test_ranges_are_told_of_a_vertex_that_is_asked_for_alone():
+    records = [*word_count()[:10], cut([[5, 5, 5, 5]], 5)]
+    assert "    ranges       4 subpartitions, 5 B on average" in explain(records, 1)
+    assert "    ranges" not in explain(records)
+
+
+def test_a_job_whose_process_is_gone_is_broken_off():
+    head = explain(word_count()[:6], broken_off=True).splitlines()[:2]
+    assert head[0].endswith("broken off while RUNNING (its process is gone) after 900 ms.")
+    assert "started" not in head[1]
+    assert "FINISHED after" in explain(word_count(), broken_off=True)

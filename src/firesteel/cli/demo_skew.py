@@ -25,18 +25,22 @@ LEAST = 3
 
 
 def run_skew_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> None:
-    """Runs the same job with each way to cut ranges and prints how even they came out. Writes ``out/by-bytes`` and
-    ``out/by-count``."""
+    """Runs the same job with each way to cut ranges and prints how even they came out. Writes ``out/counts``, ``out/by-bytes``
+    and ``out/by-count``."""
+    counting = ExecutionEnvironment(master=master, options=options)
+    counts = identifier_counts(counting, source_roots()).filter(col("n") >= LEAST)
+    counts.write_parquet(str(out / "counts"), mode="overwrite")
+    counting.execute("identifiers by module")
     given = {lookup(key).key for key in options}
-    common = {**options, **({} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME})}
+    volume = {} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME}
+    common = {key: value for key, value in options.items() if lookup(key).key != CUT.key} | volume
     results: dict[str, Any] = {}
     for cut in ("by-bytes", "by-count"):
-        chosen = {key: value for key, value in common.items() if lookup(key).key != CUT.key}
-        env = ExecutionEnvironment(master=master, options={**chosen, CUT.key: cut})
-        pipeline(env, source_roots(), out / cut)
+        env = ExecutionEnvironment(master=master, options={**common, CUT.key: cut})
+        pipeline(env, out / "counts", out / cut)
         results[cut] = env.execute(f"spread of identifiers, {cut}")
-    env = ExecutionEnvironment(master=master, options={**common, PROGRESS.key: False})
     print("\nThe identifiers that are spread most:\n")
+    env = ExecutionEnvironment(master=master, options={**common, PROGRESS.key: False})
     env.read_parquet(str(out / "by-bytes")).top_k(5, "modules").show(5, truncate=40)
     print(printable(f"\n{compared(results)}\n\nWhat was decided, and why:\n"))
     for cut, result in results.items():
@@ -44,10 +48,10 @@ def run_skew_demo(out: Path, master: str | None, options: Mapping[str, Any]) -> 
     print(_WHY)
 
 
-def pipeline(env: ExecutionEnvironment, roots: list[Path], out: Path) -> None:
-    """One row per identifier: in how many modules it is used, and its share of uses in the one that uses it most."""
-    often = identifier_counts(env, roots).filter(col("n") >= LEAST)
-    spread = often.key_by("identifier").apply_in_arrow(_spread(), SCHEMA).name(STEP)
+def pipeline(env: ExecutionEnvironment, counts: Path, out: Path) -> None:
+    """One row per identifier: in how many modules it is used, and the share of its uses that one module has at most."""
+    uses = env.read_parquet(str(counts)).key_by("identifier")
+    spread = uses.apply_in_arrow(_spread(), SCHEMA).name(STEP)
     spread.write_parquet(str(out), mode="overwrite")
 
 

@@ -19,6 +19,7 @@ from firesteel.journal.history import (
     vertex_count,
     weighed,
 )
+from firesteel.journal.ranges import ranges_text
 from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
 from firesteel.scheduler.records import Decision, JournalRecord
 from firesteel.scheduler.resource_profile import ResourceProfile
@@ -53,7 +54,7 @@ def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *
     if history.started_at is None:
         raise UsageError("The journal is empty: the job has not written anything yet.")
     if vertex is not None:
-        return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records))
+        return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records, alone=True))
     lines = list(_job_lines(history, records, broken_off=broken_off))
     for number in sorted(history.vertices):
         lines += ["", *_vertex_lines(history, history.vertices[number], records)]
@@ -131,7 +132,10 @@ def _memory(history: JobHistory, vertex: VertexHistory) -> str:
     return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, _framework(history))
 
 
-def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
+def _vertex_lines(
+    history: JobHistory, vertex: VertexHistory, records: list[JournalRecord], *, alone: bool = False
+) -> Iterator[str]:
+    """``alone``: nothing else is asked for, so that there is room for more about it."""
     decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
@@ -141,6 +145,9 @@ def _vertex_lines(history: JobHistory, vertex: VertexHistory, records: list[Jour
         yield labelled("slot", f"of {group.name}: {group.needs}.")
     for line in _decision_lines(vertex.decisions):
         yield line.replace(f" of '{vertex.name}'", "")
+    for text in map(ranges_text, vertex.decisions) if alone else ():
+        if text:
+            yield labelled("ranges", text)
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:
         yield labelled("read", f"{weighed(rows, read)}.")

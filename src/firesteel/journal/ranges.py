@@ -1,0 +1,53 @@
+"""Why a vertex's ranges came out as they did, in a sentence, from the sizes that its decision was taken by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.scheduler.records import Decision
+
+EVEN = 1.25
+"""Ranges whose largest is at most so many times the average are called even."""
+
+
+def ranges_text(decision: Decision) -> str:
+    """Empty: nothing was cut, or the sizes are not known."""
+    result = decision.result
+    if not isinstance(result, dict) or "largest" not in result or not decision.inputs.get("sizes"):
+        return ""
+    parallelism, largest = int(result["parallelism"]), int(result["largest"])
+    sizes = _summed(decision.inputs["sizes"])
+    total = sum(sizes)
+    if parallelism < 2 or not total or len(sizes) < 2:
+        return ""
+    mean, heaviest = total / parallelism, max(sizes)
+    pieces = (
+        f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at "
+        f"most, in {format_count(parallelism)} contiguous ranges"
+    )
+    times = largest / mean
+    if times <= EVEN:
+        return f"{pieces}: the largest has {times:.2f} times the average."
+    text = f"{pieces}: the largest has {times:.1f} times the average."
+    if heaviest * EVEN >= largest:
+        share = heaviest / total
+        return (
+            f"{text} It is one subpartition, with {100 * share:.0f} % of all bytes: a key that has so many rows, or a few of "
+            "them. Rows of a key stay together; aggregate before, or add a column to the key."
+        )
+    if str(decision.inputs.get("cut")) == "by-count":
+        return (
+            f"{text} By count, each has equally many subpartitions, whatever they weigh; cut=by-bytes evens them out."
+        )
+    return text
+
+
+def _summed(sizes: Sequence[Any]) -> list[int]:
+    """Bytes per subpartition, of all inputs that are cut together."""
+    lists = [each for each in sizes if isinstance(each, list)]
+    if not lists:
+        return [int(size) for size in sizes]
+    length = max(map(len, lists))
+    return [sum(int(each[n]) for each in lists if n < len(each)) for n in range(length)]
