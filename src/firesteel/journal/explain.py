@@ -145,9 +145,7 @@ def _vertex_lines(
         yield labelled("slot", f"of {group.name}: {group.needs}.")
     for line in _decision_lines(vertex.decisions):
         yield line.replace(f" of '{vertex.name}'", "")
-    for text in map(ranges_text, vertex.decisions) if alone else ():
-        if text:
-            yield labelled("ranges", text)
+    yield from (labelled("ranges", text) for text in map(ranges_text, vertex.decisions) if alone and text)
     rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
     if rows or read:
         yield labelled("read", f"{weighed(rows, read)}.")
