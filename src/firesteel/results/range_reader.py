@@ -118,9 +118,10 @@ class RangeReader(GateReader):
     def _spread(self, keys: RegionKeys, low: int, high: int, changes: NDArray[np.float64]) -> None:
         """Adds to ``changes``, the differences between each range's bytes and the range's before, from ``low`` on."""
         cuts = self._boundaries.keys
-        met = np.fromiter((bisect_right(cuts, key) for key in keys.keys), np.int64, len(keys.keys))
+        first, end = keys.between(self._boundaries.low(low), self._boundaries.high(high - 1))
+        met = np.fromiter((bisect_right(cuts, key) for key in keys.keys[first : end + 1]), np.int64, end + 1 - first)
         begin, last = met[:-1], met[1:]
-        each = np.diff(keys.plain) / (last - begin + 1)
+        each = np.diff(keys.plain[first : end + 1]) / (last - begin + 1)
         inside = (last >= low) & (begin < high)
         np.add.at(changes, np.maximum(begin, low)[inside] - low, each[inside])
         np.add.at(changes, np.minimum(last + 1, high)[inside] - low, -each[inside])

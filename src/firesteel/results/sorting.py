@@ -8,6 +8,7 @@ the word, then with the next: only as much of the keys is looked at as rows need
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,10 @@ TEXT_WORDS = 16
 """Rows whose text is equal for so many words are ranked by Arrow."""
 RUN_ROWS = 1_000
 """Rows that come in runs of so many in order are merged."""
+SQUEEZED_RUNS = 12
+"""Each run of bits takes three passes over the words; sorting twice takes more."""
+_BLOCK = 1 << 15
+"""Rows whose text is read at once: temporaries stay in the cache."""
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -70,13 +75,26 @@ class _Sorting:
         """The rows at the open places; None: all rows."""
         return self._order if self._open is None or self._order is None else self._order[self._open]
 
+    @property
+    def _group_bits(self) -> int:
+        return int(self._groups[-1]).bit_length() if len(self._groups) else 0
+
+    def _room(self, count: int) -> int:
+        """Bits of a word that fit beside group and place."""
+        return 64 - _bits_of(count) - self._group_bits
+
     def refine(self, words: Words) -> None:
         """Orders the open rows within their groups by these words, one of each."""
         while len(words):
-            words = words - words.min()
-            bits = int(words.max()).bit_length()
+            low, high = words.min(), words.max()
+            bits = int(high - low).bit_length()
             if not bits:
                 return
+            if bits > self._room(len(words)):
+                words = _squeezed(words)
+                low, high = words.min(), words.max()
+                bits = int(high - low).bit_length()
+            words = words - low
             left, places, values = self._sorted(words, bits)
             kept = self._place(places, values)
             if not left:
@@ -86,12 +104,11 @@ class _Sorting:
     def _sorted(self, words: Words, bits: int) -> tuple[int, Rows, Words]:
         """How many of the bits there was no room for; the places in order; and what was compared, in order."""
         count = len(words)
-        place_bits = max(count - 1, 1).bit_length()
-        group_bits = int(self._groups[-1]).bit_length() if len(self._groups) else 0
+        place_bits, group_bits = _bits_of(count), self._group_bits
         if not group_bits and _runs_of(words) <= count // RUN_ROWS:
             places = np.argsort(words, kind="stable")  # merges runs
             return 0, places, words[places]
-        left = max(bits - (64 - place_bits - group_bits), 0)
+        left = max(bits - self._room(count), 0)
         packed = words >> np.uint64(left)
         packed <<= np.uint64(place_bits)
         packed |= np.arange(count, dtype=np.uint64)
@@ -115,6 +132,28 @@ class _Sorting:
         self._groups = np.cumsum(differ[:-1][kept]).astype(np.uint64)
         self._groups -= np.uint64(1)
         return kept
+
+
+def _bits_of(count: int) -> int:
+    """To number so many."""
+    return max(count - 1, 1).bit_length()
+
+
+def _squeezed(words: Words) -> Words:
+    """The words without the bits that all of them share: half of those of ASCII text."""
+    varying = int(np.bitwise_or.reduce(words ^ words[0]))
+    runs = [match.span() for match in re.finditer("1+", f"{varying:b}"[::-1])]
+    if len(runs) > SQUEEZED_RUNS or len(runs) == 1:
+        return words
+    squeezed = np.zeros(len(words), np.uint64)
+    at = 0
+    for begin, end in runs:
+        part = words >> np.uint64(begin)
+        part &= np.uint64((1 << (end - begin)) - 1)
+        part <<= np.uint64(at)
+        squeezed |= part
+        at += end - begin
+    return squeezed
 
 
 def _runs_of(words: Words) -> int:
@@ -234,15 +273,24 @@ class _Runs:
 
     def word(self, rows: Rows | None, at: int) -> Words:
         """Bytes [at, at + 8) of the rows as big-endian numbers; zeros behind a row's end."""
-        left = self.lengths_of(rows) - at
-        begin = (self._starts if rows is None else self._starts[rows]) + at
+        words = np.empty(len(self._lengths) if rows is None else len(rows), np.uint64)
+        for begin in range(0, len(words), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            words[block] = self._block(block if rows is None else rows[block], at)
+        return words
+
+    def _block(self, rows: Rows | slice, at: int) -> Words:
+        left = self._lengths[rows] - at
+        begin = self._starts[rows] + at
         begin[left <= 0] = 0
-        place, shift = begin >> 3, ((begin & 7) << 3).astype(np.uint64)
+        place, shift = begin >> 3, ((begin & 7) << 3).view(np.uint64)
         words = self._data[place] >> shift
         # in two steps: shifting by all 64 bits is not defined
         words |= (self._data[place + 1] << np.uint64(1)) << (np.uint64(63) - shift)
         words = words.byteswap()
-        beyond = (np.minimum(np.maximum(8 - left, 0), 8) << 3).astype(np.uint64)
+        if int(left.min()) >= 8:
+            return words
+        beyond = (np.clip(8 - left, 0, 8) << 3).view(np.uint64)
         half = beyond >> np.uint64(1)
         rest = beyond - half
         return (words >> half >> rest) << half << rest
