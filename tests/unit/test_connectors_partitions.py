@@ -95,6 +95,24 @@ def test_filters_prune_before_a_file_is_opened(tmp_path):
         source.push_down(None, pc.field("year") > 2023).list_splits(1 << 20)
 
 
+def test_row_groups_are_pruned_by_filters_on_partitions_and_files_together(tmp_path):
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"x": range(100)}), tmp_path / f"year={year}" / "a.parquet", row_group_size=10)
+    wanted = ((pc.field("year") == 2023) & (pc.field("x") < 15)) | ((pc.field("year") == 2024) & (pc.field("x") > 95))
+    source = ParquetSource(tmp_path).push_down(None, wanted)
+    groups = [(g.path[-14:-10], g.row_groups) for s in source.list_splits(1) for g in s.payload]
+    assert groups == [("2023", (0,)), ("2023", (1,)), ("2024", (9,))]
+    assert read_all(source, 1)["x"].to_pylist() == [*range(15), 96, 97, 98, 99]
+
+
+def test_a_files_own_column_of_a_partitions_name_does_not_prune(tmp_path):
+    (tmp_path / "k=7").mkdir()
+    pq.write_table(pa.table({"k": [1, 2], "x": [3, 4]}), tmp_path / "k=7" / "a.parquet")
+    source = ParquetSource(tmp_path).push_down(None, (pc.field("k") == 7) & (pc.field("x") > 3))
+    assert read_all(source).to_pylist() == [{"k": 7, "x": 4}]
+
+
 def test_explain_shows_what_filters_left(tmp_path):
     publish(ParquetSink(tmp_path / "out", partition_by=["year"]), TABLE)
     env = ExecutionEnvironment()

@@ -178,7 +178,7 @@ class Reading:
             if only_spark_opens(path, filesystem):
                 raise UsageError(
                     f"{kind} cannot open {path}: only Spark has a filesystem for it.",
-                    hint="Read it with Spark: env.from_dataframe(spark.read...).",
+                    hint="Read it with Spark: env.read_with_spark(...).",
                 )
 
     def from_collection(self, rows: Iterable[Any], schema: Any = None) -> DataStream:

@@ -183,7 +183,7 @@ def _refuse_spark_path(path: Any, kind: str, filesystem: Any) -> None:
     if only_spark_opens(path, filesystem):
         raise UsageError(
             f"{kind} cannot open {path}: only Spark has a filesystem for it.",
-            hint="Write it with Spark: stream.to_dataframe().write...",
+            hint="Write it with Spark: stream.write_with_spark(...).",
         )
 
 
@@ -192,5 +192,5 @@ def _refuse_for_spark(path: Any, mode: str, *others: Any) -> None:
     if mode not in ("error", "errorifexists", "overwrite") or any(others):
         raise UsageError(
             f"{path} is written by Spark, for which there are only mode='error' and 'overwrite', and no other layout.",
-            hint="Write it with Spark: stream.to_dataframe().write...",
+            hint="Write it with Spark: stream.write_with_spark(...).",
         )

@@ -57,8 +57,8 @@ def refuse_other_codecs(found: InputFiles, option: str | None, kind: str) -> Non
         if match is not None and option is None:
             raise UsageError(
                 f"{found.label(file.path)} is compressed with {match[1]}, which {kind} does not read.",
-                hint=f"It reads {', '.join(CODECS)}. Write it again, or read it with Spark: "
-                "env.from_dataframe(spark.read...). If it is no such file, say compression='none'.",
+                hint=f"It reads {', '.join(CODECS)}. Write it again, or read it with Spark: env.read_with_spark(...). "
+                "If it is no such file, say compression='none'.",
             )
 
 

@@ -136,12 +136,14 @@ class ParquetSource(FileSource):
         return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
     def _prune(self, footers: list[_Footer]) -> list[NDArray[np.intp]]:
-        """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers."""
+        """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers and, where the
+        filter looks at partition columns too, their values."""
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
         everything = [np.flatnonzero(footer.rows) for footer in footers]
+        known = self._known_values()
         ours = set(self._file_schema.names)
-        usable = [part.expression for part in self._conjuncts if part.prunes and set(part.columns) <= ours]
+        usable = [part.expression for part in self._conjuncts if part.prunes and (known or set(part.columns) <= ours)]
         if not usable:
             return everything
         condition = usable[0]
@@ -149,16 +151,28 @@ class ParquetSource(FileSource):
             condition &= part
 
         def survivors(index: int) -> NDArray[np.intp]:
-            file = footers[index].file
-            fragment = pads.ParquetFileFormat().make_fragment(file.path, self._filesystem)
+            about = known.get(self._values[self._kept[index]])
+            fragment = pads.ParquetFileFormat().make_fragment(
+                footers[index].file.path, self._filesystem, partition_expression=about
+            )
             try:
-                kept = {group.id for group in fragment.subset(condition, schema=self._file_schema).row_groups}
+                kept = {group.id for group in fragment.subset(condition, schema=self._all_schema).row_groups}
             except (OSError, pa.ArrowException):
                 return everything[index]  # reading will tell what is wrong with it
             return np.array([g for g in everything[index] if int(g) in kept], np.intp)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(survivors, range(len(footers))))
+
+    def _known_values(self) -> dict[Values, pc.Expression]:
+        """What is known of the rows of each partition; nothing where files have a column of their own under the name of a
+        partition column, since their statistics are of that one."""
+        parts = self._partitions
+        if parts is None or any(
+            set(footer.schema.names) & set(parts.schema.names) for footer in self._footers.values()
+        ):
+            return {}
+        return parts.known({self._values[i] for i in self._kept})
 
     # --- executor ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -82,23 +82,28 @@ class Partitions:
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
         file_format, nowhere = pads.IpcFileFormat(), pafs.LocalFileSystem()
-        table = self.table(distinct)
         fragments = [
-            file_format.make_fragment(str(i), nowhere, partition_expression=self._known(table, i))
-            for i in range(len(distinct))
+            file_format.make_fragment(str(i), nowhere, partition_expression=known)
+            for i, known in enumerate(self.known(distinct).values())
         ]
         dataset = pads.FileSystemDataset(fragments, schema, file_format, nowhere)
         alive = np.zeros(len(distinct), bool)
         alive[[int(f.path) for f in dataset.get_fragments(filter=part.expression)]] = True
         return alive
 
-    def _known(self, table: pa.Table, row: int) -> pc.Expression:
-        known: Any = None
+    def known(self, distinct: Iterable[Values]) -> dict[Values, pc.Expression]:
+        """What is true of all rows of each directory, as Arrow's datasets want to be told it."""
+        each = list(distinct)
+        table = self.table(each)
+        return {values: self._facts(table, row) for row, values in enumerate(each)}
+
+    def _facts(self, table: pa.Table, row: int) -> pc.Expression:
+        facts: Any = None
         for name in self.schema.names:
             value = table.column(name)[row]
-            about = (pc.field(name) == pc.scalar(value)) if value.is_valid else pc.field(name).is_null()
-            known = about if known is None else known & about
-        return known
+            fact = (pc.field(name) == pc.scalar(value)) if value.is_valid else pc.field(name).is_null()
+            facts = fact if facts is None else facts & fact
+        return facts
 
 
 def find_partitions(
