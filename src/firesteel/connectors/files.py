@@ -25,9 +25,10 @@ import pyarrow.fs as pafs
 
 from firesteel.connectors.compression import CODECS
 from firesteel.connectors.moves import Moves, storage_errors
+from firesteel.connectors.object_stores import require_bucket, why
 from firesteel.connectors.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
 from firesteel.connectors.partitions import check_partition_columns
-from firesteel.connectors.paths import Location, PathLike, find_target, first_line, is_local, local_path
+from firesteel.connectors.paths import Location, PathLike, find_target, is_local, local_path
 from firesteel.connectors.source import as_filesystem
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.results.owner import is_dead, myself
@@ -144,6 +145,7 @@ class FileSink:
             )
 
     def _check_parent(self) -> None:
+        require_bucket(self.target.filesystem, self.target.label)
         parent = PurePosixPath(self.target.path).parent
         while self._kind(str(parent)) is pafs.FileType.NotFound and parent.parent != parent:
             parent = parent.parent
@@ -397,7 +399,6 @@ class FileSink:
 def _as_usage(target: Location) -> Generator[None]:
     try:
         yield
-    except OSError as error:
-        raise UsageError(
-            f"{target.label} cannot be looked at: {first_line(error)}.", hint="Check the path and your access rights."
-        ) from None
+    except (OSError, pa.ArrowException) as error:
+        said, hint = why(target.label, error, "Check the path and your access rights.")
+        raise UsageError(f"{target.label} cannot be looked at: {said}.", hint=hint) from None

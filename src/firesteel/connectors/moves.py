@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.paths import first_line
+from firesteel.connectors.object_stores import first_line, why
 from firesteel.errors import FiresteelError
 
 
@@ -81,4 +81,5 @@ def storage_errors(label: str) -> Generator[None]:
                 f"{label} cannot be written: its directory is gone ({first_line(error)}).",
                 hint="Does every executor see this path, and does nobody else remove files there?",
             ) from error
-        raise FiresteelError(f"{label} cannot be written: {first_line(error)}.") from error
+        said, hint = why(label, error, "")
+        raise FiresteelError(f"{label} cannot be written: {said}.", hint=hint or None) from error

@@ -21,6 +21,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from firesteel.connectors.object_stores import first_line, why
 from firesteel.errors import UsageError
 
 PathLike = str | os.PathLike[str]
@@ -108,9 +109,9 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
                 found.setdefault(file.path, file)
                 if not pattern and file.path != file.root:
                     folders[file.root] = None
-        except OSError as error:
-            hint = "Check the path and your access rights."
-            raise UsageError(f"{location.label} cannot be listed: {first_line(error)}.", hint=hint) from None
+        except (OSError, pa.ArrowException) as error:
+            said, hint = why(location.label, error, "Check the path and your access rights.")
+            raise UsageError(f"{location.label} cannot be listed: {said}.", hint=hint) from None
     assert first is not None
     return InputFiles(first.filesystem, first.prefix, tuple(found.values()), tuple(folders))
 
@@ -232,12 +233,6 @@ def _cannot_open(text: str, scheme: str, error: Exception) -> str:
     if scheme in _SPARK_SCHEMES or "Unrecognized filesystem" in str(error):
         return f"{where} cannot be opened: pyarrow knows no usable '{scheme}' filesystem here."
     return f"{where} cannot be opened: {first_line(error)}."
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without a full stop: Arrow's messages go on with stacks and details."""
-    text = str(error).strip()
-    return (text.splitlines()[0].rstrip(". ") if text else "") or type(error).__name__
 
 
 # --- listing -------------------------------------------------------------------------------------------------
@@ -366,6 +361,8 @@ def _did_you_mean(location: Location) -> str:
             break
         path = path.parent
     parent = location.at(str(path.parent))
+    if location.prefix and str(path.parent) == ".":
+        return f"There is no bucket '{path.name}'."
     try:
         names = [_name(i.path) for i in parent.filesystem.get_file_info(pafs.FileSelector(parent.path))]
     except OSError:
