@@ -14,10 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 
 from connectors_kit import read_all, run_sink
 from firesteel import Sink, Source
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.spark.serialise import dumps_splits
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TESTS = Path(__file__).resolve().parents[1]
@@ -113,6 +115,22 @@ def test_logs_that_change_or_are_none_are_said(example, logs, tmp_path):
     ):
         with pytest.raises(UsageError, match=words):
             module.AccessLogs.of(paths)
+
+
+def test_splits_of_a_scripts_own_classes_reach_executors_that_cannot_import_it(example, logs):
+    module = example("own_source")
+    splits = module.AccessLogs.of(logs).list_splits(1)
+    assert dumps_splits(splits[0].payload) == pickle.dumps(splits[0].payload, protocol=5), "nothing to carry along"
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        data = dumps_splits(splits[0].payload)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    read = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[0].path)"
+    done = subprocess.run([sys.executable, "-c", read], input=data, capture_output=True, check=True, timeout=60)
+    assert done.stdout.decode().strip() == str(logs[4]), "the largest"
+    made_here = dumps_splits([lambda: 1])
+    assert pickle.loads(made_here)[0]() == 1
 
 
 # --- the sink ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from firesteel.spark.blob_server import BlobServer
 from firesteel.spark.environments import WithEnvironment, environment
 from firesteel.spark.information import Blob, VertexPart
 from firesteel.spark.placing import placed, preferring
+from firesteel.spark.serialise import dumps_splits
 from firesteel.spark.slotting import BatchSlots
 from firesteel.spark.task import BatchFunction, DataFrameFunction
 from firesteel.spark.threads import cancel_jobs, local_properties
@@ -282,7 +283,7 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     if deploy.splits is not None and splits:
         own = [[splits[k] for k in numbers.tolist()] for numbers in map(deploy.splits.of, range(len(deploy.subtasks)))]
     ranges = [(r.offsets, r.rects) for r in deploy.ranges]
-    return encode_executions(deploy.subtasks, deploy.attempts, ranges, own)
+    return encode_executions(deploy.subtasks, deploy.attempts, ranges, own, dumps_splits)
 
 
 def java_range(context: Any, n: int) -> Any:
