@@ -36,13 +36,13 @@ def dumps(value: Any) -> bytes:
 
 def dumps_splits(splits: Any) -> bytes:
     """Plain pickle, many times faster, unless something in them is of a class that only this process can import."""
-    from pyspark import cloudpickle
+    from pyspark.cloudpickle.cloudpickle import list_registry_pickle_by_value
 
     try:
         plain = pickle.dumps(splits, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError):  # a function made in another one, say
         return dumps(splits)
-    here_only = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+    here_only = ("__main__", *list_registry_pickle_by_value())
     return dumps(splits) if any(name.encode() in plain for name in here_only) else plain
 
 
