@@ -60,10 +60,22 @@ def options_page() -> str:
     left = list(all_options())
     parts = [
         "# Options\n\nGenerated from `src/firesteel/options*.py` by `./dev docs`.\n\n"
-        'Set them with `ExecutionEnvironment(options={"max-parallelism": 16})`, with `firesteel run script.py -O '
-        "max-parallelism=16`, or in a YAML\nfile, by dotted or nested keys, with `firesteel run --config FILE script.py`; `-O` "
-        "goes over the file, what the script sets over both.\nA short name, the end of a key after a dot, is enough where it "
-        "is unambiguous. Sizes are binary (`64 MiB`, `1g`);\na duration without a unit is in milliseconds, as in Flink."
+        "Where a value can come from, the higher going over the lower:\n\n"
+        "1. a step: `set_parallelism(16)`, `set_max_parallelism(64)` and others of its kind;\n"
+        '2. the program: `ExecutionEnvironment(options={"max-parallelism": 16})`;\n'
+        "3. the command line: `firesteel run -O max-parallelism=16 script.py`;\n"
+        "4. an environment variable: `FIRESTEEL_MAX_PARALLELISM=16`;\n"
+        "5. Spark's configuration: `spark.firesteel.max-parallelism=16`, in `spark-defaults.conf` or with `spark-submit --conf`;\n"
+        '6. YAML files, by dotted or nested keys: `ExecutionEnvironment(config="firesteel.yaml")` over `firesteel run --config '
+        "FILE` over the file that `FIRESTEEL_CONFIG` names;\n"
+        "7. the default.\n\n"
+        "`firesteel options --changed` shows what is set, and where that was said; `--json` for machines.\n\n"
+        "A short name, the end of a key after a dot, is enough where it is unambiguous. The variable of a name is `FIRESTEEL_` and "
+        "the name in capitals, with `_` for each dot and dash,\nwithout a leading `firesteel.`: `FIRESTEEL_RESULTS_CODEC` for "
+        "`firesteel.results.codec`. Names that stand for `<name>` are in small letters then;\nan empty variable is unset; one that "
+        "names no option is warned of (`FIRESTEEL_EXECUTOR_MEMORY` is an executor's own, and no option).\n\n"
+        "Sizes are binary (`64 MiB`, `1g`); a duration without a unit is in milliseconds, as in Flink (`500 ms`, `2 min`); a share "
+        "is a number or a percentage (`0.75`, `75%`)."
     ]
     for title, intro, belongs in SECTIONS:
         parts.append(f"## {title}\n\n{intro}")

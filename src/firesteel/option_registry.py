@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, TypeVar, overload
 
 from firesteel.errors import UsageError
@@ -35,17 +36,59 @@ def register(option: Option[T]) -> Option[T]:
     return option
 
 
+class Layer(IntEnum):
+    """Where a value can come from; the higher goes over the lower. (What is set on a single step goes over all.)"""
+
+    DEFAULT = 0
+    FILE = 1
+    """A YAML file."""
+    SPARK = 2
+    """``spark.firesteel.<key>`` in Spark's configuration."""
+    ENVIRONMENT = 3
+    """``FIRESTEEL_...``."""
+    COMMAND = 4
+    """``-O`` and other flags of the command line."""
+    PROGRAM = 5
+    """``options=``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one value came from: ``where`` in words, such as "firesteel.yaml, line 3" or "FIRESTEEL_MAX_PARALLELISM"."""
+
+    layer: Layer
+    where: str
+
+    def named(self) -> str:
+        """For a message about the value: " (from ...)"; nothing where the message stands beside the value anyway."""
+        return f" (from {self.where})" if self.layer in (Layer.SPARK, Layer.ENVIRONMENT) else ""
+
+
+IN_PROGRAM = Origin(Layer.PROGRAM, "options=")
+ON_COMMAND_LINE = Origin(Layer.COMMAND, "-O")
+BY_DEFAULT = Origin(Layer.DEFAULT, "default")
+
+
 class Options(Mapping[str, Any]):
     """Values given by the user over the registry's defaults. Immutable; ``options[OPTION]`` is typed.
 
-    As a mapping it holds what was set, under canonical keys; a value of None means unset. Raises UsageError for an
-    unknown key, a bad value, and for one option set twice by different names.
+    As a mapping it holds what was set, under canonical keys; a value of None means unset. Each value knows its
+    ``origin``: of all that are given at once, ``origin``, or that of its key (as given) in ``origins``. Raises UsageError for
+    an unknown key, a bad value, and for one option set twice by different names.
     """
 
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any] | None = None,
+        origin: Origin = IN_PROGRAM,
+        *,
+        origins: Mapping[str, Origin] | None = None,
+    ) -> None:
         self._values: dict[str, Any] = {}
+        self._origins: dict[str, Origin] = {}
         if isinstance(values, Options):  # parsed already: a duration is seconds by now
             self._values.update(values._values)
+            self._origins.update(values._origins)
             return
         given: dict[str, str] = {}
         for key, value in _pairs(values):
@@ -53,12 +96,14 @@ class Options(Mapping[str, Any]):
             _warn_if_deprecated(option, key)
             if value is None:
                 continue
-            parsed = _parse(option, key, value)
+            own = origin if origins is None else origins.get(key, origin)
+            parsed = _parse(option, key, value, own)
             if self._values.setdefault(option.key, parsed) != parsed:
                 raise UsageError(
                     f"Option '{option.key}' is set twice, as '{given[option.key]}' and as '{key}', to different values.",
                     hint="Leave one out.",
                 )
+            self._origins.setdefault(option.key, own)
             given[option.key] = key
 
     @overload
@@ -75,9 +120,32 @@ class Options(Mapping[str, Any]):
 
     def with_values(self, values: Mapping[str, Any]) -> Options:
         """These and ``values`` over them, by whatever names."""
+        over = Options(values)
         merged = Options()
-        merged._values = {**self._values, **Options(values)._values}
+        merged._values = {**self._values, **over._values}
+        merged._origins = {**self._origins, **over._origins}
         return merged
+
+    def merged(self, other: Options) -> Options:
+        """These and ``other``: of an option that both have, the value of the higher layer; of one layer, that of ``other``."""
+        wins = {k for k, o in other._origins.items() if k not in self._origins or o.layer >= self._origins[k].layer}
+        merged = Options(self)
+        merged._values.update((key, other._values[key]) for key in wins)
+        merged._origins.update((key, other._origins[key]) for key in wins)
+        return merged
+
+    def without(self, keys: Iterable[str]) -> Options:
+        """These, with the options of ``keys`` left unset."""
+        left = Options(self)
+        for key in map(lookup, keys):
+            left._values.pop(key.key, None)
+            left._origins.pop(key.key, None)
+        return left
+
+    def origin(self, option: Option[Any] | str) -> Origin:
+        """Where the value of an option comes from."""
+        key = option.key if isinstance(option, Option) else lookup(option).key
+        return self._origins.get(key, BY_DEFAULT)
 
     def members(self, family: Option[T]) -> dict[tuple[str, ...], T]:
         """What was set of a family of options, by what stands for its ``<name>`` parts."""
@@ -171,16 +239,17 @@ def _warn_if_deprecated(option: Option[Any], key: str) -> None:
         warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
 
 
-def _parse(option: Option[T], key: str, value: Any) -> T:
+def _parse(option: Option[T], key: str, value: Any, origin: Origin) -> T:
+    said = f"Option '{key}' = {value!r}{origin.named()}"
     try:
         parsed = option.parse(value)
     except ValueError as error:
         if _is_negative(option, value):
-            raise UsageError(f"Option '{key}' = {value!r} must not be negative.") from None
-        raise UsageError(f"Option '{key}' = {value!r} is not {error}.") from None
+            raise UsageError(f"{said} must not be negative.") from None
+        raise UsageError(f"{said} is not {error}.") from None
     complaint = option.check(parsed)
     if complaint is not None:
-        raise UsageError(f"Option '{key}' = {value!r} {complaint}.")
+        raise UsageError(f"{said} {complaint}.")
     return parsed
 
 
@@ -194,6 +263,20 @@ def _is_negative(option: Option[Any], value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def names_of_options() -> dict[str, Option[Any]]:
+    """Every key, alias, deprecated key and unambiguous short name (the last part of a key) of an option; no families."""
+    short: dict[str, set[str]] = {}
+    for name, option in _NAMES.items():
+        short.setdefault(name.rsplit(".", 1)[-1], set()).add(option.key)
+    found = {name: _REGISTRY[next(iter(keys))] for name, keys in short.items() if len(keys) == 1}
+    return found | _NAMES
+
+
+def families() -> list[Option[Any]]:
+    """Options with ``<name>`` in their keys, those with more parts first."""
+    return list(_FAMILIES)
 
 
 def all_options() -> list[Option[Any]]:

@@ -71,8 +71,10 @@ def parse_int(value: Any) -> int:
 
 
 def parse_number(value: Any) -> float:
+    """``0.75``, ``"75%"``. Raises ValueError."""
+    text = str(value).strip()
     try:
-        number = float(str(value).strip())
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise ValueError("a number") from None
     if not math.isfinite(number):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from firesteel.option_registry import Layer as Layer  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import Options as Options  # noqa: PLC0414 - everybody finds it here
+from firesteel.option_registry import Origin as Origin  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import all_options as all_options  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import format_value as format_value  # noqa: PLC0414 - everybody finds it here
 from firesteel.option_registry import lookup as lookup  # noqa: PLC0414 - everybody finds it here

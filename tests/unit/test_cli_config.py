@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from firesteel.cli.config_file import read_config
 from firesteel.cli.main import given_options
 from firesteel.errors import UsageError
+from firesteel.option_files import read_options
 from firesteel.options import Options
 
 
@@ -106,14 +106,14 @@ def test_a_mapping_can_be_named_and_used_again(config):
 )
 def test_what_is_wrong_is_a_sentence_with_its_line(config, text, sentence):
     with pytest.raises(UsageError, match=sentence):
-        read_config(config(text))
+        read_options(config(text))
 
 
 def test_files_that_cannot_be_read(config, tmp_path):
     with pytest.raises(UsageError, match=r"There is no file 'missing\.yaml'\. Give --config the path"):
-        read_config("missing.yaml")
+        read_options("missing.yaml")
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
-        read_config(str(tmp_path))
+        read_options(str(tmp_path))
 
 
 def test_a_deprecated_key_is_said_as_on_the_command_line(config, capsys, monkeypatch):

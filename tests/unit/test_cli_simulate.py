@@ -13,6 +13,7 @@ from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.explain import explain
 from firesteel.journal.journal import read
+from firesteel.options import MAX_PARALLELISM
 from firesteel.simulation.report import PHASES
 
 SMALL = ("simulate", "--parallelism", "40", "--nodes", "10", "--slots", "8")
@@ -241,7 +242,7 @@ def test_what_was_asked_and_what_was_decided_are_told_apart():
 def test_json_says_what_was_asked_for():
     told = as_json("--seed", "3", "-O", "max-parallelism=7")
     asked = {"vertices": 2, "parallelism": 40, "nodes": 10, "slots": 8, "seed": 3, "edge": "all-to-all"}
-    assert asked.items() <= told["inputs"].items() and told["inputs"]["options"] == {"max-parallelism": "7"}
+    assert asked.items() <= told["inputs"].items() and told["inputs"]["options"] == {MAX_PARALLELISM.key: "7"}
     assert told["parallelism"] == [40, 7] and told["cause"] == ""
     assert told["makespan_s"] == round(told["makespan_s"], 3)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from firesteel import option_registry
+from firesteel import option_registry, option_values
 from firesteel import options as registry
 from firesteel.errors import UsageError
 from firesteel.options import (
@@ -213,3 +213,9 @@ def test_a_negative_quantity_is_said_to_be_one(pair):
 
 def test_nothing_of_a_unit_is_zero():
     assert format_value(DATA_VOLUME_PER_TASK, 0) == "0" == format_value(RESTART_DELAY, 0.0)
+
+
+def test_a_share_is_a_number_or_a_percentage():
+    assert option_values.parse_number("75%") == option_values.parse_number(0.75) == 0.75
+    with pytest.raises(ValueError, match="a number"):
+        option_values.parse_number("%")

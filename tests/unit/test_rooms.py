@@ -13,7 +13,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "sizes", "sketches", "descriptors"}
+COMMON = {"errors", "humanize", "masking", "sizes", "sketches", "descriptors"}
 """Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
@@ -32,6 +32,8 @@ ALLOWED = {
         "connectors",
         "expressions",
         "options",
+        "option_layers",
+        "option_registry",
         "journal",
         "scheduler",
         "spark",
@@ -41,7 +43,17 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "simulation": {"simulation", "scheduler", "graph", "options", "journal"},
     "control": {"control", "scheduler"},
-    "cli": {"cli", "journal", "options", "api", "simulation", "control", "streaming"},
+    "cli": {
+        "cli",
+        "journal",
+        "options",
+        "option_layers",
+        "option_registry",
+        "api",
+        "simulation",
+        "control",
+        "streaming",
+    },
     "options": {
         "option_registry",
         "option_values",
@@ -55,10 +67,13 @@ ALLOWED = {
     "options_speculation": {"option_registry", "option_values"},
     "options_streaming": {"option_registry", "option_values"},
     "option_registry": {"option_values"},
+    "option_files": {"options"},
+    "option_layers": {"option_files", "option_registry", "options"},
     "option_values": set(),
     "descriptors": set(),
     "errors": set(),
     "humanize": set(),
+    "masking": set(),
     "sizes": set(),
     "sketches": set(),
     "expressions": {"expressions"},

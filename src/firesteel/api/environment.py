@@ -6,10 +6,12 @@ one was given. A given session is used, never stopped or reconfigured.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +27,8 @@ from firesteel.graph.describe import describe
 from firesteel.graph.slot_sharing import groups_of, unused_groups
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.stream_graph import StreamNode
+from firesteel.option_layers import read_spark_conf, surroundings
+from firesteel.option_registry import ON_COMMAND_LINE
 from firesteel.options import Options
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ class _Defaults:
     """What environments take where the program says nothing; set by ``firesteel run``."""
 
     master: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
 
 
 _defaults = _Defaults()
@@ -45,16 +49,25 @@ _session_lock = threading.Lock()
 """Two jobs that are the first to need Spark must not both start it."""
 
 
+def running_context() -> Any:
+    """The Spark context of this process; None if there is none (pyspark is not loaded to find out)."""
+    module = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
+    context = getattr(module, "SparkContext", None)
+    return getattr(context, "_active_spark_context", None)
+
+
 def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None = None) -> None:
     """For every environment made from now on that leaves the master, or one of these options, open."""
     _defaults.master = master
-    _defaults.options = dict(options or {})
+    _defaults.options = Options(options, ON_COMMAND_LINE)
 
 
 class ExecutionEnvironment(Reading, ReadingOutside):
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
-    ``options``: values by key (``docs/options.md``). Options are fixed for the life of the environment.
+    ``options``: values by key (``docs/options.md``). They go over the command line's, those over ``FIRESTEEL_...`` in the
+    environment, those over ``spark.firesteel.<key>`` in Spark's configuration, those over ``config``, the path of a YAML file
+    (which goes over the file of FIRESTEEL_CONFIG). Options are fixed for the life of the environment.
     As a context manager it stops, at the end, the session that it has made; a given or found one it leaves alone.
     """
 
@@ -65,6 +78,7 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         *,
         master: str | None = None,
         app_name: str = "firesteel",
+        config: str | os.PathLike[str] | None = None,
     ) -> None:
         if spark is not None and master is not None:
             raise UsageError("A session and a master were given.", hint="Leave out the master: the session has one.")
@@ -73,8 +87,11 @@ class ExecutionEnvironment(Reading, ReadingOutside):
                 "ExecutionEnvironment takes a SparkSession.",
                 hint="For a master write ExecutionEnvironment(master=...).",
             )
-        self.options = Options(_defaults.options).with_values(options or {})
+        files = () if config is None else (os.fspath(config),)
+        around = surroundings(configs=files).merged(_defaults.options)
+        self.options = around.merged(Options(options))
         self._groups = groups_of(self.options)
+        self._registered = set[str]()
         self._unproven = set(self._groups)
         """Slot sharing groups from the options of which no job has been looked at yet."""
         self._master = master or _defaults.master
@@ -85,13 +102,19 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         self._caches: weakref.WeakSet[Cache] = weakref.WeakSet()
         if spark is not None:
             self._use(spark)
+        elif (running := running_context()) is not None:
+            self._take_conf(running.getConf().getAll())
 
     @classmethod
     def get_or_create(
-        cls, master: str | None = None, options: Mapping[str, Any] | None = None, app_name: str = "firesteel"
+        cls,
+        master: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        app_name: str = "firesteel",
+        config: str | os.PathLike[str] | None = None,
     ) -> ExecutionEnvironment:
         """An environment on the Spark session of this process, or on one that is made when the first job starts."""
-        return cls(options=options, master=master, app_name=app_name)
+        return cls(options=options, master=master, app_name=app_name, config=config)
 
     # --- the session ---
 
@@ -112,6 +135,7 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         session = create_session(self._master, self._app_name)
         check_session(session)
         self._session = session
+        self._take_conf(session.sparkContext.getConf().getAll())
         if found is None:
             self._stop = session.stop
 
@@ -120,6 +144,17 @@ class ExecutionEnvironment(Reading, ReadingOutside):
 
         check_session(session)
         self._session = session
+        self._take_conf(session.sparkContext.getConf().getAll())
+
+    def _take_conf(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """What Spark's configuration says is below options= and the command line, and over files."""
+        found = read_spark_conf(pairs)
+        if not found:
+            return
+        self.options = self.options.merged(found)
+        for name, group in groups_of(self.options).items():
+            if name not in self._registered:
+                self._groups[name] = group
 
     def close(self) -> None:
         """Stops the session if this environment made it, and drops what was cached. Sinks that were not executed are forgotten."""
@@ -149,6 +184,7 @@ class ExecutionEnvironment(Reading, ReadingOutside):
                     hint='Write SlotSharingGroup("gpu", cpu_cores=2, task_heap_memory="2 GiB").',
                 )
             self._groups[group.name] = group
+            self._registered.add(group.name)
             self._unproven.discard(group.name)
         return self
 
@@ -211,9 +247,12 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         with own_interrupts():
             caches = CacheUse.of(ends, claim=True)
             try:
+                checked_with = self.options
                 compiled = compile_job(caches.ends, self.options, name, self._groups)
-                self._tell_unused_groups(compiled)
                 session = self.spark
+                if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
+                    compiled = compile_job(caches.ends, self.options, name, self._groups)
+                self._tell_unused_groups(compiled)
                 from firesteel.spark.launch import launch
 
                 run = launch(compiled, session, self.options)

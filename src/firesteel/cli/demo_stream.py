@@ -20,7 +20,7 @@ from typing import Any
 from firesteel.errors import FiresteelError
 from firesteel.humanize import format_count, format_seconds, plural, printable
 from firesteel.journal.stream_report import stream_history
-from firesteel.options import lookup
+from firesteel.options import Options
 
 NAME = "payments"
 FIRST, GROWN, SHRUNK = 2, 8, 3
@@ -47,8 +47,7 @@ def run_stream_demo(out: Path, master: str | None, options: Mapping[str, Any]) -
     from firesteel.journal.journal import read
     from firesteel.streaming import AdaptiveStream, ResourceRequirements
 
-    given = {lookup(key).key for key in options}
-    chosen = {**{key: value for key, value in OPTIONS.items() if lookup(key).key not in given}, **options}
+    chosen = Options(OPTIONS).with_values(options)
     inbox, checkpoint = out / "in", out / "checkpoint"
     for folder in (inbox, checkpoint):
         shutil.rmtree(folder, ignore_errors=True)

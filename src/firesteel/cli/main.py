@@ -14,6 +14,7 @@ from firesteel.cli.clean import clean
 from firesteel.cli.completion import complete_demo, complete_job, complete_status
 from firesteel.cli.decide import decide
 from firesteel.cli.group import Group
+from firesteel.cli.options import options
 from firesteel.cli.run_events import events
 from firesteel.cli.shared import Config, Job, Master, OptionPairs, Quiet, Vertex, given_options, number, show, whole
 from firesteel.cli.stream import stream_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(stream_app, name="stream")
 app.command()(decide)
+app.command()(options)
 
 
 @app.callback(invoke_without_command=True)
@@ -156,18 +158,6 @@ def no_vertices(vertex: str | None) -> None:
 
 
 app.command()(clean)
-
-
-@app.command()
-def options(
-    words: Annotated[str | None, typer.Argument(metavar="[WORD]", help="Only options with this word.")] = None,
-    option: OptionPairs = None,
-) -> None:
-    """List the options: value (where -O sets one), default, meaning."""
-    from firesteel.cli.options_list import options_text
-    from firesteel.options import Options
-
-    show(options_text(Options(given_options(option)), words))
 
 
 @app.command()

@@ -6,13 +6,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from firesteel.cli.completion import complete_job, complete_option
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
+
+if TYPE_CHECKING:
+    from firesteel.options import Options
 
 OptionPairs = Annotated[
     list[str] | None,
@@ -37,7 +40,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A YAML file with options; of several the later one goes over; -O goes over all.",
+        help="A YAML file with options; of several the later one goes over; FIRESTEEL_... and -O go over all.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -62,10 +65,12 @@ def whole(flag: str) -> Callable[[str | int], int]:
     return number(flag, int, "whole number")
 
 
-def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> dict[str, Any]:
-    """The values of -O over those of the YAML files ``configs``, a later one over an earlier. Raises UsageError."""
-    from firesteel.cli.config_file import read_config
-    from firesteel.options import PROGRESS, Options, lookup
+def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> Options:
+    """The values of -O, over FIRESTEEL_... in the environment, over the YAML files ``configs`` (a later one over an earlier)
+    and that of FIRESTEEL_CONFIG. Raises UsageError."""
+    from firesteel.option_layers import surroundings
+    from firesteel.option_registry import ON_COMMAND_LINE
+    from firesteel.options import PROGRESS, Layer, Options, Origin
 
     values: dict[str, Any] = {}
     for pair in pairs or []:
@@ -73,19 +78,15 @@ def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[st
         if not equals or not key.strip():
             raise UsageError(f"'-O {pair}' is not an option.", hint="Write -O key=value.")
         values[key.strip()] = value.strip()
-    if quiet:
-        values[PROGRESS.key] = False
-    with warnings.catch_warnings(record=True) as deprecated:
+    with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        over = {lookup(key).key for key in Options(values)}
-        for config in reversed(configs or ()):
-            read = read_config(config)
-            values |= {key: value for key, value in read.items() if lookup(key).key not in over}
-            over |= {lookup(key).key for key in read}
-            Options(values)
-    for warning in deprecated:
+        given = Options(values, ON_COMMAND_LINE)
+        if quiet:
+            given = given.merged(Options({PROGRESS.key: False}, Origin(Layer.COMMAND, "--quiet")))
+        given = surroundings(configs=configs or ()).merged(given)
+    for warning in heard:
         print(f"firesteel: {warning.message}", file=sys.stderr, flush=True)
-    return values
+    return given
 
 
 def show(text: str) -> bool:

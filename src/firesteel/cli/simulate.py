@@ -14,7 +14,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.journal.journal import Journal, begins_like_a_journal
-from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Options, parse_size
+from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Layer, Options, format_value, lookup, parse_size
 from firesteel.simulation.cluster import PROFILES, ClusterSpec, with_workers
 from firesteel.simulation.report import Costs, Simulated, costs_of
 from firesteel.simulation.workload import ChainShape, EdgeKind
@@ -76,16 +76,18 @@ def simulate_text(
             "--pipelined and --adaptive exclude each other: what is decided from finished results cannot read running ones.",
             hint="Leave --adaptive out.",
         )
-    for key in Options(options):
-        if key in FLAGS:
-            raise UsageError(f"'-O {key}' is not for simulate.", hint=f"Say {FLAGS[key]}.")
+    options = Options(options)
+    for key, flag in FLAGS.items():
+        if key in options and options.origin(key).layer >= Layer.COMMAND:
+            raise UsageError(f"'-O {key}' is not for simulate.", hint=f"Say {flag}.")
+    options = options.without(FLAGS)
     dynamic = not pipelined if adaptive is None else adaptive
     simulated = Simulated(
         ChainShape(vertices, parallelism, EdgeKind(edge), dynamic, pipelined),
         _cluster(ClusterSpec(nodes, slots, slow_nodes, slow_factor), memory, external, profiles),
         fail_rate,
         seed,
-        options or {},
+        options,
         frozen_nodes=frozen_nodes,
         groups=tuple(groups),
     )
@@ -163,7 +165,7 @@ def _as_json(simulated: Simulated, costs: Costs) -> str:
         "groups": list(simulated.groups),
         "worker": str(cluster.workers[0]) if cluster.workers else None,
         "profiles": next(name for name, kind in PROFILES.items() if kind is cluster.mode.enforcement),
-        "options": dict(simulated.options),
+        "options": {key: format_value(lookup(key), value) for key, value in Options(simulated.options).items()},
     }
     told = {"inputs": inputs, "notes": _notes(simulated), **asdict(costs)}
     told["makespan_s"] = round(costs.makespan_s, 3)

@@ -8,18 +8,19 @@ from pathlib import Path
 import yaml
 
 from firesteel.errors import UsageError
-from firesteel.options import Options
+from firesteel.options import Layer, Options, Origin
 
 _NULL = "tag:yaml.org,2002:null"
 
 
-def read_config(path: str) -> dict[str, str | None]:
-    """Values by dotted key, as text: they mean what they mean behind -O (``off`` is no boolean). Nothing or null: unset.
+def read_options(path: str) -> Options:
+    """Options of a YAML file. Values mean what they mean behind -O (``off`` is no boolean); nothing or null: unset.
 
     Raises UsageError, with the line, for a file that cannot be read, is no YAML or no mapping, for a key that is there
     twice or is no option, and for a bad value.
     """
     values: dict[str, str | None] = {}
+    origins: dict[str, Origin] = {}
     lines: dict[str, int] = {}
     root = _root(path)
     for key, node in () if root is None else _leaves(path, root):
@@ -27,14 +28,14 @@ def read_config(path: str) -> dict[str, str | None]:
         if key in lines:
             raise UsageError(f"{path}, line {line}: '{key}' is in line {lines[key]} already.", hint="Leave one out.")
         values[key], lines[key] = _value(path, key, node), line
-        _check({key: values[key]}, f"{path}, line {line}")
-    _check(values, path)
-    return values
+        origins[key] = Origin(Layer.FILE, f"{path}, line {line}")
+        _options({key: values[key]}, f"{path}, line {line}", origins)
+    return _options(values, path, origins)
 
 
-def _check(values: dict[str, str | None], where: str) -> None:
+def _options(values: dict[str, str | None], where: str, origins: dict[str, Origin]) -> Options:
     try:
-        Options(values)
+        return Options(values, origins=origins)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
 
