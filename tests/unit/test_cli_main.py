@@ -100,7 +100,7 @@ def test_options_are_listed_with_values_defaults_and_meaning(firesteel):
     shown = firesteel("options", "-O", "max-parallelism=12", "-O", "slot-sharing-group.gpu.cpu-cores=4").stdout
     assert "slot-sharing-group.<name>.cpu-cores: default unset\n" in shown
     assert "\nslot-sharing-group.gpu.cpu-cores: 4.0 (from -O; default unset)\n" in shown
-    assert "jobmanager.adaptive-batch-scheduler.max-parallelism: 12 (default 128)\n    Upper bound" in shown
+    assert "jobmanager.adaptive-batch-scheduler.max-parallelism: 12 (from -O; default 128)\n    Upper bound" in shown
     assert "firesteel.decider.cut: default by-bytes\n" in shown
     assert firesteel("options", "codec").stdout.count("default") == 1
 

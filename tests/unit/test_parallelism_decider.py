@@ -1,5 +1,8 @@
 """The decider against numbers worked out by hand from FLIP-187."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,7 @@ from firesteel.graph.job_graph import JobVertex, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, bounds_for, decide_vertex, global_maximum
 from firesteel.scheduler.parallelism.model import closest_power_of_two
+from firesteel.scheduler.parallelism.replay import pack_numbers, recalled, unpack_numbers
 
 MIB = 1 << 20
 
@@ -404,6 +408,33 @@ def test_a_cut_by_bytes_can_be_made_again_from_its_record():
     assert again.decision == plan.decision
 
 
-def test_a_record_does_not_hold_very_many_sizes_nor_any_that_did_not_count():
-    assert "sizes" not in decide_vertex([keyed([1] * 5000)], bounds()).decision["inputs"]
-    assert "sizes" not in decide_vertex([keyed([1] * 4)], bounds(cut="by-count")).decision["inputs"]
+def recalled_plan(inputs, limits):
+    """Decided, written down, read back and decided again."""
+    plan = decide_vertex(inputs, limits)
+    read = json.loads(json.dumps(plan.decision["inputs"]))
+    results, found = recalled(read)
+    again = decide_vertex(results, found)
+    assert again.decision == plan.decision
+    assert [r.rects.tolist() for r in again.ranges] == [r.rects.tolist() for r in plan.ranges]
+    return read
+
+
+def test_a_decision_can_be_made_again_from_its_record_alone():
+    rng = np.random.default_rng(1)
+    many = rng.integers(0, 300 * MIB, 5000)
+    for cut in ("by-bytes", "by-count"):
+        limits = bounds(cut=cut, maximum=64)
+        read = recalled_plan([keyed(many, partitions=7), broadcast(5 * MIB)], limits)
+        assert "sizes" not in read and len(read["packed_sizes"][0]) < 32_000
+        recalled_plan([keyed([5, 1, 7, 2]), celled([[1, 2], [3, 4]], ShipStrategy.REBALANCE)], limits)
+        recalled_plan([celled([[1, 2], [3, 4]]), forward([3, 5])], limits)
+        recalled_plan([keyed([5, 1, 7, 2])], replace(limits, fixed=3, vertex_maximum=5))
+    assert recalled(decide_vertex([keyed([1] * 70_000)], bounds()).decision["inputs"]) is None, "too many to keep"
+
+
+def test_packed_numbers():
+    for numbers in ([], [0], [255, 0], [256], [1 << 33, 1], [(1 << 62) - 1]):
+        assert unpack_numbers(pack_numbers(numbers)).tolist() == numbers
+    for text in ("", "4", "3:AAAA", "4:AAAA"):
+        with pytest.raises(ValueError, match="no packed numbers"):
+            unpack_numbers(text)

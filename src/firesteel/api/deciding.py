@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,11 +13,11 @@ from numpy.typing import NDArray
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.humanize import plural
-from firesteel.options import DECIDER_OPTIONS, Options, lookup, parse_int, parse_size
+from firesteel.options import Options, parse_size
 from firesteel.scheduler.commands import InputRanges
-from firesteel.scheduler.parallelism import Bounds, ConsumedResult, bounds_within, decide_vertex
+from firesteel.scheduler.parallelism import ConsumedResult, decide_vertex
+from firesteel.scheduler.parallelism.asked import bounds_asked, unknown
 
-PARALLELISM = "parallelism"
 _SHIPS = {
     ("all-to-all", True): ShipStrategy.HASH,
     ("all-to-all", False): ShipStrategy.REBALANCE,
@@ -95,48 +94,14 @@ def decide_request(request: Any, defaults: Options | None = None) -> Decided:
     fields = _mapping(request, "A request", _REQUEST_KEYS)
     if fields.get("inputs") is None:
         raise UsageError("A request needs 'inputs', a list.", hint='Write {"options": {...}, "inputs": [...]}.')
-    bounds = bounds_of(fields.get("options"), defaults or Options())
+    options = {} if fields.get("options") is None else _mapping(fields["options"], "'options'")
+    bounds = bounds_asked(options, defaults or Options())
     if not isinstance(fields["inputs"], list | tuple):
         raise UsageError(f"'inputs' is a list, not {_kind(fields['inputs'])}.", hint='Write "inputs": [{...}, ...].')
     given: Sequence[Any] = fields["inputs"]
     plan = decide_vertex([_input(i, one) for i, one in enumerate(given)], bounds)
     said = plan.decision
     return Decided(plan.parallelism, said["rule"], said["bounds"], said["reason"], plan.input_bytes, plan.ranges)
-
-
-def bounds_of(options: Any, defaults: Options) -> Bounds:
-    """Bounds from the "options" of a request: those of the decider, by any name, and "parallelism"."""
-    values = {} if options is None else dict(_mapping(options, "'options'"))
-    fixed = values.pop(PARALLELISM, None)
-    for key in values:
-        check_decider_option(key)
-    bounds = bounds_within(defaults.with_values(values), None if fixed is None else _parallelism(fixed))
-    if fixed is None:
-        bounds.interval()
-    return bounds
-
-
-def check_decider_option(key: str) -> None:
-    """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
-    names = [PARALLELISM, *(name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases))]
-    short = [name.rsplit(".", 1)[-1] if name != "parallelism.default" else name for name in names]
-    known = sorted(set(short))
-    try:
-        found = lookup(key)
-    except UsageError:
-        raise _unknown("option", key, [*known, *names], known) from None
-    if found not in DECIDER_OPTIONS:
-        raise UsageError(f"The option '{key}' has no part in this decision.", hint=f"What has: {', '.join(known)}.")
-
-
-def _parallelism(value: Any) -> int:
-    try:
-        number = parse_int(value)
-    except ValueError:
-        raise UsageError(f"Option 'parallelism' = {value!r} is not a whole number.") from None
-    if number < 1:
-        raise UsageError(f"Option 'parallelism' = {value!r} must be at least 1.")
-    return number
 
 
 def _input(index: int, given: Any) -> ConsumedResult:
@@ -227,14 +192,8 @@ def _mapping(given: Any, what: str, keys: Sequence[str] | None = None) -> Mappin
         if not isinstance(key, str):
             raise UsageError(f"{what} has the key {key!r}, which is no text.")
         if keys is not None and key not in keys:
-            raise _unknown(f"key in {what[0].lower()}{what[1:]}:", key, list(keys), list(keys))
+            raise unknown(f"key in {what[0].lower()}{what[1:]}:", key, list(keys), list(keys))
     return fields
-
-
-def _unknown(what: str, key: str, names: Sequence[str], known: Sequence[str]) -> UsageError:
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
-    return UsageError(f"There is no {what} '{key}'.", hint=hint)
 
 
 def _kind(value: Any) -> str:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from firesteel.cli.shared import Config, OptionPairs, given_options, show
+from firesteel.errors import UsageError
+
+if TYPE_CHECKING:
+    from firesteel.journal.journal import AnyJournalRecord
+
+WhatIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="KEY=VALUE",
+        help="Decide again from the recorded bytes with this option of the decider, and show both: "
+        "data-volume-per-task=256MiB. Repeatable.",
+    ),
+]
 
 
 def decide(
@@ -33,3 +48,19 @@ def decide(
         if not show(answer.decode()):
             break
     raise typer.Exit(0 if met else 1)
+
+
+def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
+    """For ``firesteel explain --what-if``. Raises UsageError."""
+    from firesteel.journal.streams import is_stream
+    from firesteel.journal.what_if import what_if
+
+    if is_stream(records):
+        raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise UsageError(f"'--what-if {pair}' is no option.", hint="Write --what-if data-volume-per-task=256MiB.")
+        values[key.strip()] = value.strip()
+    return what_if(records, values, vertex)

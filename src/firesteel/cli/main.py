@@ -12,7 +12,7 @@ import typer
 from firesteel.cli import CANCELLED
 from firesteel.cli.clean import clean
 from firesteel.cli.completion import complete_demo, complete_job, complete_status
-from firesteel.cli.decide import decide
+from firesteel.cli.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group
 from firesteel.cli.options import options
 from firesteel.cli.run_events import events
@@ -80,9 +80,10 @@ def run(
 def explain(
     job: Job,
     vertex: Vertex = None,
+    what_if: WhatIf = None,
     option: OptionPairs = None,
 ) -> None:
-    """Print what a job or a stream decided and why."""
+    """Print what a job or a stream decided and why; or what it would have decided with other options."""
     from firesteel.journal.explain import explain as explain_records
     from firesteel.journal.journal import find, read
     from firesteel.journal.locks import is_held
@@ -92,6 +93,9 @@ def explain(
 
     path = find(job, Options(given_options(option)))
     records = read(path)
+    if what_if:
+        show(what_if_text(records, what_if, vertex))
+        return
     if is_stream(records):
         no_vertices(vertex)
     show(

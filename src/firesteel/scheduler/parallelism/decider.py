@@ -19,7 +19,6 @@ from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.scheduler.commands import InputRanges
 from firesteel.scheduler.parallelism.line import check_sizes
 from firesteel.scheduler.parallelism.model import (
-    MAX_NUMBERS_RECORDED,
     MOST_SUBTASKS,
     Bounds,
     ConsumedResult,
@@ -28,6 +27,7 @@ from firesteel.scheduler.parallelism.model import (
     closest_power_of_two,
 )
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
+from firesteel.scheduler.parallelism.replay import remembered
 from firesteel.scheduler.parallelism.units import Units
 
 
@@ -301,18 +301,5 @@ def _inputs_of(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         "data_volume": volume.volume,
         "limit": volume.limit,
         "cut": bounds.cut,
-        **_sizes_of(inputs, bounds),
+        **remembered(inputs, bounds),
     }
-
-
-def _sizes_of(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any]:
-    """All that a cut by bytes saw, so that it can be made again from the journal; nothing where that would be much.
-
-    ``sizes``, per input: bytes per subpartition (summed over the producers), or per cell, producer by producer.
-    """
-    if bounds.cut != "by-bytes":
-        return {}
-    told = [r.subpartition_bytes if r.cells is None or r.is_keyed else r.cells for r in inputs]
-    if sum(0 if sizes is None else np.size(sizes) for sizes in told) > MAX_NUMBERS_RECORDED:
-        return {}
-    return {"sizes": [[] if sizes is None else np.ravel(sizes).tolist() for sizes in told]}

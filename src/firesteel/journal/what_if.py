@@ -1,0 +1,127 @@
+"""What the decider would have made of a job's recorded sizes, had its options been others: both side by side.
+
+Each vertex is decided again from the bytes that its inputs had in that run. So a change is seen where it acts first; what it
+would do to the bytes of later steps (fewer partial aggregates, say) is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.journal.explain import find_vertex, labelled
+from firesteel.journal.history import JobHistory
+from firesteel.scheduler.parallelism import VertexPlan, decide_vertex
+from firesteel.scheduler.parallelism.asked import bounds_changed, parsed
+from firesteel.scheduler.parallelism.replay import recalled
+from firesteel.scheduler.records import Decision, JournalRecord
+
+_COLUMN = 34
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One way to decide a vertex. ``share``: smallest, median and largest plain bytes of a subtask; None: not known."""
+
+    parallelism: int
+    rule: str
+    bounds: list[str]
+    reason: str
+    share: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A decided vertex as it was, and as it would be; or ``why_not``: why that cannot be told."""
+
+    vertex: int
+    name: str
+    was: Outcome
+    would_be: Outcome | None
+    why_not: str = ""
+
+
+def compare(records: Iterable[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
+    """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider by any of their
+    names, and "parallelism". Raises UsageError for options that it does not take."""
+    parsed(values)
+    last: dict[int, Decision] = {}
+    for record in records:
+        if isinstance(record, Decision) and record.what == "parallelism" and record.vertex is not None:
+            last[record.vertex] = record
+    return [_compared(last[vertex], values) for vertex in sorted(last)]
+
+
+def _compared(decision: Decision, values: Mapping[str, Any]) -> Comparison:
+    vertex = -1 if decision.vertex is None else decision.vertex
+    result: dict[str, Any] = decision.result if isinstance(decision.result, dict) else {}
+    bare = Outcome(int(result.get("parallelism", 0)), decision.rule, decision.bounds, decision.reason, None)
+    found = recalled(decision.inputs)
+    if found is None:
+        why = "the journal does not hold the sizes it was decided from"
+        return Comparison(vertex, decision.name, bare, None, f"{why}: too many, not measured, or of an older Firesteel")
+    inputs, bounds = found
+    was = _outcome(decide_vertex(inputs, bounds))
+    if bounds.fixed_rule == "forward group" or any(r.is_forward for r in inputs):
+        return Comparison(vertex, decision.name, was, None, "it has the parallelism of its forward group")
+    try:
+        return Comparison(vertex, decision.name, was, _outcome(decide_vertex(inputs, bounds_changed(bounds, values))))
+    except FiresteelError as error:
+        return Comparison(vertex, decision.name, was, None, str(error))
+
+
+def _outcome(plan: VertexPlan) -> Outcome:
+    said, sizes = plan.decision, plan.input_bytes
+    share = None if sizes is None else (int(sizes.min()), int(np.median(sizes)), int(sizes.max()))
+    return Outcome(plan.parallelism, said["rule"], said["bounds"], said["reason"], share)
+
+
+def what_if(records: Sequence[JournalRecord], values: Mapping[str, Any], vertex: int | str | None = None) -> str:
+    """Both ways side by side, of one vertex or of all that were decided from their inputs. Raises UsageError."""
+    history = JobHistory(records)
+    if history.started_at is None:
+        raise UsageError("The journal is empty: the job has not written anything yet.")
+    compared = compare(records, values)
+    if vertex is not None:
+        chosen = find_vertex(history, vertex)
+        compared = [one for one in compared if one.vertex == chosen.id]
+    title = f"{history.plan.job_name} (job {history.plan.job_id})" if history.plan else "A job"
+    asked = ", ".join(f"{key} = {value}" for key, value in values.items())
+    lines = [f"{title}, decided again from the bytes of that run, with {asked}."]
+    if not compared:
+        return "\n".join([*lines, "Nothing was decided from the bytes of inputs: there is nothing to compare."])
+    for one in compared:
+        lines += ["", f"[{one.vertex}] {one.name}", *_lines(one)]
+    return "\n".join(lines)
+
+
+def _lines(one: Comparison) -> list[str]:
+    if one.would_be is None:
+        return [labelled("was", one.was.reason), labelled("what if", f"not known: {one.why_not.rstrip('.')}.")]
+    was, would_be = one.was, one.would_be
+    rows = [
+        ("", "as it was", "what if"),
+        ("parallelism", format_count(was.parallelism), _changed(was.parallelism, would_be.parallelism)),
+        ("rule", was.rule, would_be.rule),
+        ("bytes each", _share(was.share), _share(would_be.share)),
+    ]
+    table = [labelled(label, f"{left:<{_COLUMN}}{right}".rstrip()) for label, left, right in rows]
+    return [*table, labelled("was", was.reason), labelled("what if", would_be.reason)]
+
+
+def _changed(was: int, would_be: int) -> str:
+    if was == would_be:
+        return f"{format_count(would_be)} (the same)"
+    return (
+        f"{format_count(would_be)} ({plural(abs(would_be - was), 'subtask')} {'more' if would_be > was else 'fewer'})"
+    )
+
+
+def _share(share: tuple[int, int, int] | None) -> str:
+    """Smallest, median and largest."""
+    return "not known" if share is None else " / ".join(format_bytes(size) for size in share)

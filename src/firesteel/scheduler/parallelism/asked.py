@@ -1,0 +1,95 @@
+"""Options of a decision that somebody asks for by name: ``firesteel decide``, ``firesteel explain --what-if``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from firesteel.errors import UsageError
+from firesteel.options import (
+    CUT,
+    DATA_VOLUME_PER_TASK,
+    DECIDER_OPTIONS,
+    MAX_PARALLELISM,
+    MAX_SLICES_PER_SUBTASK,
+    MIN_PARALLELISM,
+    PARALLELISM_DEFAULT,
+    Options,
+    lookup,
+    parse_int,
+)
+from firesteel.scheduler.parallelism.bounds import bounds_within, global_maximum
+from firesteel.scheduler.parallelism.model import Bounds
+
+PARALLELISM = "parallelism"
+"""Fixes the parallelism; no option of a job, where ``set_parallelism`` does it."""
+
+
+def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
+    """Bounds from options of the decider, by any name, and "parallelism". Raises UsageError."""
+    options, fixed = parsed(values)
+    bounds = bounds_within(defaults.with_values(options), fixed)
+    if fixed is None:
+        bounds.interval()
+    return bounds
+
+
+def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
+    """These bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
+    options, fixed = parsed(values)
+    changed = bounds
+    for option, field in (
+        (MIN_PARALLELISM, "minimum"),
+        (DATA_VOLUME_PER_TASK, "data_volume"),
+        (MAX_SLICES_PER_SUBTASK, "max_slices"),
+        (CUT, "cut"),
+    ):
+        if options.is_set(option):
+            changed = replace(changed, **{field: options[option]})
+    if options.is_set(MAX_PARALLELISM) or options.is_set(PARALLELISM_DEFAULT):
+        maximum, key = global_maximum(options)
+        changed = replace(changed, maximum=maximum, maximum_key=key)
+    if fixed is not None and bounds.fixed is None:
+        changed = replace(changed, fixed=fixed)
+    return changed
+
+
+def parsed(values: Mapping[str, Any]) -> tuple[Options, int | None]:
+    """The options, and the parallelism if it is fixed. Raises UsageError for what the decider does not take."""
+    left = dict(values)
+    fixed = left.pop(PARALLELISM, None)
+    for key in left:
+        check_decider_option(key)
+    return Options(left), None if fixed is None else _parallelism(fixed)
+
+
+def check_decider_option(key: str) -> None:
+    """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
+    names = [name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases)]
+    short = {name.rsplit(".", 1)[-1] if name != PARALLELISM_DEFAULT.key else name for name in names}
+    known = sorted({PARALLELISM, *short})
+    try:
+        found = lookup(key)
+    except UsageError:
+        raise unknown("option", key, [*known, *names], known) from None
+    if found not in DECIDER_OPTIONS:
+        raise UsageError(f"The option '{key}' has no part in this decision.", hint=f"What has: {', '.join(known)}.")
+
+
+def _parallelism(value: Any) -> int:
+    try:
+        number = parse_int(value)
+    except ValueError:
+        raise UsageError(f"Option 'parallelism' = {value!r} is not a whole number.") from None
+    if number < 1:
+        raise UsageError(f"Option 'parallelism' = {value!r} must be at least 1.")
+    return number
+
+
+def unknown(what: str, key: str, names: Sequence[str], known: Sequence[str]) -> UsageError:
+    """Says that there is no ``what`` called ``key``, and which one may be meant."""
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+    hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+    return UsageError(f"There is no {what} '{key}'.", hint=hint)
