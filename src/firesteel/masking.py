@@ -140,4 +140,4 @@ class Masker:
         if isinstance(value, list | tuple) and value and not isinstance(value[0], int | float):
             entries: list[Any] = list(value)
             return [self.value(entry, key) for entry in entries]
-        return value
+        return self.text(str(value)) if isinstance(value, os.PathLike) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from enum import Enum
@@ -36,7 +37,8 @@ def test_one_json_record_a_line(tmp_path):
     journal = Journal(tmp_path / "j.jsonl")
     journal.record(Decision(at=1.0, what="x", reason="two\nlines"))
     journal.record(JobStatusRecord(at=2.0, status="RUNNING"))
-    assert (tmp_path / "j.jsonl").read_text().count("\n") == 2
+    lines = (tmp_path / "j.jsonl").read_text().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["JournalHeader", "Decision", "JobStatusRecord"]
     journal.close()
 
 

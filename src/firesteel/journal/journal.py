@@ -1,7 +1,8 @@
 """The journal: an append-only file per job or stream, one JSON record a line, and the instruments that listen beside it.
 
-Records are :mod:`firesteel.scheduler.records` and :mod:`firesteel.scheduler.streaming.records`. A journal is read while it is being written, and after its writer was
-killed: a last line that was cut off is no error.
+Records are :mod:`firesteel.scheduler.records` and :mod:`firesteel.scheduler.streaming.records`; ``docs/journal.md`` describes
+the file. A journal is read while it is being written, and after its writer was killed: a last line that was cut off is no
+error. What looks like a secret does not get into it (:mod:`firesteel.masking`).
 """
 
 from __future__ import annotations
@@ -11,27 +12,45 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, get_args
 
 import msgspec
 
 from firesteel.errors import UsageError
 from firesteel.journal.locks import hold
+from firesteel.journal.pending import Pending
 from firesteel.journal.places import SUFFIX, journal_directories, slug
 from firesteel.journal.places import find as find  # noqa: PLC0414 - where readers look for it
 from firesteel.journal.places import journals as journals  # noqa: PLC0414
+from firesteel.masking import Masker
 from firesteel.options import JOURNAL_DIR, Options
-from firesteel.scheduler.records import AnyRecord, Decision, JobPlanned, JobStatusRecord, JournalRecord
+from firesteel.scheduler.records import (
+    AnyRecord,
+    Decision,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    MetricsSnapshot,
+    OutputGone,
+    SlotUsage,
+    StateChange,
+)
 from firesteel.scheduler.streaming.records import (
     AnyStreamRecord,
     RescaleRecord,
+    StreamBatch,
     StreamEnded,
     StreamPlanned,
     StreamStateChange,
 )
 
-BUFFER_BYTES = 1 << 16
+FORMAT = (2, 0)
+"""Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
+kinds of records. (1 had no header.)"""
+GATHERED = 1 << 11
+"""Subtasks and records that are kept back at most."""
 FLUSH_SECONDS = 1.0
 """Records that nobody waits for (state changes, progress) are written at the latest after this time."""
 
@@ -40,6 +59,16 @@ _TAIL = 1 << 20
 _AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded)
 
 _log = logging.getLogger("firesteel.journal")
+
+
+class JournalHeader(JournalRecord, frozen=True):
+    """First line of a journal since format 2."""
+
+    format: str
+    """MAJOR.MINOR."""
+    firesteel: str = ""
+    """The version that wrote it."""
+
 
 AnyJournalRecord = AnyRecord | AnyStreamRecord
 """Of a job, or of a stream."""
@@ -81,14 +110,20 @@ class Instruments:
 
 
 class Journal:
-    """Appends records to ``path``. Decisions and status changes reach the file at once, the rest in bulk."""
+    """Appends records to ``path``. Decisions and status changes reach the file at once, the rest in bulk.
+
+    A file that is new, or empty, begins with a header.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: BinaryIO | None = path.open("ab", buffering=0)
         hold(self._file.fileno())
-        self._pending = bytearray()
+        self._pending = Pending()
+        self._masker = Masker()
         self._written_at = time.monotonic()
+        if not self._file.tell():
+            self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=_own_version()))
 
     @classmethod
     def create(cls, options: Options, job_name: str, job_id: str) -> Journal:
@@ -112,16 +147,15 @@ class Journal:
         raise AssertionError("there is always a directory to try")
 
     def record(self, record: JournalRecord) -> None:
-        self._pending += encode(record)
+        self._pending.add(masked(record, self._masker))
         awaited = isinstance(record, _AWAITED)
-        if awaited or len(self._pending) >= BUFFER_BYTES or time.monotonic() - self._written_at >= FLUSH_SECONDS:
+        if awaited or self._pending.count >= GATHERED or time.monotonic() - self._written_at >= FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
         """Hands what is buffered to the operating system (no fsync: a journal is not worth a disk's wait)."""
-        if self._file is not None and self._pending:
-            view = memoryview(bytes(self._pending))
-            self._pending.clear()
+        if self._file is not None and self._pending.count:
+            view = memoryview(b"".join(map(encode, self._pending.take())))
             while view:
                 view = view[self._file.write(view) or 0 :]
         self._written_at = time.monotonic()
@@ -143,26 +177,68 @@ def encode(record: JournalRecord) -> bytes:
 def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
     """All records of a journal, in order. A last line that was cut off is left out.
 
-    Raises UsageError if the file cannot be read or a line before the last one is no journal record.
+    Raises UsageError if the file cannot be read, is of a newer format than this, or a line before the last one is no journal
+    record.
     """
     try:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
     records: list[AnyJournalRecord] = []
+    is_newer = _is_newer(lines[0], path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            records.append(_decoder.decode(line))
+            record = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             if number == len(lines):  # the writer was killed, or has not finished this line yet
                 break
+            if is_newer and _kind_of(line) not in _KINDS:
+                continue
             raise UsageError(
                 f"Line {number} of '{path}' is not a journal record.",
                 hint="Is this a journal, and written by this version of Firesteel?",
             ) from None
+        if not isinstance(record, JournalHeader):
+            records.append(record)
     return records
+
+
+def _is_newer(line: bytes, path: str | os.PathLike[str]) -> bool:
+    """Whether the first line is a header of a newer minor format. Raises UsageError if it is of a newer major one."""
+    try:
+        header = _header_decoder.decode(line)
+        found = tuple(int(part) for part in header.format.split("."))[:2]
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        return False
+    if header.type == JournalHeader.__name__ and found[0] > FORMAT[0]:
+        who = f"Firesteel {header.firesteel}" if header.firesteel else "A newer Firesteel"
+        raise UsageError(
+            f"'{path}' is a journal of format {header.format}; this Firesteel reads formats up to {FORMAT[0]}.",
+            hint=f"{who} wrote it: read it with that version.",
+        )
+    return found > FORMAT
+
+
+def _kind_of(line: bytes) -> str:
+    try:
+        return _header_decoder.decode(line).type
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
+def masked(record: JournalRecord, masker: Masker) -> JournalRecord:
+    """The record without what looks secret in it."""
+    if isinstance(record, StateChange):
+        return msgspec.structs.replace(record, cause=masker.text(record.cause)) if record.cause else record
+    if isinstance(record, _NUMBERS):
+        return record
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    changed = {
+        name: masker.value(value, name) for name, value in fields.items() if isinstance(value, str | dict | list)
+    }
+    return msgspec.structs.replace(record, **changed)
 
 
 def last_record(path: str | os.PathLike[str]) -> AnyJournalRecord | None:
@@ -175,7 +251,8 @@ def last_record(path: str | os.PathLike[str]) -> AnyJournalRecord | None:
         return None
     for line in reversed(lines):
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            return _decoder.decode(line)
+            record = _decoder.decode(line)
+            return None if isinstance(record, JournalHeader) else record
     return None
 
 
@@ -197,4 +274,26 @@ def _plain(value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
-_decoder: msgspec.json.Decoder[AnyJournalRecord] = msgspec.json.Decoder(AnyJournalRecord)
+_decoder: msgspec.json.Decoder[AnyJournalRecord | JournalHeader] = msgspec.json.Decoder(
+    AnyJournalRecord | JournalHeader
+)
+_NUMBERS = (MetricsSnapshot, SlotUsage, OutputGone, StreamBatch)
+
+
+class _AnyHeader(msgspec.Struct):
+    """What every header will have."""
+
+    type: str
+    format: str = ""
+    firesteel: str = ""
+
+
+_header_decoder = msgspec.json.Decoder(_AnyHeader)
+_KINDS = frozenset(kind.__name__ for kind in get_args(AnyJournalRecord)) | {JournalHeader.__name__}
+
+
+def _own_version() -> str:
+    try:
+        return version("firesteel")
+    except PackageNotFoundError:  # from a folder or a zip
+        return ""
