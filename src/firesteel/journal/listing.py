@@ -162,18 +162,21 @@ def _sum(told: dict[int, dict[str, float]], chosen: Iterable[int], name: str) ->
 
 
 def _ends(path: Path) -> tuple[bytes, bytes, bool]:
-    """(first line, last lines, whether these are all there are). Raises OSError."""
+    """(first line after the header, last lines, whether these are all there are). Raises OSError."""
     with path.open("rb") as file:
+        header = file.readline(HEAD_BYTES)
+        start = len(header) if header.startswith(b'{"type":"JournalHeader"') else 0
+        file.seek(start)
         head = file.read(HEAD_BYTES)
-        size = file.seek(0, 2)
+        size = file.seek(0, 2) - start
         line, newline, rest = head.partition(b"\n")
         if not newline and size > HEAD_BYTES:
-            file.seek(0)
+            file.seek(start)
             line = file.readline(LONGEST_LINE).rstrip(b"\n")
         if size <= HEAD_BYTES:
             return line, rest, True
         begin = max(len(line) + 1, size - TAIL_BYTES)
-        file.seek(begin)
+        file.seek(start + begin)
         return line, file.read(), begin == len(line) + 1
 
 
