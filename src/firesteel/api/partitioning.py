@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from firesteel.api.ordering import Ordering
 from firesteel.api.steps import require_count, step_at
-from firesteel.api.stream_base import StreamBase
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from firesteel.api.data_stream import BroadcastStream, DataStream
 
 
-class Partitioning(StreamBase):
+class Partitioning(Ordering):
     """Steps that only say how rows travel."""
 
     def rebalance(self) -> DataStream:

@@ -118,11 +118,13 @@ def _settings_obstacle(step: PlannedStep, feed: Feed) -> str | None:
 
 def _may_differ(step: PlannedStep, feed: Feed) -> bool:
     """A forward() asks for the same parallelism, so one that is not set follows the other, as it does behind a
-    repartition(n), which is there for nothing else; an output without one of its own is written where its rows are made."""
+    repartition(n), which is there for nothing else, and behind a sort, whose order it would lose; an output without one of
+    its own is written where its rows are made."""
     mine, other = step.node.config.parallelism, feed.source.node.config.parallelism
     work = feed.source.work
     repartitioned = isinstance(work, ChainedStep | KeyedStep) and only_passes(work.operator)
-    if mine is None and (repartitioned or isinstance(step.work, SinkStep | CollectStep)):
+    follows = repartitioned or feed.source.is_ranged or isinstance(step.work, SinkStep | CollectStep)
+    if mine is None and follows:
         return True
     return feed.ship is ShipStrategy.FORWARD and (mine is None or other is None)
 

@@ -17,7 +17,14 @@ from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.graph.attempts import attempts_of
 from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.exchanges import asks_for_pipelined, is_pipelined, pipeline, store_all, unasked_ship
+from firesteel.graph.exchanges import (
+    asks_for_pipelined,
+    is_pipelined,
+    is_ranged,
+    pipeline,
+    store_all,
+    unasked_ship,
+)
 from firesteel.graph.job_graph import (
     PARALLELISM_DEFAULT,
     IntermediateDataSet,
@@ -139,7 +146,9 @@ class _Builder:
         return gates + [self._result(feed, ShipStrategy.BROADCAST, ids) for feed in vertex.sides.values()]
 
     def _unasked(self, feed: Feed, vertex: Vertex) -> ShipStrategy:
-        return unasked_ship(self.vertex_of[feed.source], vertex, self.pipelined)
+        producer = self.vertex_of[feed.source]
+        in_ranges = len(vertex.gates) == 1 and vertex.keyed is None and is_ranged(producer, self.vertex_of)
+        return unasked_ship(producer, vertex, self.pipelined or in_ranges)
 
     def _job_vertex(self, vertex: Vertex, number: int, inputs: list[_Result], job: CompiledJob) -> JobVertex:
         parallelism, max_parallelism = settings(vertex)

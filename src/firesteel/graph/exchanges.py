@@ -7,12 +7,13 @@ results has one reader, and no blocking result is read within the region that ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from firesteel.errors import UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import JobVertex, ResultPartitionType, ShipStrategy
+from firesteel.graph.plan import PlannedStep
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.graph.vertices import Vertex, settings
 from firesteel.operators.program import GateHead, SparkHead
@@ -42,12 +43,23 @@ def is_pipelined(options: Options, groups: Iterable[SlotSharingGroup]) -> bool:
     )
 
 
-def unasked_ship(producer: Vertex, consumer: Vertex, pipelined: bool) -> ShipStrategy:
-    """How rows travel where nobody said anything: to a neighbour; pipelined ones to the same subtask, where that can be."""
-    if not pipelined:
+def unasked_ship(producer: Vertex, consumer: Vertex, keeps: bool) -> ShipStrategy:
+    """How rows travel where nobody said anything: to a neighbour; to the same subtask, where that can be, if that ``keeps``
+    something: they are pipelined, or lie in ranges, perhaps in order."""
+    if not keeps:
         return ShipStrategy.RESCALE
     parallelisms = {settings(vertex)[0] for vertex in (producer, consumer)} - {None}
     return ShipStrategy.RESCALE if len(parallelisms) > 1 else ShipStrategy.FORWARD
+
+
+def is_ranged(vertex: Vertex, vertex_of: Mapping[PlannedStep, Vertex]) -> bool:
+    """Whether its rows lie in its subtasks by ranges of keys: it begins behind a RANGE exchange, or alone behind what does."""
+    while not vertex.first.is_ranged:
+        gates = vertex.gates
+        if vertex.keyed is not None or len(gates) != 1 or gates[0].ship not in (None, ShipStrategy.FORWARD):
+            return False
+        vertex = vertex_of[gates[0].source]
+    return True
 
 
 def pipeline(job: CompiledJob) -> None:

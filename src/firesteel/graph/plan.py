@@ -58,6 +58,12 @@ class PlannedStep:
         return any(feed.ship is ShipStrategy.GLOBAL for feed in self.feeds)
 
 
+    @property
+    def is_ranged(self) -> bool:
+        """Behind an exchange by ranges: how its rows lie in subtasks means something to who reads them."""
+        return any(feed.ship is ShipStrategy.RANGE for feed in self.feeds)
+
+
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """What the optimiser made of a step: other work and schema, or (``work`` None) nothing: its input takes its place."""
