@@ -35,7 +35,7 @@ def check_shape(job: CompiledJob) -> None:
     for dataset in graph.datasets:
         assert dataset.id in graph.vertices[dataset.producer].outputs
         assert graph.consumers(dataset.id) or dataset.persistent
-        assert bool(dataset.keys) == (dataset.ship is ShipStrategy.HASH)
+        assert bool(dataset.keys) == (dataset.ship in (ShipStrategy.HASH, ShipStrategy.RANGE))
         assert set(dataset.keys) <= set(job.schemas[dataset.id].names)
     for vertex in graph.vertices:
         _check_vertex(job, graph, vertex)
@@ -58,7 +58,7 @@ def _check_vertex(job: CompiledJob, graph: JobGraph, vertex: JobVertex) -> None:
         if edge.index in sides:
             assert ship is ShipStrategy.BROADCAST
         elif keyed:
-            assert ship in (ShipStrategy.HASH, ShipStrategy.GLOBAL)
+            assert ship in (ShipStrategy.HASH, ShipStrategy.RANGE, ShipStrategy.GLOBAL)
         if ship is ShipStrategy.GLOBAL:
             assert vertex.parallelism == 1
     if keyed:

@@ -97,7 +97,7 @@ def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, ste
 def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bool]:
     if isinstance(ascending, bool):
         return [ascending] * len(columns)
-    directions = list(ascending)
+    directions: list[Any] = list(ascending)
     if len(directions) != len(columns) or not all(isinstance(d, bool) for d in directions):
         raise UsageError(
             f"{step} has {len(columns)} columns and ascending={ascending!r}.",

@@ -57,7 +57,6 @@ class PlannedStep:
         """Behind a global partitioning: parallelism 1, whatever anybody set."""
         return any(feed.ship is ShipStrategy.GLOBAL for feed in self.feeds)
 
-
     @property
     def is_ranged(self) -> bool:
         """Behind an exchange by ranges: how its rows lie in subtasks means something to who reads them."""
