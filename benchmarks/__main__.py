@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from benchmarks import (
     resources,
     scale,
     slots,
+    sort,
     speculation,
     sweep,
     tasks,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "slots": slots.main,
     "rescale": rescale.main,
     "load": load.main,
+    "sort": sort.main,
 }
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import runtime_support
-from firesteel import ExecutionEnvironment, Split
+from firesteel import ExecutionEnvironment, Split, col
 from firesteel.errors import JobCancelledError
 from firesteel.scheduler.records import Decision, StateChange
 from firesteel.spark.cleaning import late
@@ -173,6 +174,22 @@ def case_writing(spark, folder):
         "attempts": story(folder).attempts(),
         "hidden": [p.name for p in (folder / "out").rglob("*") if p.name.startswith(".")],
         "beside": sorted(p.name for p in folder.iterdir() if p.name.startswith(".")),
+        "left": left_behind(folder),
+    }
+
+
+def case_sorted(spark, folder):
+    """Six producers of ranges, which hold in the middle of writing; three subtasks of a sort, which hold when they have begun."""
+    env = environment(spark, folder)
+    pieces = env.from_source(Pieces(6, 8, 4_000)).set_parallelism(6)
+    mixed = pieces.with_column("v", pc.bit_wise_and(pc.multiply(col("v"), 7_919), (1 << 18) - 1)).set_parallelism(6)
+    written = mixed.map_in_arrow(holding(folder, "ranges", after=4), SCHEMA).set_parallelism(6)
+    ordered = written.sort("v").set_parallelism(3).map_in_arrow(holding(folder, "sorted", after=1), SCHEMA)
+    found = ordered.to_arrow()["v"].to_pylist()
+    late.run_all()
+    return {
+        "right": found == sorted(v * 7_919 % (1 << 18) for v in range(6 * 8 * 4_000)),
+        "attempts": story(folder).attempts(),
         "left": left_behind(folder),
     }
 

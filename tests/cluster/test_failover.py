@@ -103,6 +103,23 @@ def test_an_executor_dies_while_it_writes_a_result_and_another_one_while_it_writ
         assert same[1]["node"] in NODES
 
 
+def test_executors_die_in_the_middle_of_a_sort(cluster, session, tmp_path):
+    """One while it writes ranges, one while it reads them: all rows are there once, in order."""
+    session.start("sorted", tmp_path)
+    session.until(lambda: len(at(tmp_path, "ranges")) == 3)
+    cluster.standalone.kill_executor("127.0.0.2")
+    session.until(lambda: len(at(tmp_path, "ranges")) == 4)
+    (tmp_path / "go-ranges").touch()
+    session.until(lambda: len(at(tmp_path, "sorted")) == 3)
+    cluster.standalone.kill_executor("127.0.0.3")
+    session.until(lambda: len(at(tmp_path, "sorted")) == 4)
+    (tmp_path / "go-sorted").touch()
+    answer = session.answer()
+    assert answer["right"] and answer["left"] == []
+    lost = {a["vertex"] for a in answer["attempts"] if "FAILED" in a["states"]}
+    assert lost == {0, 1}, "each of the two steps lost an attempt"
+
+
 def test_a_pipelined_job_survives_a_killed_executor(cluster, session, tmp_path):
     session.start("pipelined", tmp_path)
     session.until(lambda: len(at(tmp_path, "step")) == 3)
