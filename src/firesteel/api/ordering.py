@@ -14,7 +14,8 @@ from firesteel.errors import UsageError
 from firesteel.expressions import plain_column
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.stream_graph import ChainedStep, SortStep, StreamEdge, StreamNode, Work
-from firesteel.operators.relational import Project, as_expression, check_columns
+from firesteel.operators.passing import Passing
+from firesteel.operators.relational import as_expression, check_columns
 from firesteel.operators.sort import Sort
 from firesteel.results.ordering import Order, OrderColumn, can_order
 
@@ -52,8 +53,7 @@ class Ordering(StreamBase):
         with step_at("range_partition") as place:
             order = Order(_columns(self.schema, columns, ascending, "range_partition"))
             kind = f"range_partition({', '.join(_said(order))})"
-            same = tuple((name, pc.field(name)) for name in self.schema.names)
-            work = ChainedStep(Project(kind, same, self.schema), {name: name for name in self.schema.names}, same)
+            work = ChainedStep(Passing(kind), {name: name for name in self.schema.names})
             return self._ranged(kind, work, order, place)
 
     def repartition_by_range(self, number: int | Column, *columns: Column) -> DataStream:
