@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firesteel import errors as errors
+    from firesteel.api import window as window
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
@@ -42,6 +43,8 @@ _HOMES = {
     "task_resources": "firesteel.spark.resources",
 }
 
+_MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.window"}
+
 __all__ = [
     "BroadcastStream",
     "DataStream",
@@ -62,12 +65,13 @@ __all__ = [
     "errors",
     "lit",
     "task_resources",
+    "window",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return importlib.import_module("firesteel.errors")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'firesteel' has no attribute '{name}'")

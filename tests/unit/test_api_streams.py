@@ -290,7 +290,7 @@ class TestFacade:
         assert set(firesteel.__all__) == {
             "BroadcastStream", "DataStream", "Decided", "ExecutionEnvironment", "JobClient", "JobResult", "KeyedStream",
             "Row", "Sink", "SinkWriter", "SlotSharingGroup", "Source", "Split", "TaskResources", "col", "decide", "errors",
-            "lit", "task_resources",
+            "lit", "task_resources", "window",
         }  # fmt: skip
         for name in firesteel.__all__:
             assert getattr(firesteel, name) is not None

@@ -13,6 +13,7 @@ from firesteel.api.names import ELSEWHERE_KEYED, NoSuchStep
 from firesteel.api.row_steps import reduce
 from firesteel.api.steps import aggregations, require_function, step_at
 from firesteel.api.stream_base import StreamBase
+from firesteel.api.window import window_operator
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.push_down import narrowest
@@ -31,6 +32,7 @@ from firesteel.operators.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.operators.join import HashJoin, join_kind, join_schema
 from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.operators.narrow import NarrowCombiner
+from firesteel.operators.window import WindowFunction
 
 _SETTINGS = frozenset({
     "as_nondeterministic", "disable_chaining", "name", "no_speculation", "set_max_parallelism", "set_parallelism",
@@ -50,7 +52,7 @@ class KeyedStream:
         if name in ELSEWHERE_KEYED:
             raise NoSuchStep(f"A keyed stream has no {name}.", hint=ELSEWHERE_KEYED[name])
         if not name.startswith("_") and hasattr(DataStream, name):
-            steps = "aggregate, apply_in_arrow, apply_in_pandas, join or cogroup"
+            steps = "aggregate, window, apply_in_arrow, apply_in_pandas, join or cogroup"
             raise NoSuchStep(
                 f"A keyed stream has no {name}.",
                 hint=f"It is no step yet: follow key_by with {steps}, and call {name} on that."
@@ -105,6 +107,22 @@ class KeyedStream:
         with step_at("reduce") as place:
             self._refuse_sides("reduce")
             return reduce(self._stream, self._keys, func, place)
+
+    def window(
+        self, functions: Mapping[str, WindowFunction] | None = None, /, *, order_by: Any, **named: WindowFunction
+    ) -> DataStream:
+        """All rows, with a column more for each function over the rows of their key, in this order.
+
+        ``window(order_by=["day", ("n", False)], place=window.rank(), before=window.lag("n"))``, the functions being those
+        of ``firesteel.window``. ``order_by``: a column, ``(column, ascending)``, or a list of these. Nulls are the smallest
+        values and NaN is the largest number, as Spark orders them. Equal rows come in an order that depends on their values
+        only. A key's rows must fit into the task's memory.
+        """
+        with step_at("window") as place:
+            self._refuse_sides("window")
+            made = window_operator(self.schema, self._keys, {**(functions or {}), **named}, order_by)
+            work = KeyedStep(made, made, (self._keys,), self._keys)
+            return _keyed(self._stream, made.name, work, made.schema, (self._edge(),), place)
 
     def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
         """PySpark's ``applyInArrow``: ``func(table)`` or ``func(key, table)`` for every key, giving a table of ``schema``."""
