@@ -82,6 +82,10 @@ class Script:
         self.told.append(event)
         return self._answer(event) or []
 
+    def waiting_for(self):
+        """Asked for where a busy machine leaves the job without news for a while."""
+        return ["the script's next event"]
+
     def of(self, kind):
         return [event for event in self.told if isinstance(event, kind)]
 

@@ -290,10 +290,31 @@ def demo(arguments: list[str]) -> NoReturn:
 
 
 def test(arguments: list[str]) -> NoReturn:
-    """all tests, the quick ones first; arguments go to pytest"""
+    """all tests, the quick ones first; arguments go to pytest; --matrix: on other Sparks, Pythons and Javas"""
+    if "--matrix" in arguments:
+        test_matrix(arguments)
     named = any(not a.startswith("-") and (ROOT / a.split("::")[0]).exists() for a in arguments)
     folders = [] if named else [f for f in TEST_FOLDERS if (ROOT / f).is_dir()]
     become("-m", "pytest", *arguments, *folders, at_root=True)
+
+
+def test_matrix(arguments: list[str]) -> NoReturn:
+    """``--matrix [3.5,3.11,java21|all]``; what stands before --matrix goes to pytest."""
+    sys.path.insert(0, str(ROOT / "tools"))  # Python runs isolated
+    import matrix
+
+    at = arguments.index("--matrix")
+    words = arguments[at + 1 :]
+    if len(words) > 1:
+        fail("--matrix takes one list of versions, as in --matrix 3.5,3.11; what pytest is to get stands before it.", 2)
+    uv = find_uv()
+    if uv is None:
+        fail("The matrix needs uv, which the environment has lost. Delete .venv and try again.")
+    tools = matrix.Tools(ROOT, uv, set_up_environment(), locked_packages(), say)
+    try:
+        raise SystemExit(matrix.run(tools, words[0] if words else None, arguments[:at]))
+    except ValueError as error:
+        fail(str(error), 2)
 
 
 def check(_arguments: list[str]) -> NoReturn:

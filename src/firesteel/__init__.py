@@ -6,6 +6,7 @@ The public names are loaded when first used, so that an executor that imports ``
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from firesteel.operators.rows import Row
     from firesteel.spark.resources import TaskResources, task_resources
 
+_DRIVER_NEEDS = ("msgspec", "numpy", "pyarrow")
+"""A bundle (``firesteel bundle``) cannot carry them: they are compiled."""
 _HOMES = {
     "BroadcastStream": "firesteel.api.data_stream",
     "DataStream": "firesteel.api.data_stream",
@@ -75,9 +78,17 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'firesteel' has no attribute '{name}'")
+    if home.startswith("firesteel.api."):
+        _check_driver()
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _check_driver() -> None:
+    for need in _DRIVER_NEEDS:
+        if importlib.util.find_spec(need) is None:
+            raise ImportError(f"Firesteel is here, but the driver's Python needs {need} too: pip install {need}")
 
 
 def __dir__() -> list[str]:

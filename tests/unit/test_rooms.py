@@ -13,7 +13,7 @@ import firesteel
 
 PACKAGE = Path(firesteel.__file__).parent
 ROOT = PACKAGE.parents[1]
-COMMON = {"errors", "humanize", "masking", "sizes", "sketches", "descriptors"}
+COMMON = {"errors", "humanize", "masking", "sizes", "sketches", "descriptors", "package_files"}
 """Stdlib and numpy only, for everybody."""
 
 ALLOWED = {
@@ -75,6 +75,7 @@ ALLOWED = {
     "humanize": set(),
     "masking": set(),
     "sizes": set(),
+    "package_files": set(),
     "sketches": set(),
     "expressions": {"expressions"},
 }

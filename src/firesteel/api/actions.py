@@ -18,6 +18,7 @@ from firesteel.graph.describe import describe
 from firesteel.graph.stream_graph import CollectStep, StreamNode
 from firesteel.humanize import format_bytes, printable
 from firesteel.operators.aggregate import Aggregation
+from firesteel.operators.pandas_conversion import require_pandas
 from firesteel.operators.pandas_conversion import to_dataframe as pandas_frame
 from firesteel.options import MAX_COLLECT_BYTES
 
@@ -197,6 +198,7 @@ class Actions(StreamBase):
 
     def to_pandas(self) -> Any:
         """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
+        require_pandas("to_pandas")
         return to_pandas(to_arrow(self, "to_pandas"))
 
     def to_dataframe(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from firesteel.cli import CANCELLED
+from firesteel.cli.bundle import bundle
 from firesteel.cli.clean import clean
 from firesteel.cli.completion import complete_demo, complete_job, complete_status
 from firesteel.cli.decide import WhatIf, decide, what_if_text
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.add_typer(stream_app, name="stream")
 app.command()(decide)
 app.command()(options)
+app.command()(bundle)
 
 
 @app.callback(invoke_without_command=True)

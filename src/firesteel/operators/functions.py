@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from firesteel.operators.batches import reslice
-from firesteel.operators.pandas_conversion import from_dataframe, to_dataframe
+from firesteel.operators.pandas_conversion import from_dataframe, require_pandas, to_dataframe
 from firesteel.operators.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext
 from firesteel.operators.user_code import Conformer, call_on_batches
 
@@ -46,6 +46,9 @@ class MapInPandas:
     schema: pa.Schema
     side_inputs: tuple[str, ...] = ()
     unitwise: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        require_pandas("map_in_pandas")
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from firesteel.errors import UsageError
 from firesteel.operators.batches import coalesce, table_batches
 from firesteel.operators.grouping import Groups, encode, key_columns, paired_columns
-from firesteel.operators.pandas_conversion import from_dataframe, looks_the_same_in_parts, to_dataframe
+from firesteel.operators.pandas_conversion import from_dataframe, looks_the_same_in_parts, require_pandas, to_dataframe
 from firesteel.operators.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 from firesteel.operators.user_code import Conformer, call
 
@@ -85,6 +85,9 @@ class ApplyInArrow(_Apply):
 @dataclass(frozen=True, slots=True)
 class ApplyInPandas(_Apply):
     """``fn(pd.DataFrame)`` or ``fn(key: tuple, pd.DataFrame)``, plus side inputs by name, -> ``pd.DataFrame``."""
+
+    def __post_init__(self) -> None:
+        require_pandas("apply_in_pandas")
 
     def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
         with_key = takes_key(self.name, self.fn, 1, self.side_inputs)

@@ -8,6 +8,7 @@ nullable integers otherwise. Back: against the declared schema, null where panda
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.errors import UsageError
 from firesteel.operators.program import TaskContext
 from firesteel.operators.user_code import check_names, check_nulls, complaint
 
@@ -23,6 +25,15 @@ _PLAIN = (
     _types.is_null, _types.is_binary, _types.is_large_binary, _types.is_boolean, _types.is_floating, _types.is_integer,
     _types.is_date, _types.is_time, _types.is_timestamp,
 )  # fmt: skip
+
+
+def require_pandas(step: str) -> None:
+    """Raises UsageError where pandas is not installed: it comes with an extra, and only steps with frames need it."""
+    if importlib.util.find_spec("pandas") is None:
+        raise UsageError(
+            f"{step} needs pandas, which is not installed.",
+            hint="Run pip install 'firesteel[pandas]', or use the step's sibling for Arrow.",
+        )
 
 
 def to_dataframe(data: pa.RecordBatch | pa.Table, *, per_column: bool = False) -> Any:

@@ -17,7 +17,7 @@ from firesteel.results.store import ResultStore
 from firesteel.scheduler.commands import GateDescriptor
 from firesteel.spark.giveup import read_error
 from firesteel.spark.session import own_interrupts
-from firesteel.spark.versions import arrow_schema, dataframe_of, spark_schema
+from firesteel.spark.versions import arrow_schema, check_frames, dataframe_of, spark_schema
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def dataframe_source(dataframe: Any) -> DataFrameSource:
     """
     schema = dataframe_schema(dataframe)
     session = dataframe.sparkSession
+    check_frames(session)
     context = session.sparkContext
     tag = f"firesteel-dataframe-{uuid.uuid4().hex[:12]}"
     context.addJobTag(tag)
@@ -135,6 +136,7 @@ def to_dataframe(session: Any, store: ResultStore, gate: GateDescriptor, schema:
 
     The objects must stay for as long as it is used (``JobOutcome.keep``).
     """
+    check_frames(session)
     context = session.sparkContext
     shares = shares_of(gate, max(1, context.defaultParallelism))
     n = len(shares)

@@ -22,7 +22,7 @@ from pathlib import Path
 from firesteel.errors import UsageError
 
 MINIMUM_JAVA = 17
-"""What Spark 4 needs."""
+"""What Spark 4 needs, and the newest that Spark 3.5 names."""
 _VECTOR = "jdk.incubator.vector"
 _JAVA = """#!/bin/sh
 left=$#
@@ -37,15 +37,15 @@ exec {java} "$@"
 _VERSION = re.compile(r'version "?(?:1\.)?(\d+)|JAVA_VERSION="(?:1\.)?(\d+)')
 
 
-def find_java_home() -> str | None:
+def find_java_home(newest: int | None = None, spark: str = "Spark") -> str | None:
     """The ``JAVA_HOME`` to start Spark with; None: what the environment offers already will do.
 
-    Raises UsageError if there is no Java that Spark can use.
+    ``newest``: the last Java that ``spark`` runs on, None: any newer one. Raises UsageError if there is none it can use.
     """
     found = _missing_home()
     for java in _candidates():
         version = java_version(java)
-        if version is not None and version >= MINIMUM_JAVA:
+        if version is not None and version >= MINIMUM_JAVA and (newest is None or version <= newest):
             home = java.resolve().parent.parent
             if lacks_vector_module(home):
                 return stand_in(str(home))
@@ -55,8 +55,9 @@ def find_java_home() -> str | None:
     if home is not None:
         return stand_in(home) if lacks_vector_module(Path(home)) else home
     have = "; ".join(found) if found else "there is none on this machine"
+    wanted = f"{MINIMUM_JAVA} or newer" if newest is None else f"{MINIMUM_JAVA} to {newest}"
     raise UsageError(
-        f"Spark needs Java {MINIMUM_JAVA} or newer, and {have}.",
+        f"{spark} needs Java {wanted}, and {have}.",
         hint="Install a Java runtime, point JAVA_HOME at one, or run: pip install 'firesteel[jre]'",
     )
 

@@ -28,6 +28,8 @@ from firesteel.spark.session import is_local
 from firesteel.spark.storage import open_root
 
 PROBES_PER_SLOT = 2
+STEPS_WITH_PANDAS = ("MapInPandas", "ApplyInPandas")
+"""Of our operators, those for which executors need pandas."""
 _DESCRIPTION = "spark.job.description"
 _PROBE_FILE = "firesteel-probe-"
 _known: dict[tuple[Any, ...], int] = {}
@@ -117,6 +119,8 @@ def modules_of(program: bytes) -> set[str]:
             names.add(str(argument).partition(" ")[0])
         elif opcode.name == "STACK_GLOBAL" and len(pushed) >= 2 and pushed[-2] is not None:
             names.add(pushed[-2])
+            if pushed[-1] in STEPS_WITH_PANDAS and pushed[-2].startswith("firesteel."):
+                names.add("pandas")
         if opcode.name == "MEMOIZE":
             memo.append(pushed[-1] if pushed else None)
         elif opcode.name in ("BINGET", "LONG_BINGET"):

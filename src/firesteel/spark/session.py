@@ -21,7 +21,7 @@ from firesteel.errors import UsageError
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
-from firesteel.spark.versions import INTERRUPT_HANDLERS, check_spark, installed_pyspark
+from firesteel.spark.versions import INTERRUPT_HANDLERS, check_spark, installed_pyspark, newest_java
 
 _POOLS = Path(__file__).with_name("fairscheduler.xml")
 _ANYWHERE = {
@@ -46,7 +46,7 @@ def create_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    installed_pyspark()
+    version = installed_pyspark()
     running = SparkContext._active_spark_context
     if running is not None:
         if master is not None and running.master != master:
@@ -68,7 +68,7 @@ def create_session(
         start.launch(SparkContext, spark_conf)
         SparkContext(conf=spark_conf)
 
-    variables = _interpreter_variables()
+    variables = _interpreter_variables(version)
     try:
         with _environment(variables):
             # On another thread, where PySpark cannot take over Ctrl-C: its handler cancels the user's own jobs too.
@@ -143,7 +143,8 @@ def _settings(master: str) -> dict[str, str]:
     settings = {**_ANYWHERE, "spark.master": master}
     if not os.environ.get("SPARK_CONF_DIR"):
         quiet = Path(__file__).with_name("log4j2.properties")
-        settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
+        if quiet.is_file():  # not so in a zip
+            settings["spark.driver.defaultJavaOptions"] = f"-Dlog4j2.configurationFile={quiet.as_uri()}"
     if master.startswith("local") and not master.startswith("local-cluster"):
         settings |= {
             "spark.ui.enabled": "false",
@@ -156,10 +157,11 @@ def _settings(master: str) -> dict[str, str]:
     return settings
 
 
-def _interpreter_variables() -> dict[str, str]:
+def _interpreter_variables(spark: str) -> dict[str, str]:
     variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     variables["PYSPARK_DRIVER_PYTHON"] = os.environ.get("PYSPARK_DRIVER_PYTHON", sys.executable)
-    home = find_java_home()
+    newest = newest_java(spark)
+    home = find_java_home(newest, "Spark" if newest is None else f"Spark {spark}")
     return variables if home is None else {**variables, "JAVA_HOME": home}
 
 

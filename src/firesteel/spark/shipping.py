@@ -7,16 +7,13 @@ import os
 import sys
 import threading
 import time
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import firesteel
+from firesteel.package_files import contents, write_zip
 from firesteel.spark.storage import private_directory
 
-_PACKAGE = Path(firesteel.__file__).parent
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 KEPT_SECONDS = 30 * 86400
 _shipped: dict[str, str] = {}
 """Spark application to the name of what was shipped to it."""
@@ -51,22 +48,16 @@ def build_zip(directory: Path) -> Path:
 
     One that is there already is used again.
     """
-    files = sorted(p for p in _PACKAGE.rglob("*.py") if "__pycache__" not in p.parts)
+    files = contents()
     digest = hashlib.blake2b(digest_size=8)
-    contents: list[tuple[str, bytes]] = []
-    for path in files:
-        name = str(Path("firesteel") / path.relative_to(_PACKAGE))
-        data = path.read_bytes()
+    for name, data in files:
         digest.update(name.encode() + b"\0" + data + b"\0")
-        contents.append((name, data))
     target = directory / f"firesteel-{digest.hexdigest()}.zip"
     if target.exists():
         os.utime(target)
         return target
     partial = target.with_suffix(f".{os.getpid()}.part")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in contents:
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+    write_zip(files, partial)
     partial.replace(target)
     return target
 

@@ -19,6 +19,8 @@ LEAST_SPARK = (3, 5)
 BELOW_SPARK = (5, 0)
 LEAST_STREAMING = (4, 0)
 """Streams are held by the engine's progress lock and resumed with settings that Spark 3.5 does not have."""
+NEWEST_JAVA = (((4, 2), 23),)
+"""Below this Spark, the newest Java: Java 24 took out what the Hadoop of older Sparks calls (``Subject.getSubject``)."""
 INTERRUPT_HANDLERS = ("pyspark.core.context", "pyspark.context")
 """Modules whose Ctrl-C handler cancels all jobs: of Spark 4, and of 3.5."""
 
@@ -59,6 +61,12 @@ def installed_pyspark() -> str:
     return pyspark.__version__
 
 
+def newest_java(version: str) -> int | None:
+    """The last Java that this Spark runs on; None: no limit is known."""
+    found = version_of(version)
+    return next((java for below, java in NEWEST_JAVA if found is not None and found < below), None)
+
+
 def arrow_schema(schema: Any, timezone: str) -> pa.Schema:
     """The Arrow schema of a PySpark ``StructType``, timestamps in ``timezone``. Raises what PySpark raises."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -83,6 +91,17 @@ def dataframe_of(java: Any, session: Any) -> Any:
     except ImportError:
         from pyspark.sql import DataFrame
     return DataFrame(java, session)
+
+
+def check_frames(session: Any) -> None:
+    """Raises UsageError where this PySpark wants pandas to hand a DataFrame's rows over as Arrow, and has none. Runs nothing."""
+    try:
+        session.range(0).mapInArrow(lambda batches: batches, "id bigint")
+    except ImportError as error:
+        said = " ".join(str(error).split())
+        raise UsageError(
+            f"Spark {session.version} hands no DataFrame over: {said}", hint="Run pip install 'firesteel[pandas]'."
+        ) from None
 
 
 def rows_of(context: Any, rdd: Any, partitions: Any) -> AbstractContextManager[Any]:
