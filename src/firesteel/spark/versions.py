@@ -96,7 +96,7 @@ def dataframe_of(java: Any, session: Any) -> Any:
 def check_frames(session: Any) -> None:
     """Raises UsageError where this PySpark wants pandas to hand a DataFrame's rows over as Arrow, and has none. Runs nothing."""
     try:
-        session.range(0).mapInArrow(lambda batches: batches, "id bigint")
+        session.range(0).mapInArrow(_same, "id bigint")
     except ImportError as error:
         said = " ".join(str(error).split())
         raise UsageError(
@@ -123,6 +123,10 @@ def valid_text(column: str) -> Any:
     if made is not None:
         return made(column)
     return functions.decode(functions.col(column).cast("binary"), "UTF-8")  # Spark 3.5 replaces here
+
+
+def _same(batches: Any) -> Any:
+    return batches
 
 
 def _in_zone(field: pa.Field, timezone: str) -> pa.Field:
