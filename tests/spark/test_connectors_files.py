@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel import ExecutionEnvironment, col
+from firesteel.errors import JobExecutionError
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +99,34 @@ def test_read_key_write_append_and_read_again(env, written, tmp_path):
     env.read_csv(tmp_path / "out").write_arrow(tmp_path / "out.arrow", mode="ignore")
     env.execute("copy")
     assert sorted(map(str, env.read_arrow(tmp_path / "out.arrow").collect())) == sorted(map(str, back))
+
+
+def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
+    env.from_collection([{"n": n} for n in range(10)]).write_csv(tmp_path / "data")
+    env.execute("first")
+    before = sorted(tmp_path.rglob("*.csv"))
+
+    def fail(batches):
+        yield from batches
+        raise ValueError("no")
+
+    stream = env.read_csv(tmp_path / "data")
+    stream.map_in_arrow(fail, stream.schema).write_csv(tmp_path / "data", mode="overwrite")
+    with pytest.raises(JobExecutionError, match="no"):
+        env.execute("fails")
+    assert sorted(tmp_path.rglob("*.csv")) == before
+    assert sorted(r["n"] for r in env.read_csv(tmp_path / "data").collect()) == list(range(10))
+    env.read_csv(tmp_path / "data").filter(col("n") > 5).write_csv(tmp_path / "data", mode="overwrite")
+    env.execute("again")
+    assert sorted(r["n"] for r in env.read_csv(tmp_path / "data").collect()) == [6, 7, 8, 9]
+
+
+def test_a_value_that_does_not_fit_ends_the_job_with_its_line(env, tmp_path):
+    (tmp_path / "a.csv").write_text("n,s\n" + "1,x\n" * 500 + "two,y\n")
+    env.read_csv(tmp_path / "a.csv", schema="n int, s string").write_parquet(tmp_path / "out")
+    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' is none"):
+        env.execute("bad value")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_killed_attempt_leaves_no_files(env, tmp_path):

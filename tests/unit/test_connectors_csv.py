@@ -294,3 +294,16 @@ def test_quotes_that_are_none(tmp_path):
     write(tmp_path / "a.csv", '1,5" pipe\n2,x"\n')
     csv = CsvFormat(header=False)
     assert [r["_c1"] for r in rows(tmp_path, csv=csv)] == ['5" pipe', 'x"']
+
+
+@pytest.mark.parametrize("newlines", [False, True])
+def test_other_encodings(tmp_path, newlines):
+    write(tmp_path / "a.csv", "café;s\n1;grün\n".encode("latin-1"))
+    csv = CsvFormat(sep=";", encoding="latin-1", newlines_in_values=newlines)
+    assert rows(tmp_path, csv=csv) == [{"café": 1, "s": "grün"}]
+    schema = pa.schema({"a": pa.int64(), "s": pa.string()})
+    write(tmp_path / "a.csv", b"1;gr\xfcn\n")
+    with pytest.raises(FiresteelError, match=r"a\.csv, line 1: column 's' has bytes that are not UTF-8.*encoding="):
+        rows(tmp_path, schema=schema, csv=CsvFormat(sep=";", header=False))
+    with pytest.raises(UsageError, match="encoding='utf-16'"):
+        CsvSource(tmp_path, csv=CsvFormat(encoding="utf-16"))

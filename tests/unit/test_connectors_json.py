@@ -106,6 +106,13 @@ def test_what_is_wrong_is_said(tmp_path, line, message):
         rows(tmp_path, schema=pa.schema({"a": pa.int8()}))
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_bytes_that_are_no_text(tmp_path, whole):
+    write(tmp_path / "a.json", b'{"a":"x"}\n{"a":"caf\xe9"}\n')
+    with pytest.raises(FiresteelError, match=r"a\.json, byte 19: this is not UTF-8"):
+        rows(tmp_path, schema=pa.schema({"a": pa.string()}), newlines_in_values=whole)
+
+
 def test_what_cannot_be_inferred(tmp_path):
     write(tmp_path / "a.json", "not json\n")
     with pytest.raises(UsageError, match=r"a\.json, line 1: this is no JSON"):

@@ -99,6 +99,7 @@ class Reading:
         timestamp_format: Any = (),
         infer_schema: bool = True,
         newlines_in_values: bool = False,
+        encoding: str = "utf-8",
         compression: str | None = None,
         partitions: Any = True,
         filesystem: Any = None,
@@ -123,6 +124,7 @@ class Reading:
                 date_formats=_texts(date_format),
                 timestamp_formats=_texts(timestamp_format),
                 newlines_in_values=newlines_in_values,
+                encoding=encoding.lower(),
             )
             source = CsvSource(
                 paths,

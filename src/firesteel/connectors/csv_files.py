@@ -39,7 +39,7 @@ class CsvFormat:
     """How the files are written. ``None`` for ``quote`` or ``escape``: there is no such character.
 
     ``date_formats``, ``timestamp_formats``: strptime patterns besides ISO 8601. ``null_values``: what stands for null where
-    it is not quoted.
+    it is not quoted. ``encoding``: one in which bytes below 128 are ASCII, as in all but UTF-16 and UTF-32.
     """
 
     header: bool = True
@@ -50,6 +50,7 @@ class CsvFormat:
     date_formats: tuple[str, ...] = ()
     timestamp_formats: tuple[str, ...] = ()
     newlines_in_values: bool = False
+    encoding: str = "utf-8"
 
     def check(self) -> None:
         """Raises UsageError for what cannot be."""
@@ -59,12 +60,25 @@ class CsvFormat:
         chars = [char for char in (self.sep, self.quote) if char is not None]
         if len(set(chars)) < len(chars):
             raise UsageError(f"sep and quote are both {self.sep!r}.", hint="Give them different characters.")
+        try:
+            fits = "a,\n".encode(self.encoding) == b"a,\n"
+        except LookupError:
+            fits = False
+        if not fits:
+            raise UsageError(
+                f"encoding={self.encoding!r} is not one that CSV files can be cut in.",
+                hint="Use one that Python knows and that has ASCII in it, such as utf-8, latin-1 or cp1252.",
+            )
         for pattern in (*self.date_formats, *self.timestamp_formats):
             if "%" not in pattern:
                 raise UsageError(
                     f"The format {pattern!r} is no strptime pattern.",
                     hint="Write it as Python does, '%d/%m/%Y %H:%M:%S' for dd/MM/yyyy HH:mm:ss.",
                 )
+
+    def plain(self, block: bytes) -> bytes:
+        """The block in UTF-8. Raises UnicodeDecodeError."""
+        return block if self.encoding == "utf-8" or block.isascii() else block.decode(self.encoding).encode()
 
     def parse_options(self) -> pacsv.ParseOptions:
         doubled = self.quote is not None and self.escape in (None, self.quote)
@@ -138,16 +152,16 @@ class CsvSource(FileSource):
             try:
                 read = pacsv.ReadOptions(
                     use_threads=False,
-                    block_size=max(len(block) + 1, 1 << 16),
+                    block_size=max(2 * len(block) + 1, 1 << 16),
                     autogenerate_column_names=not self._csv.header,
                 )
                 table = pacsv.read_csv(
-                    pa.BufferReader(block),
+                    pa.BufferReader(self._csv.plain(block)),
                     read_options=read,
                     parse_options=self._csv.parse_options(),
                     convert_options=self._csv.convert_options(None, None),
                 )
-            except pa.ArrowException as error:
+            except (pa.ArrowException, UnicodeDecodeError) as error:
                 raise UsageError(f"{label} cannot be read as CSV: {first_line(error)}.", hint=_HINT_ROWS) from None
             these = table.column_names if self._csv.header else [f"_c{i}" for i in range(table.num_columns)]
             names = self._same_names(names, these, label)
@@ -197,7 +211,7 @@ class CsvSource(FileSource):
         first, lines_before = -1, 0
         header = self._csv.header and piece.start == 0
         for at, given in self._open_blocks(piece, self._compression):
-            offset, block = at, given
+            offset, block = at, self._decoded(piece, given)
             first = at if first < 0 else first
             if header:
                 skipped = self._check_header(block, piece)
@@ -221,6 +235,15 @@ class CsvSource(FileSource):
             lines_before += count_lines(block)
             if batch.num_rows:
                 yield batch
+
+    def _decoded(self, piece: Piece, block: bytes) -> bytes:
+        try:
+            return self._csv.plain(block)
+        except UnicodeDecodeError as error:
+            raise FiresteelError(
+                f"{self._prefix + piece.path} is not {self._csv.encoding}: {first_line(error)}.",
+                hint="Say which encoding it has, encoding=.",
+            ) from None
 
     def _quote_spans_lines(self, block: bytes, rows: int) -> bool:
         """Whether a value in quotes holds a line end. Arrow takes it, but where a file is cut there it would be two."""
@@ -254,7 +277,9 @@ class CsvSource(FileSource):
         try:
             with self._opened(piece) as raw, plain_stream(raw, codec) as stream:
                 names = [] if header else self._own.names
-                read = pacsv.ReadOptions(use_threads=False, column_names=names, block_size=_READ_BLOCK)
+                read = pacsv.ReadOptions(
+                    use_threads=False, column_names=names, block_size=_READ_BLOCK, encoding=self._csv.encoding
+                )
                 reader = pacsv.open_csv(stream, read, self._csv.parse_options(), self._csv.convert_options(types, None))
                 self._check_names(reader.schema.names, label)
                 for batch in reader:
@@ -375,6 +400,12 @@ class CsvSource(FileSource):
         return None
 
     def _bad_row(self, label: str, error: Exception, where: str, cell: tuple[str, str] | None = None) -> FiresteelError:
+        if "UTF8" in str(error):
+            which = f"column '{cell[0]}'" if cell is not None else "a value"
+            return FiresteelError(
+                f"{label}, {where}: {which} has bytes that are not UTF-8.",
+                hint="Say which encoding the file has, encoding='latin-1' for example, or convert it.",
+            )
         if cell is not None:
             name, value = cell
             data_type = self._own.field(name).type

@@ -116,6 +116,7 @@ class JsonSource(FileSource):
         first, lines = -1, 0
         for offset, block in self._open_blocks(piece, self._compression):
             first = offset if first < 0 else first
+            self._check_utf8(piece, offset, block)
             batch = None if wire is None else _fast(block, schema, wire)
             if batch is None:
                 try:
@@ -135,12 +136,25 @@ class JsonSource(FileSource):
                 data = stream.read()
         except (OSError, pa.ArrowException) as error:
             raise damaged(label, codec, error) from error
+        self._check_utf8(piece, 0, data)
         try:
             batch = parse_lines(data, schema, spread=True)
         except BadValueError as error:
             raise self._bad(piece, f"object {error.line + 1}", error) from None
         if batch.num_rows:
             yield batch
+
+    def _check_utf8(self, piece: Piece, offset: int, data: bytes) -> None:
+        """Arrow's parser takes any bytes for text."""
+        if data.isascii():
+            return
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise FiresteelError(
+                f"{self._prefix + piece.path}, byte {offset + error.start}: this is not UTF-8, which JSON must be.",
+                hint="Convert the file, or write it again.",
+            ) from None
 
     def _bad(self, piece: Piece, where: str, error: BadValueError) -> FiresteelError:
         return FiresteelError(f"{self._prefix + piece.path}, {where}: {error.text}.", hint=error.hint)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from firesteel.connectors.paths import Location
+from firesteel.connectors.source import FileSource
 from firesteel.errors import UsageError
 from firesteel.graph.forward_group import forward_groups
 from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType, ShipStrategy
@@ -83,7 +84,9 @@ def check_inputs(sources: Iterable[tuple[StreamNode, Any]], sinks: Iterable[tupl
     """Raises UsageError when an output would become part of what the job reads, or take its place unasked."""
     outputs = [(node, sink) for node, sink in sinks if isinstance(getattr(sink, "target", None), Location)]
     for reader, source in sources:
-        folders, roots = getattr(source, "inputs", ((), ()))
+        if not isinstance(source, FileSource):
+            continue
+        folders, roots = source.inputs
         for node, sink in outputs:
             for folder in folders:
                 if _inside(sink.target, folder):
