@@ -17,7 +17,7 @@ def by_keys(columns, order):
     return sorted(range(len(keys)), key=lambda row: (keys[row], row))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(tables())
 def test_the_order_is_that_of_the_keys_and_stable(given_rows):
     table, order = given_rows

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.results.hashing import fixed_values, offsets_of
-from firesteel.results.ordering import Order, text_bytes, value_words
+from firesteel.results.ordering import Order, value_words
 from firesteel.results.plain import to_stored
 
 Words = NDArray[np.uint64]
@@ -225,7 +225,7 @@ def _ranks(text: Any, rows: Rows | None) -> Words:
 
 
 def _as_binary(array: Any) -> Any:
-    """Text or bytes with offsets; those of nulls are all the same."""
+    """Text or bytes as binary; those of nulls are all the same."""
     if pa.types.is_fixed_size_binary(array.type):
         width = array.type.byte_width
         raw = np.array(fixed_values(array, np.uint8, width)).reshape(len(array), width)
@@ -234,27 +234,31 @@ def _as_binary(array: Any) -> Any:
         offsets = np.arange(len(array) + 1, dtype=np.int64) * width
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(raw)]
         return pa.Array.from_buffers(pa.large_binary(), len(array), buffers)
-    return text_bytes(pc.fill_null(array, pa.scalar(b"", array.type)) if array.null_count else array)
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(b"", array.type))
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return array.cast(pa.large_binary() if large else pa.binary())  # shares the bytes
 
 
 class _Runs:
     """The bytes of binary rows, read eight at a time."""
 
     def __init__(self, text: Any) -> None:
-        offsets = offsets_of(text)
-        low, high = (int(offsets[0]), int(offsets[-1])) if len(text) else (0, 0)
-        self._starts = offsets[:-1] - low
-        self._lengths = np.diff(offsets)
-        self.words = -(-int(self._lengths.max(initial=0)) // 8)
-        """Of the longest row."""
+        self._offsets = offsets_of(text)
+        low, high = (int(self._offsets[0]), int(self._offsets[-1])) if len(text) else (0, 0)
+        self._offsets -= low
         self._common = 0
         """Bytes at the beginning of all rows that were asked for."""
+        blocks = range(0, len(text), _BLOCK)
+        longest = max((int(np.diff(self._offsets[at : at + _BLOCK + 1]).max()) for at in blocks), default=0)
+        self.words = -(-longest // 8)
+        """Of the longest row."""
         self._data = np.zeros((high - low) // 8 + 2, "<u8")
         if high > low:
             self._data.view(np.uint8)[: high - low] = np.frombuffer(text.buffers()[2], np.uint8, high - low, low)
 
     def lengths_of(self, rows: Rows | None) -> NDArray[np.int64]:
-        return self._lengths if rows is None else self._lengths[rows]
+        return np.diff(self._offsets) if rows is None else self._offsets[rows + 1] - self._offsets[rows]
 
     def next_word(self, rows: Rows | None, number: int) -> Words:
         """The ``number``th word behind what all rows have in common, which those find out that ask for the first one."""
@@ -273,15 +277,19 @@ class _Runs:
 
     def word(self, rows: Rows | None, at: int) -> Words:
         """Bytes [at, at + 8) of the rows as big-endian numbers; zeros behind a row's end."""
-        words = np.empty(len(self._lengths) if rows is None else len(rows), np.uint64)
-        for begin in range(0, len(words), _BLOCK):
-            block = slice(begin, begin + _BLOCK)
-            words[block] = self._block(block if rows is None else rows[block], at)
+        words = np.empty(len(self._offsets) - 1 if rows is None else len(rows), np.uint64)
+        for first in range(0, len(words), _BLOCK):
+            if rows is None:
+                bounds = self._offsets[first : first + _BLOCK + 1]
+                begin, end = bounds[:-1] + at, bounds[1:]
+            else:
+                block = rows[first : first + _BLOCK]
+                begin, end = self._offsets[block] + at, self._offsets[block + 1]
+            words[first : first + _BLOCK] = self._block(begin, end - begin)
         return words
 
-    def _block(self, rows: Rows | slice, at: int) -> Words:
-        left = self._lengths[rows] - at
-        begin = self._starts[rows] + at
+    def _block(self, begin: NDArray[np.int64], left: NDArray[np.int64]) -> Words:
+        """The words that begin there, of rows that have so many bytes left."""
         begin[left <= 0] = 0
         place, shift = begin >> 3, ((begin & 7) << 3).view(np.uint64)
         words = self._data[place] >> shift
