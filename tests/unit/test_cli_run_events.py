@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 from firesteel.cli.main import app
 from firesteel.journal import progress
+from firesteel.journal.stream_progress import JsonStream
+from firesteel.scheduler.streaming.records import StreamBatch, StreamEnded, StreamPlanned, StreamStateChange
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +75,20 @@ def test_wrong_use_of_the_flags(run):
 def test_quiet_is_silent(run):
     shown = run("print('mine')", "--quiet")
     assert (shown.stdout, shown.stderr) == ("mine\n", "")
+
+
+def test_a_stream_in_json():
+    stream = io.StringIO()
+    view = JsonStream(stream)
+    for record in [
+        StreamPlanned(at=0.0, stream_id="s1", name="payments", checkpoint="c", lower=1, upper=2, options={}),
+        StreamStateChange(at=1.0, state="Executing", phase="Idling"),
+        StreamBatch(at=2.0, run=1, batch=0, parallelism=2, rows=5, duration=0.1, batches=2),
+        StreamEnded(at=3.0, status="FINISHED"),
+    ]:
+        view.record(record)
+    view.close()
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [event["event"] for event in told] == ["stream", "stream_state", "stream_result"]
+    assert {(event["v"], event["stream"]) for event in told} == {(1, "s1")}
+    assert (told[-1]["batches"], told[-1]["rows"], told[-1]["at"]) == (2, 5, 3.0)

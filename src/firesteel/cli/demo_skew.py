@@ -18,7 +18,7 @@ from firesteel.cli.demo import identifier_counts, source_roots
 from firesteel.humanize import format_bytes, format_seconds, printable
 from firesteel.options import CUT, DATA_VOLUME_PER_TASK, PROGRESS, lookup
 
-VOLUME = "256 KiB"
+VOLUME = "1 MiB"
 STEP = "spread"
 LEAST = 3
 """Uses in a module that count."""

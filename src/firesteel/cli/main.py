@@ -25,7 +25,6 @@ app = typer.Typer(
     name="firesteel",
     cls=Group,
     help="Runs PySpark pipelines whose every step's parallelism is decided from the bytes its inputs really produced.",
-    no_args_is_help=True,
     rich_markup_mode=None,  # plain help: quick to start, the same in a pipe
     pretty_exceptions_enable=False,
 )
@@ -36,12 +35,16 @@ app.command()(bundle)
 
 
 @app.callback(invoke_without_command=True)
-def start(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def start(
+    ctx: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False
+) -> None:
     if version:
         from importlib.metadata import version as version_of
 
         print(f"firesteel {version_of('firesteel')}")
         raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        show(ctx.get_help())
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -65,7 +68,11 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a script; what it leaves open (master, options) comes from here. Arguments after '--' are all the script's."""
+    """Run a script, with a live view.
+
+    What it leaves open (master, options) comes from here. Arguments after '--' are all the script's. Exit codes: the script's own;
+    1 a job failed, 2 wrong use, 130 cancelled.
+    """
     from firesteel.cli.script import run_script
 
     with events(as_json, json_file) as told:
@@ -85,7 +92,7 @@ def explain(
     what_if: WhatIf = None,
     option: OptionPairs = None,
 ) -> None:
-    """Print what a job or a stream decided and why; or what it would have decided with other options."""
+    """Say what a job decided, and why; or what it would have decided with other options."""
     from firesteel.journal.explain import explain as explain_records
     from firesteel.journal.journal import find, read
     from firesteel.journal.locks import is_held
@@ -135,9 +142,9 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="List them as JSON, one object a line.")] = False,
     option: OptionPairs = None,
 ) -> None:
-    """List the jobs, newest first; of one job, print the life of every attempt.
+    """List all jobs, or one job's attempts.
 
-    Of a job: the subtasks that had several attempts, with node, state, cause and which one won. Of a stream: its rescales.
+    All jobs, newest first. Of one job: the subtasks that had several attempts, with node, state, cause and which one won. Of a stream: its rescales.
     """
     if job is None:
         from firesteel.cli.history_list import list_jobs
@@ -183,7 +190,10 @@ def demo(
     master: Master = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a demo on real input; it ends with what was decided and why. 'demo --list' names them."""
+    """Run a demo on real input.
+
+    It ends with what was decided and why; --list names all demos.
+    """
     from firesteel.cli.demos import DEFAULT, list_text, run_named
 
     if listed:
@@ -294,7 +304,10 @@ def simulate(
     ] = "task",
     option: OptionPairs = None,
 ) -> None:
-    """Print what a job of some shape costs to schedule: the real scheduler on a made-up cluster, without Spark."""
+    """Schedule a job on a made-up cluster.
+
+    Prints what a job of some shape costs to schedule: the real scheduler, without Spark.
+    """
     if sys.stdout is None:  # closed by who started us
         raise FiresteelError("There is no output to print the report to.")
     given = given_options(option)

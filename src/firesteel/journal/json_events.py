@@ -23,12 +23,12 @@ _NOTES = ("speculation", "winner", "blocklist", "placement", "slot request", "re
 _write_lock = threading.Lock()
 
 
-def write_event(stream: TextIO, event: str, **fields: Any) -> None:
+def write_event(file: TextIO, kind: str, /, **fields: Any) -> None:
     """One line, whole, also where several jobs write at once. Raises OSError, ValueError."""
-    line = json.dumps({"v": VERSION, "event": event, "time": round(time.time(), 3), **fields}, default=str)
+    line = json.dumps({"v": VERSION, "event": kind, "time": round(time.time(), 3), **fields}, default=str)
     with _write_lock:
-        stream.write(f"{line}\n")
-        stream.flush()
+        file.write(f"{line}\n")
+        file.flush()
 
 
 class JsonView:

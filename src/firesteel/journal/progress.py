@@ -79,9 +79,13 @@ def create(enabled: bool, stream: TextIO | None = None) -> Instrument:
     """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
     chosen = sys.stderr if stream is None else stream
     view = Progress(chosen) if enabled and chosen is not None else NoProgress()
-    for file, alone in _json if stream is None else ():
-        told = Progress(file, JsonView)
-        return told if alone else _Both(told, view)
+    return as_json(lambda file: Progress(file, JsonView), view) if stream is None else view
+
+
+def as_json(make: Callable[[TextIO], Instrument], view: Instrument) -> Instrument:
+    """``view``, or what ``make`` gives instead of it or beside it, as was said to ``tell_as_json``."""
+    for file, alone in _json:
+        return make(file) if alone else _Both(make(file), view)
     return view
 
 

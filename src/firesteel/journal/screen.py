@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 REFRESH_SECONDS = 0.25
+MOST_OF_A_CORE = 0.03
+"""Large tables on slow machines are redrawn less often than that."""
 PAUSE_SECONDS = 0.05
 """After a print, when there are many: they are not slowed down by redrawing after each."""
 _HIDE, _SHOW, _CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[J"
@@ -124,6 +126,7 @@ class Screen:
     def _refresh(self, wake: threading.Event) -> None:
         with suppress(OSError, ValueError):  # the terminal is gone
             while True:
+                began = time.thread_time()
                 with self.lock:
                     if not self._running or wake is not self._wake:
                         return
@@ -131,9 +134,22 @@ class Screen:
                         self._frame = self._drawn()
                     self._erase()
                     self._show()
-                if wake.wait(REFRESH_SECONDS):
-                    wake.clear()
-                    time.sleep(PAUSE_SECONDS)
+                spent = time.thread_time() - began
+                if not self._rest(wake, max(REFRESH_SECONDS, spent / MOST_OF_A_CORE)):
+                    return
+
+    def _rest(self, wake: threading.Event, seconds: float) -> bool:
+        """Until the next frame is due; what prints have put out of sight is shown again meanwhile. False: it is over."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if wake.wait(left):
+                wake.clear()
+                time.sleep(PAUSE_SECONDS)
+                with self.lock:
+                    if not self._running or wake is not self._wake:
+                        return False
+                    self._show()
+        return True
 
     def _drawn(self) -> str:
         from rich.console import Group

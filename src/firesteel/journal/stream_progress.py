@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from firesteel.humanize import plural
 from firesteel.journal.journal import Instrument
+from firesteel.journal.json_events import write_event
 from firesteel.journal.news import first_line
-from firesteel.journal.progress import NoProgress
+from firesteel.journal.progress import NoProgress, as_json
 from firesteel.journal.stream_report import rescale_sentence
 from firesteel.journal.stream_view import status_table
 from firesteel.journal.streams import Batches
@@ -37,7 +38,8 @@ _QUIET_STATES = ("Created", "CreatingExecutionGraph", "Restarting", "Finished")
 def create_stream_progress(enabled: bool, stream: TextIO | None = None) -> Instrument:
     """The view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
     chosen = sys.stderr if stream is None else stream
-    return StreamProgress(chosen) if enabled and chosen is not None else NoProgress()
+    view = StreamProgress(chosen) if enabled and chosen is not None else NoProgress()
+    return as_json(JsonStream, view) if stream is None else view
 
 
 class StreamProgress:
@@ -92,6 +94,43 @@ class StreamProgress:
         cause = f": {first_line(record.cause)}" if record.cause and record.status == "FAILED" else ""
         size = f"{plural(self._batches.count, 'batch', 'es')}, {plural(self._batches.rows, 'row')}"
         return f"{record.status.lower()} after {size}{cause}"
+
+
+class JsonStream:
+    """Tells of one stream as JSON lines (docs/command-line.md)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._id = ""
+        self._batches = Batches()
+
+    def record(self, record: JournalRecord) -> None:
+        match record:
+            case StreamPlanned():
+                self._id = record.stream_id
+                self._say(record, "stream", name=record.name, checkpoint=record.checkpoint)
+            case StreamBatch():
+                self._batches.apply(record)
+                del self._batches.parallelisms[:-1]
+            case StreamStateChange():
+                self._say(record, "stream_state", state=record.state, phase=record.phase, cause=record.cause)
+            case RescaleRecord():
+                told = {
+                    name: getattr(record, name) for name in ("cause", "before", "granted", "downtime", "end", "reason")
+                }
+                self._say(record, "rescale", **told)
+            case StreamEnded():
+                done = {"batches": self._batches.count, "rows": self._batches.rows}
+                self._say(record, "stream_result", status=record.status, cause=record.cause, **done)
+            case _:
+                pass
+
+    def close(self) -> None:
+        pass
+
+    def _say(self, record: JournalRecord, event: str, **fields: Any) -> None:
+        with suppress(OSError, ValueError):
+            write_event(self._stream, event, stream=self._id, at=round(record.at, 3), **fields)
 
 
 class LiveStreamProgress(StreamProgress):
