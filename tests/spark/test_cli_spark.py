@@ -12,11 +12,13 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.cli import demo
+from firesteel.cli import demo, demo_skew, demo_tpch
 from firesteel.journal.journal import read
 
 pytestmark = pytest.mark.spark
@@ -70,6 +72,44 @@ def test_the_demo_counts_identifiers_by_module(spark, tmp_path, options):
     modules = {row["module"]: row for row in pq.read_table(tmp_path / "out" / "modules").to_pylist()}
     assert modules["gamma"] == {"module": "gamma", "identifiers": 2, "uses": 2}
     assert set(modules) == {"alpha", "alpha.beta", "gamma"}
+
+
+def test_the_demo_of_skew_tells_how_far_each_identifier_is_spread(spark, tmp_path):
+    rows = [("x", "m1", 3), ("x", "m2", 9), ("y", "m1", 4)]
+    counts = pa.table({name: [row[n] for row in rows] for n, name in enumerate(("identifier", "module", "n"))})
+    pq.write_table(counts, tmp_path / "counts.parquet")
+    given = {"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "j")}
+    results = {}
+    for cut in ("by-bytes", "by-count"):
+        env = ExecutionEnvironment(spark=spark, options={**given, "cut": cut})
+        demo_skew.pipeline(env, tmp_path / "counts.parquet", tmp_path / cut)
+        results[cut] = env.execute(cut)
+        found = {row.pop("identifier"): row for row in pq.read_table(tmp_path / cut).to_pylist()}
+        assert found == {"x": {"modules": 2, "at_most": 0.75}, "y": {"modules": 1, "at_most": 1.0}}
+    header, *lines = demo_skew.compared(results).splitlines()
+    assert header.split()[:2] == ["cut", "subtasks"] and [line.split()[0] for line in lines] == list(results)
+
+
+def test_the_demo_of_tpch_gives_the_answer_of_duckdb(spark, tmp_path):
+    demo_tpch.generate(tmp_path / "data", "0.01")
+    env = ExecutionEnvironment(
+        spark=spark,
+        options={"firesteel.progress": False, "firesteel.journal.directory": str(tmp_path / "j")},
+    )
+    tables = {name: env.read_parquet(str(tmp_path / "data" / f"{name}.parquet")) for name in demo_tpch.TABLES}
+    found = demo_tpch.query(tables).to_arrow().to_pylist()
+    duck = duckdb.connect()
+    for name in demo_tpch.TABLES:
+        duck.execute(f"create view {name} as select * from '{tmp_path}/data/{name}.parquet'")
+    wanted = duck.execute(
+        """select l_orderkey, sum(l_extendedprice * (1 - l_discount)) as revenue, o_orderdate, o_shippriority
+        from customer, orders, lineitem
+        where c_mktsegment = 'BUILDING' and c_custkey = o_custkey and l_orderkey = o_orderkey
+          and o_orderdate < date '1995-03-15' and l_shipdate > date '1995-03-15'
+        group by all order by revenue desc, o_orderdate limit 10"""
+    ).fetchall()
+    assert len(found) == 10
+    assert sorted((row["l_orderkey"], row["revenue"]) for row in found) == sorted(row[:2] for row in wanted)
 
 
 def test_the_readmes_example_runs_and_its_journal_explains_it(tmp_path):

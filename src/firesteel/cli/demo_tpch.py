@@ -31,7 +31,7 @@ def run_tpch_demo(out: Path, master: str | None, options: Mapping[str, Any], dat
     """
     tables = data or out / "data"
     if data is None and not all(_path(tables, name) for name in TABLES):
-        _generate(tables)
+        generate(tables)
     missing = [name for name in TABLES if _path(tables, name) is None]
     if missing:
         raise UsageError(
@@ -73,7 +73,8 @@ def _files(path: Path | None) -> list[Path]:
     return [] if path is None else [path] if path.is_file() else sorted(path.rglob("*.parquet"))
 
 
-def _generate(folder: Path) -> None:
+def generate(folder: Path, scale: str = SCALE) -> None:
+    """The tables, as Parquet. Raises UsageError without a generator, FiresteelError where it fails."""
     beside = Path(sys.executable).with_name("tpchgen-cli")
     program = shutil.which("tpchgen-cli") or (str(beside) if beside.exists() else None)
     if program is None:
@@ -81,8 +82,8 @@ def _generate(folder: Path) -> None:
             "There are no TPC-H tables yet, and no tpchgen-cli to make them with.",
             hint="pip install tpchgen-cli, or say where tables as Parquet are: --data DIR.",
         )
-    print(f"Making TPC-H tables (scale factor {SCALE}) in {folder}.", flush=True)
-    command = [program, "parquet", "-s", SCALE, "-o", str(folder), "--tables", ",".join(TABLES)]
+    print(f"Making TPC-H tables (scale factor {scale}) in {folder}.", flush=True)
+    command = [program, "parquet", "-s", scale, "-o", str(folder), "--tables", ",".join(TABLES)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise FiresteelError(f"tpchgen-cli failed: {(made.stderr.strip() or made.stdout.strip()).splitlines()[-1]}")

@@ -80,8 +80,12 @@ class Screen:
     def write(self, text: str, target: TextIO | None = None) -> None:
         """Whole lines, as they are, above what is redrawn. ``target``: the stream they are meant for, if not this one."""
         with self.lock:
-            self._erase()
-            out = target or self.stream
+            erase, out = self._erasing(), target or self.stream
+            if out is self.stream:
+                text = erase + text
+            elif erase:
+                self.stream.write(erase)
+                self.stream.flush()
             out.write(text)
             out.flush()
             now = time.monotonic()
@@ -102,8 +106,7 @@ class Screen:
                     setattr(sys, name, above.target)
                 above.end()
             self._above = []
-            self._erase()
-            self.stream.write(_SHOW)
+            self.stream.write(self._erasing() + _SHOW)
             self.stream.flush()
 
     def _start(self) -> None:
@@ -132,8 +135,7 @@ class Screen:
                         return
                     with suppress(Exception):  # a frame that cannot be drawn is left out
                         self._frame = self._drawn()
-                    self._erase()
-                    self._show()
+                    self._show(self._erasing())
                 spent = time.thread_time() - began
                 if not self._rest(wake, max(REFRESH_SECONDS, spent / MOST_OF_A_CORE)):
                     return
@@ -168,21 +170,23 @@ class Screen:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         return captured.get().encode(encoding, "replace").decode(encoding)
 
-    def _show(self) -> None:
+    def _show(self, erase: str = "") -> None:
+        """The frame, in one write with what takes away the one before."""
         if self._running and self._frame and not self._widths:
             from rich.cells import cell_len
 
-            self.stream.write(self._frame)
+            self.stream.write(erase + self._frame)
             self.stream.flush()
             self._widths = [cell_len(_STYLE.sub("", line)) for line in self._frame.splitlines()]
 
-    def _erase(self) -> None:
-        """Also where the terminal has become narrower since, and has wrapped the lines."""
-        if self._widths and self._console is not None:
-            width = max(1, self._console.width)
-            rows = sum(max(1, -(-length // width)) for length in self._widths)
-            self._widths = []
-            self.stream.write(f"\r\x1b[{rows}A{_CLEAR}")
+    def _erasing(self) -> str:
+        """What takes the frame away, also where the terminal has become narrower since, and has wrapped its lines."""
+        if not self._widths or self._console is None:
+            return ""
+        width = max(1, self._console.width)
+        rows = sum(max(1, -(-length // width)) for length in self._widths)
+        self._widths = []
+        return f"\r\x1b[{rows}A{_CLEAR}"
 
     def _at_exit(self) -> None:
         with suppress(Exception):
