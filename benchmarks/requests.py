@@ -63,7 +63,7 @@ def firesteel(size: int, latency_ms: float, merging: bool, rows: int) -> cases.R
         after = far_storage.counts(root / far_storage.FILE)
         assert sink.answer[1] == sum(int(_keys(seed, n, rows).sum()) for seed in range(n)), sink.answer
         asked = {name: after[name] - before[name] for name in after}
-        merges = [d.result for d in result.decisions if d.what == "merged"]
+        merges = [d.result for d in result.decision_records if d.what == "merged"]
         return {"seconds": seconds, "requests": far_storage.requests(asked), "merged": sum(merges), **asked}
 
     def run() -> dict[str, float]:  # type: ignore[override]

@@ -203,7 +203,7 @@ class Soak:
             except TimeoutError as error:
                 verdict = self._hangs(client, name, error)
             else:
-                self._count(result.decisions)
+                self._count(result.decision_records)
                 self._compare(query, sink)
         except Stuck:
             verdict = "hangs, and cannot be cancelled"

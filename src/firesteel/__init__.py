@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.api.history import History
     from firesteel.api.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
@@ -30,6 +31,7 @@ _HOMES = {
     "DataStream": "firesteel.api.data_stream",
     "Decided": "firesteel.api.deciding",
     "ExecutionEnvironment": "firesteel.api.environment",
+    "History": "firesteel.api.history",
     "JobClient": "firesteel.api.job_client",
     "JobResult": "firesteel.api.job_client",
     "KeyedStream": "firesteel.api.keyed_stream",
@@ -53,6 +55,7 @@ __all__ = [
     "DataStream",
     "Decided",
     "ExecutionEnvironment",
+    "History",
     "JobClient",
     "JobResult",
     "KeyedStream",

@@ -38,7 +38,7 @@ def test_the_example(env, tmp_path):
     counts.write_parquet(tmp_path / "out")
     result = env.execute("word count")
     assert "word count" in result.explain()
-    assert {d.what for d in result.decisions} >= {"source parallelism", "parallelism"}
+    assert {d.what for d in result.decision_records} >= {"source parallelism", "parallelism"}
     assert result.journal.is_file()
     assert (tmp_path / "out" / "_SUCCESS").exists()
     assert by("word", env.read_parquet(tmp_path / "out").collect()) == [

@@ -121,7 +121,7 @@ def test_streams_of_a_union_and_what_several_read(pipelined, texts, tmp_path):
     twice = Counter({word: 2 * n for word, n in expected().items()})
     assert counted(tmp_path / "union") == counted(tmp_path / "mixed") == twice
     assert counted(tmp_path / "left") == counted(tmp_path / "right") == expected()
-    stored = [d.reason for d in result.decisions if d.what == "exchange" and d.result == "blocking"]
+    stored = [d.reason for d in result.decision_records if d.what == "exchange" and d.result == "blocking"]
     assert stored == [
         "What it makes is stored before it is read, not streamed: it has several readers: 'left', 'right', 'mixed'."
     ]
@@ -172,7 +172,7 @@ def test_a_killed_worker_restarts_the_region_and_the_answer_is_right(pipelined, 
     assert set(finished) == {0, 1, 2, 3}
     again = [pair for pair in finished[2] if pair[1] > 0]
     assert again and all(again == [pair for pair in finished[v] if pair[1] > 0] for v in range(4)), "all of a region"
-    charged = [d for d in result.decisions if d.what == "failover" and d.inputs["culpable"]]
+    charged = [d for d in result.decision_records if d.what == "failover" and d.inputs["culpable"]]
     assert len(charged) == 1
 
 

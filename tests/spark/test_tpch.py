@@ -87,5 +87,5 @@ def test_written_files_hold_the_answer(spark, tmp_path, data, answers):
     result = env.execute("q1")
     assert (tmp_path / "q1" / "_SUCCESS").exists()
     assert_same_rows(pq.read_table(tmp_path / "q1"), answers["q1"])
-    assert {decision.what for decision in result.decisions}
+    assert {decision.what for decision in result.decision_records}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "q1"]

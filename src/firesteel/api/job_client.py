@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,24 +15,61 @@ from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.records import Decision
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from firesteel.spark.outcome import JobOutcome
     from firesteel.spark.runtime import JobRun
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobResult:
-    """A job that has finished. ``duration``: seconds; ``journal``: its file, one JSON record a line."""
+    """A job that has finished. ``duration``: seconds; ``journal``: its file, one JSON record a line.
+
+    ``decisions``, ``vertices``, ``attempts`` and ``timings`` are Arrow tables, read from the journal when first asked for (their
+    columns: ``firesteel.journal.tables.SCHEMAS``); ``decision_records`` are the decisions as objects.
+    """
 
     job_id: str
     job_name: str
     duration: float
-    decisions: list[Decision]
+    decision_records: list[Decision]
     journal: Path | None
+
+    @cached_property
+    def _records(self) -> Sequence[AnyJournalRecord]:
+        return read(self.journal) if self.journal is not None else list(self.decision_records)
+
+    @cached_property
+    def decisions(self) -> pa.Table:
+        """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
+        from firesteel.journal.tables import decisions_table
+
+        return decisions_table(self._records)
+
+    @cached_property
+    def vertices(self) -> pa.Table:
+        """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
+        from firesteel.journal.tables import vertices_table
+
+        return vertices_table(self._records)
+
+    @cached_property
+    def attempts(self) -> pa.Table:
+        """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
+        from firesteel.journal.tables import attempts_table
+
+        return attempts_table(self._records)
+
+    @cached_property
+    def timings(self) -> pa.Table:
+        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
+        from firesteel.journal.tables import timings_table
+
+        return timings_table(self._records)
 
     def explain(self, vertex: int | str | None = None) -> str:
         """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
-        records: Sequence[AnyJournalRecord] = read(self.journal) if self.journal is not None else list(self.decisions)
-        return explain(records, vertex)
+        return explain(self._records, vertex)
 
 
 class JobClient:

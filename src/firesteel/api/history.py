@@ -1,0 +1,87 @@
+"""What a job left behind, read from its journal: as sentences and as Arrow tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firesteel.errors import UsageError
+from firesteel.journal.explain import explain
+from firesteel.journal.history import JobHistory
+from firesteel.journal.journal import AnyJournalRecord, find, read
+from firesteel.journal.streams import is_stream
+from firesteel.option_layers import surroundings
+from firesteel.options import Options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class History:
+    """A job by its journal: a path, the job's id or its beginning, or ``"last"``; one that still runs, as far as it has got.
+
+    ``options``: where journals are (``firesteel.journal.directory``), if not where ``firesteel explain`` looks. The tables'
+    columns are in ``firesteel.journal.tables.SCHEMAS``; times are seconds since the job began, bytes are plain. Raises
+    UsageError if there is no such journal, it cannot be read, or it is a stream's.
+    """
+
+    def __init__(self, job: str | os.PathLike[str] = "last", options: Mapping[str, Any] | None = None) -> None:
+        self.path = Path(find(os.fspath(job), surroundings().merged(Options(options))))
+        self._records: Sequence[AnyJournalRecord] = read(self.path)
+        if is_stream(self._records):
+            raise UsageError(f"'{self.path}' is the journal of a stream.", hint="See 'firesteel stream history'.")
+
+    @cached_property
+    def _history(self) -> JobHistory:
+        return JobHistory(self._records)
+
+    @property
+    def job_id(self) -> str:
+        return "" if self._history.plan is None else self._history.plan.job_id
+
+    @property
+    def job_name(self) -> str:
+        return "" if self._history.plan is None else self._history.plan.job_name
+
+    @property
+    def status(self) -> str:
+        """CREATED, RUNNING, FINISHED, FAILED, CANCELED, ...: the last that was written down."""
+        return self._history.status
+
+    @cached_property
+    def decisions(self) -> pa.Table:
+        """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
+        from firesteel.journal.tables import decisions_table
+
+        return decisions_table(self._records)
+
+    @cached_property
+    def vertices(self) -> pa.Table:
+        """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
+        from firesteel.journal.tables import vertices_table
+
+        return vertices_table(self._records)
+
+    @cached_property
+    def attempts(self) -> pa.Table:
+        """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
+        from firesteel.journal.tables import attempts_table
+
+        return attempts_table(self._records)
+
+    @cached_property
+    def timings(self) -> pa.Table:
+        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
+        from firesteel.journal.tables import timings_table
+
+        return timings_table(self._records)
+
+    def explain(self, vertex: int | str | None = None) -> str:
+        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
+        return explain(self._records, vertex)
+
+    def __repr__(self) -> str:
+        return f"History({self.job_name!r}, {self.job_id}, {self.status})"
