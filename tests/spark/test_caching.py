@@ -138,7 +138,7 @@ def test_parallelism_of_its_reader_is_decided_by_its_bytes(env, storage):
     assert kept.count() == 400_000
     kept.filter(col("n") >= 0).write_parquet(storage.parent / "out")
     result = small.execute("reads")
-    said = next(d for d in result.decisions if d.what == "source parallelism")
+    said = next(d for d in result.decision_records if d.what == "source parallelism")
     assert said.result > 1
     kept.uncache()
     assert objects(storage) == []

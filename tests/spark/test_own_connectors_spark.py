@@ -84,7 +84,7 @@ def test_subtasks_are_as_many_as_the_source_infers(spark, example, logs, tmp_pat
     fine = ExecutionEnvironment(spark=spark, options=options)
     fine.from_source(source).select("host").write_parquet(tmp_path / "out")
     result = fine.execute("inferred")
-    (decision,) = [d for d in result.decisions if d.what == "source parallelism"]
+    (decision,) = [d for d in result.decision_records if d.what == "source parallelism"]
     assert source.infer_parallelism(128, 16 << 10) == 4
     assert decision.result == 4
     assert len(list((tmp_path / "out").glob("part-*"))) == 4

@@ -109,7 +109,7 @@ def test_a_heavy_key_is_shared_out_and_the_sort_is_stable(env, tmp_path):
     stream = env.from_arrow(table).sort("k")
     stream.write_parquet(tmp_path / "out")
     result = env.execute("heavy")
-    (ranges,) = [d for d in result.decisions if d.what == "key ranges"]
+    (ranges,) = [d for d in result.decision_records if d.what == "key ranges"]
     assert ranges.inputs["split_equal"] is True
     files = sorted((tmp_path / "out").glob("*.parquet"))
     sizes = [pq.read_metadata(path).num_rows for path in files]

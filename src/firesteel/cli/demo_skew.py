@@ -78,7 +78,7 @@ def compared(results: Mapping[str, Any]) -> str:
     """How even each job's ranges of the step came out."""
     lines = [f"{'cut':<10}{'subtasks':>9}{'largest range':>16}{'smallest range':>16}{'took':>12}"]
     for cut, result in results.items():
-        decision = next(d for d in result.decisions if d.what == "parallelism" and d.name.startswith(STEP))
+        decision = next(d for d in result.decision_records if d.what == "parallelism" and d.name.startswith(STEP))
         told = decision.result
         sizes = [format_bytes(told[name]) for name in ("largest", "smallest")]
         lines.append(
