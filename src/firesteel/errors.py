@@ -5,6 +5,9 @@ Stdlib only: this module is imported on the driver, on executors and by the cont
 
 from __future__ import annotations
 
+import copy
+import sys
+from types import TracebackType
 from typing import Any
 
 
@@ -21,8 +24,29 @@ class FiresteelError(Exception):
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} {self.hint}"
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows of it: the user's own lines and the sentence; none of our frames, and not what we had caught."""
+        shown = copy.copy(self).with_traceback(None)
+        trace = self.__traceback__
+        above = getattr(self, "cause_trace", None)
+        tb: Any = sys.modules["IPython"].get_ipython().InteractiveTB
+        lines: list[str] = tb.structured_traceback(type(self), shown, _before_ours(trace))
+        return [*above.rstrip().splitlines(), "", *lines] if above else lines
+
     def __reduce__(self) -> tuple[Any, ...]:  # keeps ``hint`` across pickling
         return _rebuild, (type(self), self.message, self.hint, dict(self.__dict__))
+
+
+def _before_ours(trace: TracebackType | None) -> TracebackType | None:
+    """The frames down to the first of this package's."""
+    frames: list[TracebackType] = []
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__", "")).startswith("firesteel."):
+        frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for one in reversed(frames):
+        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept
 
 
 def _rebuild(cls: type[FiresteelError], message: str, hint: str | None, state: dict[str, Any]) -> FiresteelError:

@@ -20,7 +20,7 @@ from firesteel.api.outside import ReadingOutside
 from firesteel.api.place import caller_level
 from firesteel.api.reading import Reading
 from firesteel.api.steps import step_at
-from firesteel.errors import UsageError
+from firesteel.errors import JobCancelledError, UsageError
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
@@ -241,26 +241,32 @@ class ExecutionEnvironment(Reading, ReadingOutside):
             warnings.warn(sentence, UserWarning, stacklevel=caller_level())
 
     def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
-        """Compiles and starts a job."""
+        """Compiles and starts a job. Raises JobCancelledError on Ctrl-C, also while Spark starts."""
         from firesteel.spark.session import own_interrupts
 
         with own_interrupts():
-            caches = CacheUse.of(ends, claim=True)
             try:
-                checked_with = self.options
-                compiled = compile_job(caches.ends, self.options, name, self._groups)
-                session = self.spark
-                if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
-                    compiled = compile_job(caches.ends, self.options, name, self._groups)
-                self._tell_unused_groups(compiled)
-                from firesteel.spark.launch import launch
+                return self._started(ends, name)
+            except KeyboardInterrupt:
+                raise JobCancelledError(f"The job '{name}' was interrupted before it began.") from None
 
-                run = launch(compiled, session, self.options)
-            except BaseException:
-                caches.not_started()
-                raise
-            caches.started(run, compiled)
-            return compiled, run, caches
+    def _started(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
+        caches = CacheUse.of(ends, claim=True)
+        try:
+            checked_with = self.options
+            compiled = compile_job(caches.ends, self.options, name, self._groups)
+            session = self.spark
+            if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
+                compiled = compile_job(caches.ends, self.options, name, self._groups)
+            self._tell_unused_groups(compiled)
+            from firesteel.spark.launch import launch
+
+            run = launch(compiled, session, self.options)
+        except BaseException:
+            caches.not_started()
+            raise
+        caches.started(run, compiled)
+        return compiled, run, caches
 
 
 __all__ = ["ExecutionEnvironment", "set_defaults"]

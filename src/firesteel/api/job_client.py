@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from firesteel.errors import FiresteelError
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import format_seconds
 from firesteel.journal.explain import explain
 from firesteel.journal.journal import AnyJournalRecord, read
 from firesteel.scheduler.commands import JobStatus
-from firesteel.scheduler.records import Decision
+from firesteel.scheduler.records import AnyRecord, Decision
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,13 @@ class JobResult:
         """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
         return explain(self._records, vertex)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: its graph, its vertices, when attempts ran, what was decided."""
+        return _html(self.journal, repr(self))
+
+    def __repr__(self) -> str:
+        return f"JobResult({self.job_name!r}, {self.job_id}, {format_seconds(self.duration)})"
+
 
 class JobClient:
     """A running job. ``execute_async`` returns one."""
@@ -109,8 +117,24 @@ class JobClient:
         """Asks for cancellation and returns at once; a job that has ended is left as it is."""
         self._run.cancel()
 
+    def _repr_html_(self) -> str:
+        """In a notebook: as a result's, as far as the job has come."""
+        return _html(self._run.journal, repr(self))
+
     def __repr__(self) -> str:
         return f"JobClient({self._run.job_name!r}, {self.job_id}, {self.status().value})"
+
+
+def _html(journal: Path | None, otherwise: str) -> str:
+    """``otherwise``: said of a job whose journal cannot be read (any more), or has nothing yet."""
+    from firesteel.display.job import job_html
+    from firesteel.display.markup import note
+
+    try:
+        records = [] if journal is None else [record for record in read(journal) if isinstance(record, AnyRecord)]
+    except UsageError:
+        records = []
+    return job_html(records) if records else note(otherwise)
 
 
 def _result_of(outcome: JobOutcome) -> JobResult:

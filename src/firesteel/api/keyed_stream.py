@@ -72,6 +72,10 @@ class KeyedStream:
     def __repr__(self) -> str:
         return f"KeyedStream[{', '.join(self._keys)}] of {self._stream!r}"
 
+    def _repr_html_(self) -> str:
+        """As a stream's, which it is not yet."""
+        return self._stream._html(repr(self))  # pyright: ignore[reportPrivateUsage]
+
     def with_broadcast(self, **streams: DataStream) -> KeyedStream:
         """Side inputs for the function that follows, as :meth:`DataStream.with_broadcast`."""
         return KeyedStream(self._stream.with_broadcast(**streams), self._keys)

@@ -19,14 +19,26 @@ def caller_level() -> int:
 
 
 def caller_place() -> str:
-    """``"wordcount.py:12"`` of the nearest frame outside this package; empty when there is none."""
+    """``"wordcount.py:12"``, in a notebook ``"In[3]:12"``, of the nearest frame outside this package; empty when there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
         frame = frame.f_back
     if frame is None:
         return ""
     name = frame.f_code.co_filename
-    return f"{name if name.startswith('<') else Path(name).name}:{frame.f_lineno}"
+    shown = _cell(name) or (name if name.startswith("<") else Path(name).name)
+    return f"{shown}:{frame.f_lineno}"
+
+
+def _cell(name: str) -> str:
+    """``In[3]`` of code that was typed into IPython, as its tracebacks call it; empty for files."""
+    module = sys.modules.get("IPython")
+    if module is None:
+        return ""
+    with contextlib.suppress(Exception):  # no shell runs, or it is of a kind that knows no names for cells
+        _, cell = module.get_ipython().compile.format_code_name(name)
+        return str(cell)
+    return ""
 
 
 def function_name(function: object) -> str:

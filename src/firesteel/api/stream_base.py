@@ -44,11 +44,14 @@ class StreamBase(Configurable):
 
     def _repr_html_(self) -> str:
         """In a notebook: its columns and the steps behind it."""
-        from firesteel.display.stream import stream_html
-
-        return stream_html(self._node, repr(self))
+        return self._html(repr(self))
 
     # --- for the steps ---
+
+    def _html(self, title: str) -> str:
+        from firesteel.display.stream import stream_html
+
+        return stream_html(self._node, title)
 
     def _stream(self, node: StreamNode, ship: ShipStrategy | None = None, sides: Sides = ()) -> DataStream:
         """Another stream of the same environment."""

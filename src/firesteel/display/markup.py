@@ -20,7 +20,7 @@ _CHARACTER = 6.6
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> str:
-    """``right``: the columns of numbers."""
+    """``right``: the columns of numbers. A value with ``__html__`` (an SVG of ours) goes in as it is."""
     sides = ["right" if column in set(right) else "left" for column in columns]
     head = "".join(
         f'<th style="{_CELL}text-align:{side};border-bottom:1px solid {LINE}">{escape(column)}</th>'
@@ -29,13 +29,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Itera
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td style="{_CELL}text-align:{side}">{escape(str(value))}</td>'
-            for value, side in zip(row, sides, strict=True)
+            f'<td style="{_CELL}text-align:{side}">{_cell(value)}</td>' for value, side in zip(row, sides, strict=True)
         )
         + "</tr>"
         for row in rows
     )
     return f'<table style="border-collapse:collapse;{FONT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _cell(value: object) -> str:
+    made = getattr(value, "__html__", None)
+    return escape(str(value)) if made is None else made()
 
 
 def details(summary: str, content: str, *, is_open: bool = False) -> str:

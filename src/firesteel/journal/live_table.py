@@ -62,7 +62,7 @@ def table_of(watched: Watched, width: int, height: int = MAX_ROWS + 2) -> Table:
     for name, least in columns.items():
         side = "left" if name == "state" else "right"
         table.add_column(name, justify=side, no_wrap=True, min_width=least)
-    for number, name, cells, style in _rows(watched, max(1, min(MAX_ROWS, height - 2))):
+    for number, name, cells, style in rows_of(watched, max(1, min(MAX_ROWS, height - 2))):
         table.add_row(number, Text(name), *(cells.get(column, "") for column in columns), style=style)
     return table
 
@@ -108,7 +108,7 @@ def _columns(history: JobHistory, width: int) -> dict[str, int]:
     return columns
 
 
-def _rows(watched: Watched, limit: int) -> list[tuple[str, str, Cells, str]]:
+def rows_of(watched: Watched, limit: int) -> list[tuple[str, str, Cells, str]]:
     """(id, name, cells, style) of each row."""
     history = watched.history
     shown, before, after = folded(list(history.vertices.values()), limit)

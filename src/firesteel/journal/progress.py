@@ -41,10 +41,14 @@ class _View(Protocol):
     def close(self, watched: Watched) -> None: ...
 
 
+MakeView = Callable[[TextIO, threading.RLock], _View]
+"""Takes where it is to write, and the lock that is held while records are folded."""
+
+
 class Progress:
     """An instrument that folds the records and shows them in a view."""
 
-    def __init__(self, stream: TextIO, make: Callable[[TextIO, threading.RLock], _View] | None = None) -> None:
+    def __init__(self, stream: TextIO, make: MakeView | None = None) -> None:
         self._watched = Watched()
         self._lock = threading.RLock()
         self._closed = False
@@ -75,10 +79,16 @@ def tell_as_json(stream: TextIO, *, alone: bool) -> None:
     _json[:] = [(stream, alone)]
 
 
-def create(enabled: bool, stream: TextIO | None = None) -> Instrument:
-    """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given."""
+def create(enabled: bool, stream: TextIO | None = None, make: MakeView | None = None) -> Instrument:
+    """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given;
+    ``make``: another view than those of a stream, if it can be made (a notebook's)."""
     chosen = sys.stderr if stream is None else stream
-    view = Progress(chosen) if enabled and chosen is not None else NoProgress()
+    view: Instrument = NoProgress()
+    if enabled and chosen is not None:
+        try:
+            view = Progress(chosen, make)
+        except Exception:
+            view = Progress(chosen)
     return as_json(lambda file: Progress(file, JsonView), view) if stream is None else view
 
 

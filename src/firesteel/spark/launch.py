@@ -1,9 +1,10 @@
-"""Starts a compiled job with what an ordinary run has beside it: a journal, and progress on the console."""
+"""Starts a compiled job with what an ordinary run has beside it: a journal, and progress on the console or in the notebook."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from firesteel.display.progress import notebook_view
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal import progress
 from firesteel.journal.journal import Journal
@@ -16,7 +17,7 @@ def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
     """Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work."""
     job_id = new_job_id()
     journal = Journal.create(options, compiled.job_graph.name, job_id)
-    instruments = (journal, progress.create(options[PROGRESS]))
+    instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))
     try:
         return submit(compiled, session, options, instruments, job_id=job_id)
     except BaseException:

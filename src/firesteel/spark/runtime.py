@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
@@ -238,6 +239,11 @@ class JobRun:
     def hands_out(self) -> frozenset[str]:
         """External resources whose addresses the job hands out by itself."""
         return self._slotting.hands_out
+
+    @property
+    def journal(self) -> Path | None:
+        """Where its records are written."""
+        return self._instruments.journal_path()
 
     def sinks(self) -> list[Any]:
         return [sink for sinks in self._compiled.sinks.values() for sink in sinks]
