@@ -1,0 +1,41 @@
+"""Every code block of every page runs: each page from top to bottom, in a folder and a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs_run import blocks
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if any(blocks(page))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_all_blocks_of_a_page_run(page, tmp_path):
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "XDG_RUNTIME_DIR": str(runtime),
+        "PYTHONWARNINGS": "default",
+    }
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    ended = subprocess.run(
+        [sys.executable, ROOT / "tests" / "docs_run.py", page, folder],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout[-6000:]
