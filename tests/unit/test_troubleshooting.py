@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.journal_samples import word_count
 
 from firesteel import ExecutionEnvironment, SlotSharingGroup, col
-from firesteel.cli.config_file import read_config
 from firesteel.errors import FiresteelError
 from firesteel.journal.explain import explain
 from firesteel.journal.journal import find, read
+from firesteel.option_files import read_options
 from firesteel.options import Options
 from firesteel.results.store import storage_error
 from firesteel.spark.preflight import check
@@ -28,7 +29,6 @@ from firesteel.spark.serialise import serialise_programs
 from firesteel.spark.session import check_session
 from firesteel.spark.storage import storage_root
 from firesteel.spark.versions import check_spark, check_streaming
-from tests.unit.journal_samples import word_count
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.md"
 HEADINGS = re.findall(r"^### (.+)$", PAGE.read_text(), re.M)
@@ -102,7 +102,7 @@ def copying_session() -> object:
 
 def yaml(text: str) -> object:
     Path("options.yaml").write_text(text)
-    return read_config("options.yaml")
+    return read_options("options.yaml")
 
 
 TRIGGERS: list[Trigger] = [
