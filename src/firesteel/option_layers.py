@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from firesteel.errors import UsageError
@@ -33,6 +35,7 @@ _OTHERS = frozenset(
     }
 )
 """Variables that are no options. (Those of tests, FIRESTEEL_TEST..., are none either.)"""
+_PACKAGE = str(Path(__file__).parent) + os.sep
 _PART = re.compile(r"<\w+>")
 _warned: set[str] = set()
 
@@ -129,4 +132,12 @@ def _warn_unknown(what: str, name: str, known: Iterable[str]) -> None:
 def _warn(text: str, name: str) -> None:
     if name not in _warned:
         _warned.add(name)
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(text, UserWarning, stacklevel=_user_level())
+
+
+def _user_level() -> int:
+    """The ``stacklevel`` of the nearest line outside this package, counted from whoever calls ``warnings.warn``."""
+    frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level

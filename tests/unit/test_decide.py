@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,3 +242,12 @@ def test_the_python_function():
     assert (decided.rule, decided.bounds) == ("by-bytes", [])
     with pytest.raises(UsageError, match="has no producers"):
         decide([{"bytes": []}])
+
+
+def test_the_page_shows_what_is_answered():
+    page = (Path(__file__).parents[2] / "docs" / "decide.md").read_text()
+    request, shown = re.search(r"echo '(.*?)' \| firesteel decide -\n(.*?)```", page, re.S).groups()
+    (answer,) = ask(request.encode())
+    assert json.loads(shown) == answer
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(code, {})

@@ -133,10 +133,10 @@ def test_variables_by_short_names_aliases_and_families():
 
 
 def test_a_variable_that_is_no_option_is_warned_of_once():
-    with pytest.warns(
-        UserWarning, match="'FIRESTEEL_MAX_PARALELISM' is no option. Did you mean 'FIRESTEEL_MAX_PARALLELISM'"
-    ):
+    sentence = "'FIRESTEEL_MAX_PARALELISM' is no option. Did you mean 'FIRESTEEL_MAX_PARALLELISM'"
+    with pytest.warns(UserWarning, match=sentence) as heard:
         assert not read_environment({"FIRESTEEL_MAX_PARALELISM": "3"})
+    assert heard[0].filename == __file__, "the nearest line that is not ours"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_environment({"FIRESTEEL_MAX_PARALELISM": "3"})
