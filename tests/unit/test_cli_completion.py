@@ -32,6 +32,14 @@ def test_jobs_by_id_and_by_name_the_latest_first(folder):
     assert complete_job("nothing") == []
 
 
+def test_jobs_where_the_environment_says_that_journals_lie(folder, monkeypatch, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "20260101-000000_nightly_f00d.jsonl").touch()
+    monkeypatch.setenv("FIRESTEEL_JOURNAL_DIRECTORY", str(elsewhere))
+    assert [word for word, _ in complete_job("")] == ["last", "f00d"]
+
+
 def test_options_by_whole_and_short_keys_and_their_values():
     offered = [word for word, _ in complete_option("max-par")]
     assert "max-parallelism=" in offered

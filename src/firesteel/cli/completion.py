@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,9 +22,11 @@ def complete_job(incomplete: str) -> list[Offer]:
 
 def _jobs(incomplete: str) -> Iterator[Offer]:
     from firesteel.journal.places import id_of, journals, name_of
-    from firesteel.options import Options
+    from firesteel.option_layers import surroundings
 
-    known = journals(Options())[::-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = journals(surroundings())[::-1]
     if known and "last".startswith(incomplete):
         yield "last", f"the latest: {name_of(known[0])}"
     begun = [path for path in known if id_of(path).startswith(incomplete)]

@@ -6,10 +6,19 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+_FIRST = ("run", "explain", "history", "options", "decide", "clean", "demo")
+"""The commands of every day; the others follow."""
+
 
 class Group(TyperGroup):
     """Newer typers load pydantic to read the values of parameters, which takes longer than all else; completion needs none
     of these values."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        there = super().list_commands(ctx)
+        return sorted(
+            there, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), there.index(name))
+        )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:
