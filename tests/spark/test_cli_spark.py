@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.cli import demo, demo_skew, demo_tpch
+from firesteel.cli import demo, demo_skew, demo_sort, demo_tpch
 from firesteel.journal.journal import read
 
 pytestmark = pytest.mark.spark
@@ -88,6 +88,27 @@ def test_the_demo_of_skew_tells_how_far_each_identifier_is_spread(spark, tmp_pat
         assert found == {"x": {"modules": 2, "at_most": 0.75}, "y": {"modules": 1, "at_most": 1.0}}
     header, *lines = demo_skew.compared(results).splitlines()
     assert header.split()[:2] == ["cut", "subtasks"] and [line.split()[0] for line in lines] == list(results)
+
+
+def test_the_demo_of_sorting_writes_files_that_follow_one_another(spark, tmp_path):
+    rows = [("a", "m", 3), ("b", "m", 9), ("a", "k", 3), ("c", "m", 1)] * 500
+    counts = pa.table({name: [row[n] for row in rows] for n, name in enumerate(("identifier", "module", "n"))})
+    env = ExecutionEnvironment(
+        spark=spark,
+        options={
+            "firesteel.progress": False,
+            "firesteel.journal.directory": str(tmp_path / "j"),
+            "data-volume-per-task": "8k",
+        },
+    )
+    demo_sort.ordered(env.from_arrow(counts)).write_parquet(str(tmp_path / "sorted"))
+    env.execute("sort")
+    files = sorted((tmp_path / "sorted").glob("*.parquet"))
+    assert len(files) > 1
+    found = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert found == sorted(counts.to_pylist(), key=lambda row: (-row["n"], row["identifier"], row["module"]))
+    first, *_, last = demo_sort.files_text(tmp_path / "sorted").splitlines()
+    assert " 9 x b ... " in first and last.endswith("... 1 x c")
 
 
 def test_the_demo_of_tpch_gives_the_answer_of_duckdb(spark, tmp_path):

@@ -15,7 +15,7 @@ def test_the_list_has_them_all():
     shown = CliRunner().invoke(app, ["demo", "--list"])
     assert [line.split()[0] for line in shown.stdout.splitlines()] == list(DEMOS)
     assert DEFAULT in DEMOS
-    assert [name for name, _ in complete_demo("s")] == ["skew", "stream"]
+    assert [name for name, _ in complete_demo("s")] == ["skew", "sort", "stream"]
 
 
 def test_wrong_names_and_input_are_told(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from firesteel.errors import UsageError
 DEMOS = {
     "word-count": "Count the identifiers of all Python sources of this machine, and where each is used most.",
     "skew": "The same, with all rows of an identifier in one place: how ranges are cut around a few very frequent keys.",
+    "sort": "Sort all uses of identifiers over all subtasks, with ranges decided from what was written.",
     "tpch": "TPC-H query 3 on tables that tpchgen-cli makes, or on yours (--data).",
     "stream": "Payments that flow in, with state per customer: a stream that is rescaled twice while it runs.",
 }
@@ -43,6 +44,10 @@ def run_named(
         from firesteel.cli.demo_skew import run_skew_demo
 
         run_skew_demo(folder, master, options)
+    elif name == "sort":
+        from firesteel.cli.demo_sort import run_sort_demo
+
+        run_sort_demo(folder, master, options)
     elif name == "tpch":
         from firesteel.cli.demo_tpch import run_tpch_demo
 
