@@ -52,6 +52,12 @@ def test_a_job_that_finished(folder):
     assert (found.restarts, found.failures, found.cause) == (1, 1, "")
 
 
+def test_each_execution_that_failed_counts(folder):
+    change = StateChange(at=101.0, vertex=0, state="FAILED", subtasks=[4, 5, 6], attempts=[0, 0, 0])
+    found = only(write(folder, "20260102-030405", "a", "a", [*word_count()[:5], change, *word_count()[5:]]))
+    assert found.failures == 4
+
+
 def test_how_a_job_ended(folder):
     records = word_count()[:6]
     failed = [*records, JobStatusRecord(at=105.0, status="FAILED", cause="worker lost\nmore")]
@@ -120,8 +126,8 @@ def test_of_a_long_journal_only_head_and_tail_are_read(folder, monkeypatch):
 
 
 def test_streams_are_listed_too(folder):
-    plan = StreamPlanned(at=0, stream_id="s1", name="payments", checkpoint="c", lower=1, upper=2, options={})
-    found = only(write(folder, "20260102-030405", "payments", "s1", [plan, StreamEnded(at=9.0, status="FINISHED")]))
+    plan = StreamPlanned(at=1767.5, stream_id="s1", name="payments", checkpoint="c", lower=1, upper=2, options={})
+    found = only(write(folder, "20260102-030405", "payments", "s1", [plan, StreamEnded(at=1776.5, status="FINISHED")]))
     assert (found.kind, found.name, found.status, found.seconds) == ("stream", "payments", "finished", 9.0)
 
 

@@ -144,6 +144,9 @@ def test_why_ranges_came_out_so():
     assert "the largest has 3.0 times the average. It is one subpartition, with 75 % of all bytes: a key" in heavy
     uneven = ranges_text(cut([[20, 20, 20, 20, 1, 1, 1, 1]], 40, "by-count"))
     assert uneven.endswith("cut=by-bytes evens them out.")
+    one = cut([[5, 5], [1 << 30]], 5, parallelism=2)
+    one.inputs["co_partitioned"] = [True, False]
+    assert ranges_text(one).startswith("2 subpartitions, 5 B on average and 5 B at most")
     assert ranges_text(cut([], 1)) == ranges_text(cut([[1, 1]], 2, parallelism=1)) == ""
     assert ranges_text(Decision(at=0, what="parallelism", result=3)) == ""
 

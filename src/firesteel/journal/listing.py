@@ -64,6 +64,12 @@ class _Planned(msgspec.Struct, tag="JobPlanned"):
 class _StreamPlanned(msgspec.Struct, tag="StreamPlanned"):
     stream_id: str
     name: str
+    at: float = 0.0
+    """Times in a stream's journal are those of the clock."""
+
+
+class _Change(msgspec.Struct):
+    subtasks: list[int]
 
 
 class _Status(msgspec.Struct, tag="JobStatusRecord"):
@@ -89,6 +95,7 @@ class _At(msgspec.Struct):
 
 _head: msgspec.json.Decoder[_Planned | _StreamPlanned] = msgspec.json.Decoder(_Planned | _StreamPlanned)
 _tail: msgspec.json.Decoder[_Status | _Ended | _Numbers] = msgspec.json.Decoder(_Status | _Ended | _Numbers)
+_change: msgspec.json.Decoder[_Change] = msgspec.json.Decoder(_Change)
 _at: msgspec.json.Decoder[_At] = msgspec.json.Decoder(_At)
 _ANY = (msgspec.MsgspecError, UnicodeDecodeError)
 
@@ -127,16 +134,26 @@ def _read(path: Path, began: float) -> Listed:
     )
     status = _WORDS.get(ends.status) if ends is not None else None
     seconds = last
+    if isinstance(planned, _StreamPlanned) and last is not None:
+        seconds = max(0.0, last - planned.at)
     if status is None:
         held = is_held(path)
         status = UNFINISHED if held is None else RUNNING if held else BROKEN_OFF
-        seconds = max(0.0, time.time() - began) if held else last
+        seconds = max(0.0, time.time() - began) if held else seconds
     cause = ends.cause if ends is not None and status in ("failed", "cancelled") else ""
     found = Listed(path, kind, job_id, name, status, began, seconds, cause=cause)
     if isinstance(planned, _StreamPlanned):
         return found
-    failures = tail.count(_FAILED) if whole else None
+    failures = sum(map(_failed, tail.split(b"\n"))) if whole and _FAILED in tail else 0 if whole else None
     return _with_numbers(found, planned, numbers, failures)
+
+
+def _failed(line: bytes) -> int:
+    """Executions that the line says have failed."""
+    if _FAILED in line:
+        with suppress(*_ANY):
+            return len(_change.decode(line).subtasks)
+    return 0
 
 
 def _with_numbers(found: Listed, planned: _Planned, numbers: _Numbers, failures: int | None) -> Listed:

@@ -18,7 +18,7 @@ def ranges_text(decision: Decision) -> str:
     if not isinstance(result, dict) or "largest" not in result or not decision.inputs.get("sizes"):
         return ""
     parallelism, largest = int(result["parallelism"]), int(result["largest"])
-    sizes = _summed(decision.inputs["sizes"])
+    sizes = _summed(decision.inputs["sizes"], decision.inputs.get("co_partitioned"))
     total = sum(sizes)
     if parallelism < 2 or not total or len(sizes) < 2:
         return ""
@@ -44,10 +44,9 @@ def ranges_text(decision: Decision) -> str:
     return text
 
 
-def _summed(sizes: Sequence[Any]) -> list[int]:
-    """Bytes per subpartition, of all inputs that are cut together."""
-    lists = [each for each in sizes if isinstance(each, list)]
-    if not lists:
-        return [int(size) for size in sizes]
-    length = max(map(len, lists))
+def _summed(sizes: Sequence[Any], together: Sequence[Any] | None) -> list[int]:
+    """Bytes per subpartition, of all inputs that are cut together; ``together``: which are (None: not known, all of them)."""
+    chosen = sizes if together is None else [each for each, flag in zip(sizes, together, strict=False) if flag]
+    lists = [each for each in chosen if isinstance(each, list)]
+    length = max(map(len, lists), default=0)
     return [sum(int(each[n]) for each in lists if n < len(each)) for n in range(length)]
