@@ -127,6 +127,11 @@ def test_a_cache_of_a_cache_and_of_an_empty_stream(env, calls, storage):
     assert none.to_arrow().schema == none.schema
     squares.uncache()
     none.uncache()
+    nothing = squares.select("n").map_in_arrow(
+        lambda bs: (pa.record_batch([pa.nulls(b.num_rows)], ["z"]) for b in bs), pa.schema({"z": pa.null()})
+    )
+    assert (nothing.cache().count(), nothing.count()) == (10, 10)
+    nothing.uncache()
     assert gone(storage)
 
 
@@ -230,6 +235,15 @@ def test_closing_the_environment_or_dropping_the_stream_removes_the_rows(env, ca
     assert objects(storage) != []
     del stream
     assert objects(storage) == []
+
+
+def test_a_dataframe_outlives_the_cache_that_its_job_filled(env, calls, tmp_path):
+    options = {**env.options, "firesteel.storage.directory": str(tmp_path / "until the process ends")}
+    stream = doubled(ExecutionEnvironment(spark=env.spark, options=options), calls).cache()
+    frame = stream.to_dataframe()
+    assert stream.is_cached
+    stream.uncache()
+    assert frame.count() == 10
 
 
 def test_levels_and_sides_are_refused(env):

@@ -113,8 +113,7 @@ class _Ordered:
         rows = _sorted(codes)
         peers = _differs(codes, rows)
         if exact and not peers.all():
-            hashes = content_hashes(table)
-            rows = np.lexsort((hashes, *(code for code, _ in reversed(codes))))
+            rows = _without_ties(table, rows, peers)
         self.table = take_rows(table, rows)
         self.peers = peers
         begins = _differs(codes[:1], rows)
@@ -168,6 +167,18 @@ def _sorted(codes: list[tuple[Ints, int]]) -> Ints:
     for code, n in codes[1:]:
         combined = combined * n + code
     return stable_order(combined)
+
+
+def _without_ties(table: pa.Table, rows: Ints, peers: NDArray[np.bool_]) -> Ints:
+    """``rows`` with those that are equal in group and order put into the order of their contents."""
+    tied = ~peers
+    tied[:-1] |= ~peers[1:]
+    at = np.flatnonzero(tied)
+    among = rows[at]
+    hashes = content_hashes(take_rows(table, among))
+    result = rows.copy()
+    result[at] = among[np.lexsort((hashes, np.cumsum(peers)[at]))]
+    return result
 
 
 def _differs(codes: list[tuple[Ints, int]], rows: Ints) -> NDArray[np.bool_]:

@@ -35,13 +35,13 @@ class JobOutcome:
     store: Any
     persistent: dict[int, GateDescriptor] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)
-    """Data sets that stay beyond :meth:`close`, each until its :meth:`release`: later jobs may read them."""
+    """Data sets that later jobs may read, each until its :meth:`release`."""
+    open: set[int] = field(default_factory=set)
+    """Data sets that the driver may read until :meth:`close`; one may be kept, too."""
     error: FiresteelError | None = None
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._open = set(self.persistent) - self.kept
-        """Data sets that are there for the driver only."""
         self._forever = False
 
     def remove_with(self, action: Callable[[], Any]) -> None:
@@ -52,14 +52,14 @@ class JobOutcome:
     def close(self) -> None:
         """Removes the persistent results now, but for those that are kept."""
         with self._lock:
-            gone, self._open = self._open, set()
+            gone, self.open = self.open - self.kept, set()
         self._remove(gone)
 
     def release(self, dataset: int) -> None:
         """Gives up a data set that was kept. May be called twice."""
         with self._lock:
-            gone = self.kept & {dataset}
-            self.kept -= gone
+            self.kept -= {dataset}
+            gone = {dataset} - self.open
         self._remove(gone)
 
     def keep(self) -> None:
@@ -69,9 +69,9 @@ class JobOutcome:
 
     def _remove(self, gone: set[int]) -> None:
         finalizer = getattr(self, "_finalizer", None)
-        if finalizer is None or not gone:
+        if finalizer is None or self._forever:
             return
-        if not (self.kept or self._open or self._forever):
+        if not (self.kept or self.open):
             finalizer()
         else:
             names = [name for dataset in gone for name in object_names(self.persistent[dataset])]

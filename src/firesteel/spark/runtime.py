@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
+from firesteel.graph.caching import FIRST_HANDLE
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
 from firesteel.options import (
@@ -336,6 +337,7 @@ class JobRun:
             store=self._storage.store,
             persistent=persistent,
             kept=set(persistent).intersection(self._compiled.kept),
+            open=set(persistent).intersection(d for h, d in self._compiled.collects.items() if h < FIRST_HANDLE),
             error=error,
         )
         if persistent:
