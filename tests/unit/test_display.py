@@ -13,9 +13,11 @@ from tests.unit import journal_samples
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.display.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.display.job import MOST_ROWS, attempts_html, decisions_html, job_html
+from firesteel.display.tables import install, table_html
 from firesteel.display.timeline import MOST_BARS, MOST_STEPS, running
 from firesteel.expressions import col
 from firesteel.journal.attempts import Attempt
+from firesteel.journal.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.records import Decision, StateChange
 
 
@@ -148,3 +150,60 @@ def test_a_stream_shows_its_columns_and_steps():
     (drawn,) = by_tag(root, "svg")
     assert len(by_tag(drawn, "rect")) == 4
     assert any(text.startswith("hash by k") for text in texts(drawn))
+
+
+# --- the Arrow tables -------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_a_job_are_readable_and_others_are_left_alone():
+    records = journal_samples.mirrored()
+    decisions = parsed(table_html(decisions_table(records)))
+    assert "inputs" not in texts(decisions), "for programs"
+    assert texts(decisions)[0] == f"pyarrow.Table: decisions, {decisions_table(records).num_rows} rows, 11 columns"
+    assert len(by_tag(decisions, "tr")) == 1 + decisions_table(records).num_rows
+    vertices = vertices_table(records)
+    assert set(vertices["name"].to_pylist()) <= set(texts(parsed(table_html(vertices))))
+    assert "running" in texts(parsed(table_html(timings_table(records))))
+    assert table_html(vertices.select(["vertex"])) is None
+    assert table_html(pa.table({"k": [1]})) is None
+
+
+def test_the_table_of_attempts_has_the_same_timeline_as_the_job():
+    records = journal_samples.mirrored()
+    root, whole = parsed(table_html(attempts_table(records))), parsed(attempts_html(records))
+    (drawn,), (expected,) = by_tag(root, "svg"), by_tag(whole, "svg")
+    bars = [
+        [(rect.get("y"), rect.get("fill"), rect.get("stroke-dasharray")) for rect in by_tag(svg, "rect")]
+        for svg in (drawn, expected)
+    ]
+    assert bars[0] == bars[1]
+    assert [texts(title) for title in by_tag(drawn, "title")] == [texts(title) for title in by_tag(expected, "title")]
+    assert len(by_tag(root, "tr")) == len(by_tag(whole, "tr"))
+
+
+def test_a_part_of_the_attempts_and_none_can_be_shown():
+    attempts = attempts_table(journal_samples.mirrored())
+    assert len(by_tag(parsed(table_html(attempts.slice(1, 2))), "tr")) == 3
+    assert by_tag(parsed(table_html(attempts.slice(0, 0))), "svg") == []
+
+
+class Formatter:
+    """As IPython's: what is known by type, else KeyError."""
+
+    def __init__(self) -> None:
+        self.known: dict = {}
+
+    def lookup_by_type(self, kind: type):
+        return self.known[kind]
+
+    def for_type(self, kind: type, show) -> None:
+        self.known[kind] = show
+
+
+def test_what_the_user_said_of_arrow_tables_stays():
+    formatter = Formatter()
+    install(formatter)
+    assert formatter.known == {pa.Table: table_html}
+    formatter.known = {pa.Table: str}
+    install(formatter)
+    assert formatter.known == {pa.Table: str}

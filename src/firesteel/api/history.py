@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firesteel.display.shell import show_tables
 from firesteel.errors import UsageError
 from firesteel.journal.explain import explain
 from firesteel.journal.history import JobHistory
@@ -33,6 +34,7 @@ class History:
         self._records: Sequence[AnyJournalRecord] = read(self.path)
         if is_stream(self._records):
             raise UsageError(f"'{self.path}' is the journal of a stream.", hint="See 'firesteel stream history'.")
+        show_tables()
 
     @cached_property
     def _history(self) -> JobHistory:
@@ -82,6 +84,13 @@ class History:
     def explain(self, vertex: int | str | None = None) -> str:
         """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
         return explain(self._records, vertex)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its graph, its vertices, when attempts ran, what was decided."""
+        from firesteel.display.job import job_html
+        from firesteel.scheduler.records import AnyRecord
+
+        return job_html(record for record in self._records if isinstance(record, AnyRecord))
 
     def __repr__(self) -> str:
         return f"History({self.job_name!r}, {self.job_id}, {self.status})"

@@ -119,9 +119,12 @@ def decisions_html(decisions: Sequence[Decision]) -> str:
 def attempts_html(records: Iterable[JournalRecord]) -> str:
     """The timeline, and a table of the attempts: those of subtasks that had several come first."""
     records = list(records)
-    history = JobHistory(records)
-    found = lives(records, all_of_them=True)
-    return f"<div>{timeline_svg(history, found)}{_attempts_table(history, found)}</div>"
+    return f"<div>{attempts_of(JobHistory(records), lives(records, all_of_them=True))}</div>"
+
+
+def attempts_of(history: JobHistory, found: Lives) -> str:
+    """As :func:`attempts_html`. Of the history only names, times and status are used."""
+    return timeline_svg(history, found) + _attempts_table(history, found)
 
 
 def _details_of_attempts(history: JobHistory, found: Lives) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TextIO
 
 from firesteel.display.markup import STATE_COLOURS, cut, details, element, note, svg, table
+from firesteel.display.shell import shell
 from firesteel.journal.live_table import MAX_ROWS, closing_line, headline, rows_of
 from firesteel.journal.news import News
 from firesteel.journal.watched import Watched
@@ -42,15 +42,6 @@ class Html:
 
     def __repr__(self) -> str:
         return self._text
-
-
-def shell() -> Any:
-    """IPython's shell, if this process runs one with a Jupyter kernel; None elsewhere. IPython is never imported for it."""
-    module = sys.modules.get("IPython")
-    with suppress(Exception):
-        found = None if module is None else module.get_ipython()
-        return found if getattr(found, "kernel", None) is not None else None
-    return None
 
 
 def notebook_view() -> Callable[[TextIO, threading.RLock], NotebookView] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from firesteel.display.progress import notebook_view
+from firesteel.display.shell import show_tables
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal import progress
 from firesteel.journal.journal import Journal
@@ -15,6 +16,7 @@ from firesteel.spark.storage import new_job_id
 
 def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
     """Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work."""
+    show_tables()
     job_id = new_job_id()
     journal = Journal.create(options, compiled.job_graph.name, job_id)
     instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))
