@@ -265,6 +265,8 @@ def test_a_null_alone_in_a_line_is_refused(tmp_path):
 def test_what_csv_cannot_hold(tmp_path):
     with pytest.raises(UsageError, match="CSV cannot hold column 'a' of type list"):
         CsvSink(tmp_path / "out").check(pa.schema({"a": pa.list_(pa.int8())}))
+    with pytest.raises(UsageError, match="CSV cannot hold column 'a' of type binary"):
+        CsvSink(tmp_path / "out").check(pa.schema({"a": pa.binary()}))
     with pytest.raises(UsageError, match="would need quotes"):
         CsvSink(tmp_path / "out", null_value='"')
 

@@ -73,6 +73,17 @@ def test_what_is_written_by_partition_is_read_again(tmp_path, name):
     assert by(read_all(source).to_pylist()) == by(expected)
 
 
+@pytest.mark.parametrize("name", ["csv", "json", "parquet"])
+def test_moments_of_another_zone_are_written_in_utc(tmp_path, name):
+    sink_of, source_of = FORMATS[name]
+    moment = pa.array([datetime.datetime(2024, 7, 1, 10, tzinfo=datetime.UTC)], pa.timestamp("us", "Europe/Vienna"))
+    publish(sink_of(tmp_path / "out", partition_by="p"), pa.table({"z": moment, "p": moment}))
+    assert "p=2024-07-01 10%3A00%3A00" in {p.name for p in (tmp_path / "out").iterdir()}
+    schema = pa.schema({"z": pa.timestamp("us", "UTC"), "p": pa.timestamp("us", "UTC")})
+    (row,) = read_all(source_of(tmp_path / "out", **({} if name == "parquet" else {"schema": schema}))).to_pylist()
+    assert row["z"] == row["p"] == moment[0].as_py()
+
+
 def test_text_by_partition(tmp_path):
     table = pa.table({"line": ["one", "two", "three"], "k": [1, 2, 1]})
     publish(TextSink(tmp_path / "out", partition_by="k", compression="gzip"), table)

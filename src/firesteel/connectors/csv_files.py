@@ -535,6 +535,8 @@ class CsvSink(FileSink):
             raise UsageError(f"{where}: the stream has no columns, and there is nothing to write.")
         for field in schema:
             try:
+                if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+                    raise TypeError  # Arrow would write bytes that are no text
                 probe = pa.table({"probe": pa.nulls(1, _plain_value(field.type))})
                 pacsv.write_csv(probe, pa.BufferOutputStream())
             except (OSError, pa.ArrowException, TypeError):
@@ -576,11 +578,13 @@ class _CsvPart:
 
 def _plain_value(data_type: pa.DataType) -> pa.DataType:
     data_type = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
+    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
+        return pa.timestamp(data_type.unit, "UTC")
     return pa.float32() if pa.types.is_float16(data_type) else data_type
 
 
 def _writable(column: Any) -> Any:
-    """Dictionaries as their values; numbers that are none as Spark writes them."""
+    """Dictionaries as their values; zoned timestamps in UTC; numbers that are none as Spark writes them."""
     column = column.cast(_plain_value(column.type))
     if not pa.types.is_floating(column.type) or pc.all(pc.is_finite(column)).as_py() in (True, None):
         return column

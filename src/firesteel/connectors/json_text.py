@@ -79,6 +79,8 @@ def _scalars(array: Any) -> Any:
     if types.is_binary(data_type) or types.is_large_binary(data_type) or types.is_fixed_size_binary(data_type):
         texts = [None if v is None else f'"{base64.b64encode(v).decode()}"' for v in array.to_pylist()]
         return pa.array(texts, _TEXT)
+    if types.is_timestamp(data_type) and data_type.tz is not None:
+        array = array.cast(pa.timestamp(data_type.unit, "UTC"))
     texts = array.cast(_TEXT)
     if types.is_timestamp(data_type):
         return _wrapped('"', pc.replace_substring(texts, " ", "T", max_replacements=1), '"')
