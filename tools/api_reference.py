@@ -6,14 +6,16 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 MODULES = ("firesteel", "firesteel.streaming", "firesteel.errors")
 _GROUPS = (
     ("Environment", ("ExecutionEnvironment",)),
     ("Streams of rows", ("DataStream", "KeyedStream", "BroadcastStream")),
-    ("Expressions", ("col", "lit")),
-    ("Jobs", ("JobClient", "JobResult")),
+    ("Expressions, rows, windows", ("col", "lit", "Row", "window")),
+    ("Jobs", ("JobClient", "JobResult", "History")),
+    ("Deciding without a job", ("decide", "Decided")),
     ("Resources", ("SlotSharingGroup", "TaskResources", "task_resources")),
     ("Connectors of your own", ("Source", "Split", "Sink", "SinkWriter")),
 )
@@ -53,13 +55,21 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
 def _section(title: str, entries: list[tuple[str, Any]]) -> list[str]:
     parts = [f"## {title}"]
     for name, value in entries:
-        parts += _class(name, value) if inspect.isclass(value) else [_entry("###", name, name, value)]
+        if inspect.isclass(value):
+            parts += _class(name, value)
+        elif inspect.ismodule(value):
+            parts.append(f"### {name}\n\n{_doc(value)}")
+            parts += [_entry("####", f"{name}.{own}", own, function) for own, function in _public(value)]
+        else:
+            parts.append(_entry("###", name, name, value))
     return parts
 
 
 def _class(name: str, value: type) -> list[str]:
     makes = f"`{name}{_signature(value)}`\n\n" if _is_made_by_users(value) else ""
-    parts = [f"### {name}\n\n{makes}{_doc(value)}"]
+    bases = [f"[{base.__name__}](#{base.__name__.lower()})" for base in value.__mro__[1:] if _is_public(base)]
+    has = f"\n\nHas all that {' and '.join(bases)} has." if bases else ""
+    parts = [f"### {name}\n\n{makes}{_doc(value)}{has}"]
     aliases: dict[str, list[str]] = {}
     members = list(_members(value))
     first = {}
@@ -81,17 +91,31 @@ def _class(name: str, value: type) -> list[str]:
 def _members(value: type) -> Iterator[tuple[str, Any]]:
     """Public attributes with a docstring: base classes' first, each in the order of its source; the nearest definition counts."""
     seen: set[str] = set()
+    documented = {owner for owner in value.__mro__[1:] if _is_public(owner)}
+    inherited = {base for owner in documented for base in owner.__mro__}
     for owner in reversed(value.__mro__):
-        if not owner.__module__.startswith("firesteel"):
+        if not owner.__module__.startswith("firesteel") or owner in inherited:
             continue
         for name in vars(owner):
             if name.startswith("_") or name in seen or name in _HIDDEN:
                 continue
             attribute = inspect.getattr_static(value, name)
             seen.add(name)
-            function = getattr(attribute, "__func__", getattr(attribute, "fget", attribute))
-            if (function is not None and callable(function)) or isinstance(attribute, property):
+            if callable(getattr(attribute, "__func__", attribute)) or _getter(attribute) is not None:
                 yield name, attribute
+
+
+def _getter(attribute: Any) -> Any:
+    """The function behind a property; None for what is none."""
+    if isinstance(attribute, property):
+        return attribute.fget
+    return attribute.func if isinstance(attribute, cached_property) else None
+
+
+def _is_public(value: type) -> bool:
+    """Has an entry of its own on the page."""
+    package = importlib.import_module("firesteel")
+    return value.__name__ in package.__all__ and getattr(package, value.__name__) is value
 
 
 def _is_made_by_users(value: type) -> bool:
@@ -103,9 +127,9 @@ def _is_made_by_users(value: type) -> bool:
 
 
 def _entry(level: str, title: str, name: str, value: Any, aliases: list[str] | None = None) -> str:
-    if isinstance(value, property):
-        head, doc = f"`{name}`", _doc(value.fget)
-        answer = inspect.signature(value.fget).return_annotation if value.fget else inspect.Signature.empty
+    if getter := _getter(value):
+        head, doc = f"`{name}`", _doc(getter)
+        answer = inspect.signature(getter).return_annotation
         head = f"`{name}: {answer}`" if answer is not inspect.Signature.empty else head
     else:
         function = getattr(value, "__func__", value)
