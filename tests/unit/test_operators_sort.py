@@ -21,6 +21,7 @@ from firesteel.operators.program import (
 )
 from firesteel.operators.sort import Sort
 from firesteel.operators.task import run_task
+from firesteel.results import range_reader
 from firesteel.results.ordering import Order, OrderColumn
 from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
@@ -181,6 +182,26 @@ def test_a_range_far_beyond_the_budget_is_sorted_within_it(tmp_path):
     assert (np.diff(got["a"].to_numpy()) >= 0).all()
     assert peak - held < ctx.memory_budget
     assert got.nbytes > 3 * budget
+
+
+def test_many_regions_and_a_small_budget_are_parted_on_disk_and_each_message_is_read_once(tmp_path, monkeypatch):
+    order = Order((OrderColumn("a"), OrderColumn("s", ascending=False)), split_equal=True)
+    tables = [table(producer, 20_000) for producer in range(3)]
+    sorting = Sorting(tmp_path, tables, order, 5, memory=512 << 10)
+    spools, rows = [], []
+    spool, decode = sort_module.SpoolInput, range_reader.decode_message
+    monkeypatch.setattr(sort_module, "SpoolInput", lambda *given: spools.append(spool(*given)) or spools[-1])
+
+    def decoded(*given):
+        rows.append(decode(*given))
+        return rows[-1]
+
+    monkeypatch.setattr(range_reader, "decode_message", decoded)
+    got = sorting.consume([(0, 5)])
+    assert pairs(got) == oracle(tables, order)
+    assert len(spools) > 3
+    assert sum(batch.num_rows for batch in rows) == 60_000
+    assert not list(tmp_path.glob("spool*"))
 
 
 def test_range_partition_keeps_equal_keys_together_without_an_operator(tmp_path):

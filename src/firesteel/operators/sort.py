@@ -1,12 +1,14 @@
-"""The consumer of a sort: walks its ranges of keys unit by unit, puts each unit's rows in order, and so gives all in order.
+"""The consumer of a sort: walks its ranges of keys part by part, puts each part's rows in order, and so gives all in order.
 
-A unit beyond the limit is cut into finer ranges by the keys in the producers' indexes, so nothing goes to disk again; a
+What is more than the limit is cut into finer ranges by the keys in the producers' indexes. If these are so fine that most
+messages would be read for several of them, the rows are parted on local disk first, each read once. A
 single key that is heavier by itself needs no sorting, and is passed on as it is read: by producer, and of each as it wrote.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 
 from firesteel.errors import FiresteelError
 from firesteel.operators.program import Batches, TaskContext, UnitInput
-from firesteel.operators.units import GateInput, unit_limit
+from firesteel.operators.units import MAX_BUCKETS, GateInput, SpoolInput, unit_limit
 from firesteel.results.key_ranges import KeyRange
 from firesteel.results.messages import cut_rows
 from firesteel.results.ordering import Order
@@ -23,6 +25,8 @@ from firesteel.results.sorting import row_order
 
 MOST_BYTES = 1 << 30
 """Sorted together: 32-bit string offsets must reach."""
+TWICE = 2
+"""Messages that reach over the end of a part may hold so many times the limit: at most one limit's worth of them is kept."""
 EMITTED_ROWS = 1 << 16
 EMITTED_BYTES = 1 << 20
 """About so much is given at once."""
@@ -35,6 +39,7 @@ class Sort:
     name: str
     order: Order
     unitwise: ClassVar[bool] = False
+    takes_all: ClassVar[bool] = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
@@ -50,13 +55,33 @@ class Sort:
             if not isinstance(unit, GateInput) or not isinstance(unit.reader, RangeReader):
                 raise FiresteelError(f"Step '{self.name}' reads rows that were not written in an order.")
             reader = unit.reader
-            limit = min(unit_limit(ctx), MOST_BYTES)
-            for part in reader.ranges(unit.subpartition_from, unit.subpartition_to, limit):
-                for batch in self._sorted(reader, part, limit):
-                    yield from reader.declared(batch)
+            for batch in self._sorted(reader, unit.subpartition_from, unit.subpartition_to, ctx):
+                yield from reader.declared(batch)
 
-    def _sorted(self, reader: RangeReader, part: KeyRange, limit: int) -> Batches:
-        batches = reader.read_keys(part, keep_bytes=limit)
+    def _sorted(self, reader: RangeReader, low: int, high: int, ctx: TaskContext) -> Batches:
+        """Ranges [low, high) part by part, each read by itself; or several at once to disk, if too much were read twice."""
+        limit = min(unit_limit(ctx), MOST_BYTES)
+        parts = reader.ranges(low, high, limit)
+        if len(parts) < 3 or reader.open_bytes(KeyRange(parts[0].low, parts[-1].high)) <= TWICE * limit:
+            for part in parts:
+                yield from self._in_order(reader.read_keys(part, keep_bytes=limit), part)
+            return
+        for first in range(0, len(parts), MAX_BUCKETS):
+            yield from self._by_disk(reader, parts[first : first + MAX_BUCKETS], ctx)
+
+    def _by_disk(self, reader: RangeReader, parts: list[KeyRange], ctx: TaskContext) -> Batches:
+        with ExitStack() as stack:
+            spools: dict[int, SpoolInput] = {}
+            for number, batch in reader.read_parts(parts):
+                if number not in spools:
+                    spools[number] = SpoolInput(batch.schema, ctx.scratch, 0)
+                    stack.callback(spools[number].close)
+                spools[number].write(batch)
+            for number in sorted(spools):
+                yield from self._in_order(spools[number].finish().batches(), parts[number])
+                spools[number].close()
+
+    def _in_order(self, batches: Batches, part: KeyRange) -> Batches:
         return batches if part.is_one_key else in_order(batches, self.order)
 
 

@@ -26,6 +26,7 @@ from firesteel.results.hashing import hash_columns, subpartition_of
 MAX_LEVEL = 6
 MAX_BUCKETS = 64
 _SEED = 0x5F1E
+_NO_LIMIT = 1 << 62
 _numbers = itertools.count()
 
 
@@ -138,8 +139,12 @@ def spool(batches: Iterable[pa.RecordBatch], schema: pa.Schema, ctx: TaskContext
 def run_keyed(
     operator: KeyedOperator, readers: Sequence[Reader], schemas: Sequence[pa.Schema], ctx: TaskContext
 ) -> Batches:
-    """The keyed head: what ``operator`` yields over all units of this subtask's range."""
-    for low, high, sizes in units(readers, unit_limit(ctx)):
+    """The keyed head: what ``operator`` yields over all units of this subtask's range.
+
+    One that ``takes_all`` gets the range as one unit, and cuts it itself.
+    """
+    limit = unit_limit(ctx) if not getattr(operator, "takes_all", False) else _NO_LIMIT
+    for low, high, sizes in units(readers, limit):
         inputs: list[UnitInput] = [
             GateInput(reader, schema, low, high, nbytes)
             for reader, schema, nbytes in zip(readers, schemas, sizes, strict=True)

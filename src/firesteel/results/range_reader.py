@@ -7,7 +7,7 @@ the rows beyond are cut off.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from firesteel.results.key_index import RegionKeys, decode_keys_of
 from firesteel.results.key_ranges import KeyRange, key_ranges
 from firesteel.results.layout import Slice
 from firesteel.results.objects import ObjectCache, StoredObject
-from firesteel.results.ordering import Order, rows_before, suffix_of
+from firesteel.results.ordering import Order, key_list, rows_before, suffix_of
 from firesteel.results.plain import add_row_bytes
 from firesteel.results.reader import (
     INDEX_CACHE_BYTES,
@@ -145,6 +145,40 @@ class RangeReader(GateReader):
         self._keep_bytes = keep_bytes - sum(batch.nbytes for batch in self._kept.values())
         yield from gathered(self._rows(self._targets_in(keys)), self._stored)
 
+    def open_bytes(self, keys: KeyRange) -> int:
+        """Plain bytes of one message, the largest, of each region that may hold keys of a range."""
+        return sum(
+            int(np.diff(own.plain[first : end + 1]).max())
+            for _, _, sources in self._sources_of(None, None)
+            for index in map(self._index_of, sources)
+            for _, own in index.regions
+            for first, end in [own.between(keys.low, keys.high)]
+            if first < end
+        )
+
+    def read_parts(self, parts: Sequence[KeyRange]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Stored rows of neighbouring ranges, and the number of the one each batch lies in: every message is read once.
+
+        Of one range the rows come as ``read_keys`` would give them.
+        """
+        bounds = [part.low or b"" for part in parts[1:]]
+        for target, batch in self._pairs(self._targets_in(KeyRange(parts[0].low, parts[-1].high))):
+            yield from self._cut(batch, bounds, suffix_of(self._order, target.source.partition))
+
+    def _cut(self, batch: pa.RecordBatch, bounds: list[bytes], suffix: bytes) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Rows in order, cut where they pass one of ``bounds``."""
+        columns = [batch.column(place) for place in self._places]
+        ends = pa.array([0, batch.num_rows - 1])
+        first, last = key_list([column.take(ends) for column in columns], self._order, suffix)
+        at = 0
+        for number in range(bisect_right(bounds, first), bisect_right(bounds, last) + 1):
+            rest = [column.slice(at) for column in columns]
+            is_last = number == len(bounds) or bounds[number] > last
+            end = batch.num_rows if is_last else at + rows_before(rest, self._order, bounds[number], suffix)
+            if end > at:
+                yield number, batch.slice(at, end - at)
+            at = end
+
     def _targets_in(self, keys: KeyRange) -> Iterator[_Target]:
         for low, high, sources in self._sources_of(None, None):
             own = self._boundaries.low(low), self._boundaries.high(high - 1)
@@ -172,15 +206,19 @@ class RangeReader(GateReader):
                 yield low, high, self._sources(partition_from, partition_to)
 
     def _rows(self, targets: Iterator[_Target]) -> Iterator[pa.RecordBatch]:
+        return (batch for _, batch in self._pairs(targets))
+
+    def _pairs(self, targets: Iterator[_Target]) -> Iterator[tuple[_Target, pa.RecordBatch]]:
         for target, (chunks, first) in self._fetched(targets, self._first_of):
             if first is None:
                 continue
             with blaming(target.source, self._dataset, self._store):
-                yield from self._trimmed(chunks[0], first, target)
+                yield from ((target, batch) for batch in self._trimmed(chunks[0], first, target))
             if len(chunks) > 1:
                 with self._opened(target.source) as source:
                     for chunk in chunks[1:]:
-                        yield from self._trimmed(chunk, source.read(chunk.begin, chunk.end), target)
+                        data = source.read(chunk.begin, chunk.end)
+                        yield from ((target, batch) for batch in self._trimmed(chunk, data, target))
 
     def _first_of(self, target: _Target) -> tuple[list[Chunk], pa.Buffer | None]:
         """What to read of an object, and the first of it; in one opening."""
