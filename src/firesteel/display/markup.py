@@ -15,7 +15,7 @@ STATE_COLOURS = {
     "cancelled": "#b07aa1",
 }
 _CELL = "padding:2px 10px 2px 0;vertical-align:top;border:none;"
-_CHARACTER = 6.6
+_CHARACTER = 7.0
 """Width of a character of the SVGs' font, pixels, about."""
 
 
