@@ -191,6 +191,20 @@ def test_a_partition_column_takes_the_place_of_a_files_own(tmp_path):
     assert read_all(ParquetSource(tmp_path)).to_pylist() == [{"k": 7, "x": 3}, {"k": 7, "x": 4}]
 
 
+def test_files_without_columns_of_their_own(tmp_path):
+    for name, text in {"a.json": '{"k":1}\n{"k":2}\n', "a.csv": "k\n1\n2\n"}.items():
+        source_of = FORMATS[name[2:]][1]
+        folder = tmp_path / name[2:] / "k=7"
+        folder.mkdir(parents=True)
+        (folder / name).write_text(text)
+        with pytest.raises(UsageError, match=r"no columns beside the partition columns.*partitions=False"):
+            source_of(folder.parent)
+        assert read_all(source_of(folder.parent, partitions=False))["k"].to_pylist() == [1, 2]
+    (tmp_path / "p" / "k=7").mkdir(parents=True)
+    pq.write_table(pa.table({"k": [1, 2]}), tmp_path / "p" / "k=7" / "a.parquet")
+    assert read_all(ParquetSource(tmp_path / "p")).to_pylist() == [{"k": 7}, {"k": 7}]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -72,6 +72,7 @@ class ParquetSource(FileSource):
     """
 
     kind = "read_parquet"
+    counts_by_column = False
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ class FileSource:
     """Rows of files on a ``pyarrow.fs`` filesystem. Subclasses call ``_find`` and then ``_have``."""
 
     kind = "read_files"
+    counts_by_column = True
+    """Whether rows can only be counted by reading a column of the files."""
     supports_concurrent_execution_attempts = True
     schema: pa.Schema
 
@@ -75,6 +77,11 @@ class FileSource:
         columns.update({field.name: field for field in parts})
         self._file_schema = pa.schema([field for field in file_schema if field.name not in parts.names])
         self._all_schema = pa.schema(list(columns.values()))
+        if self.counts_by_column and not len(self._file_schema):
+            raise UsageError(
+                f"{self.name}: the files have no columns beside the partition columns.",
+                hint="Say partitions=False to read the files' own columns.",
+            )
         self.schema = self._all_schema
 
     def __getstate__(self) -> dict[str, Any]:
