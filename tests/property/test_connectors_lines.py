@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from connectors_kit import read_all, run_sink
 from firesteel.connectors import lines
-from firesteel.connectors.csv_files import CsvFormat, CsvSink, CsvSource
+from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_sink import CsvSink
 from firesteel.connectors.json_files import JsonSink, JsonSource
 
 quick = settings(max_examples=100, deadline=None)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from connectors_kit import read_all, run_sink
 from firesteel import ExecutionEnvironment, col
 from firesteel.connectors.arrow_files import ArrowSink, ArrowSource
-from firesteel.connectors.csv_files import CsvSink, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_sink import CsvSink
 from firesteel.connectors.json_files import JsonSink, JsonSource
 from firesteel.connectors.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.part_files import FileWriter, Layout

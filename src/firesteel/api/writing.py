@@ -8,7 +8,7 @@ from firesteel.api.configurable import Configurable
 from firesteel.api.steps import step_at
 from firesteel.api.stream_base import StreamBase
 from firesteel.connectors.arrow_files import ArrowSink
-from firesteel.connectors.csv_files import CsvSink
+from firesteel.connectors.csv_sink import CsvSink
 from firesteel.connectors.json_files import JsonSink
 from firesteel.connectors.parquet import ParquetSink
 from firesteel.connectors.paths import only_spark_opens
