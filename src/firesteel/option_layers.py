@@ -34,7 +34,8 @@ _OTHERS = frozenset(
         "FIRESTEEL_STANDALONE_CLUSTER",
     }
 )
-"""Variables that are no options. (Those of tests, FIRESTEEL_TEST..., are none either.)"""
+"""Variables that are no options."""
+_FOR_TESTS = ("FIRESTEEL_TEST", "FIRESTEEL_BENCH")
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _PART = re.compile(r"<\w+>")
 _warned: set[str] = set()
@@ -67,7 +68,7 @@ def read_environment(environ: Mapping[str, str]) -> Options:
     values: dict[str, str] = {}
     origins: dict[str, Origin] = {}
     for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or variable in _OTHERS or variable.startswith("FIRESTEEL_TEST"):
+        if not variable.startswith(PREFIX) or variable in _OTHERS or variable.startswith(_FOR_TESTS):
             continue
         key = _keys_by_variable().get(variable) or _member(variable)
         if key is None:
