@@ -21,7 +21,8 @@ _CHARACTER = 7.0
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> str:
     """``right``: the columns of numbers. A value with ``__html__`` (an SVG of ours) goes in as it is."""
-    sides = ["right" if column in set(right) else "left" for column in columns]
+    numbers = set(right)
+    sides = ["right;white-space:nowrap" if column in numbers else "left" for column in columns]
     head = "".join(
         f'<th style="{_CELL}text-align:{side};border-bottom:1px solid {LINE}">{escape(column)}</th>'
         for column, side in zip(columns, sides, strict=True)

@@ -48,7 +48,7 @@ def _plain(shown: pa.Table, name: str) -> str:
     columns = [
         field.name
         for field, column in zip(shown.schema, shown.columns, strict=True)
-        if field.name not in left_out and column.null_count < len(column)
+        if field.name not in left_out and not all(value is None or value == [] for value in column.to_pylist())
     ]
     right = [column for column in columns if not _is_text(shown.schema.field(column).type)]
     cells = [[_text(column, value) for value in shown[column].to_pylist()] for column in columns]

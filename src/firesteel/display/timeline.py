@@ -17,6 +17,8 @@ MOST_BARS = 120
 MOST_STEPS = 240
 """Points of the line of one vertex with more of them."""
 _LEFT, _PLOT, _RIGHT = 210.0, 620.0, 12.0
+_WIDE, _NARROW = 110, 28
+"""Characters of a vertex's name above its bars, and beside its line."""
 _BAR, _HEAD, _AREA, _AXIS = 11.0, 18.0, 42.0, 22.0
 _ENDED = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled", "CANCELING": "cancelled"}
 
@@ -69,14 +71,14 @@ def _axis(scale: _Scale, height: float) -> str:
     return "".join(lines)
 
 
-def _title(text: str, y: float) -> str:
-    shown = element("text", escape(cut(text, 32)), x=2, y=y + 12, fill="currentColor")
+def _title(text: str, y: float, most: int) -> str:
+    shown = element("text", escape(cut(text, most)), x=2, y=y + 12, fill="currentColor")
     return element("g", element("title", escape(text)) + shown)
 
 
 def _bars(history: JobHistory, lives: Lives, scale: _Scale, y: float, title: str) -> tuple[str, float]:
     """A bar for each attempt, subtask by subtask; and the height they take."""
-    drawn, row = [_title(title, y)], y + _HEAD
+    drawn, row = [_title(title, y, _WIDE)], y + _HEAD
     for (_, subtask), attempts in lives.items():
         told = sentences(attempts, scale.end, is_over=history.is_over)
         for attempt, sentence in zip(attempts, told, strict=True):
@@ -104,7 +106,7 @@ def _bar(attempt: Attempt, scale: _Scale, y: float, hint: str) -> str:
 def _area(lives: Lives, scale: _Scale, y: float, title: str) -> tuple[str, float]:
     """How many attempts of the vertex ran at each time, and a mark for each time one failed."""
     attempts = [a for life in lives.values() for a in life if a.deployed is not None]
-    drawn = [_title(title, y)]
+    drawn = [_title(title, y, _NARROW)]
     points = running(attempts, scale.end)
     if points:
         most = max(count for _, count in points)
