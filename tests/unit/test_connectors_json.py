@@ -197,3 +197,56 @@ def test_both_parsers_read_what_the_writer_writes(given_rows, nulls):
     fast = _fast(data, SCHEMA, wire_schema(SCHEMA))
     assert fast is not None
     assert fast.to_pylist() == given_rows
+
+
+@pytest.mark.parametrize("text", ["null\n", '\n null\n{"a":1}\n'])
+def test_a_first_line_of_null_is_an_error_and_not_the_end_of_the_process(tmp_path, text):
+    write(tmp_path / "a.json", text)
+    for schema in (None, pa.schema([("a", pa.int64())])):
+        with pytest.raises(FiresteelError, match=r"line [12]: this is no JSON object: ' ?null'"):
+            rows(tmp_path, schema=schema)
+
+
+@pytest.mark.parametrize("text", ['{"a":1} {"a":2}\n', '{\n"a":1\n}\n'])
+def test_objects_that_are_no_lines_are_refused_in_small_files_as_in_large_ones(tmp_path, text):
+    write(tmp_path / "a.json", text)
+    for volume in (1, 1 << 20):
+        with pytest.raises(FiresteelError, match="this is no JSON"):
+            rows(tmp_path, volume, schema=pa.schema([("a", pa.int64())]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"a":1},{"a":2}', "the file ends in the middle of its array"),
+        ('[{"a":1}]\n[{"a":2}]', "behind the end of the array comes"),
+        ('[{"a":1}] {"a":2}', "behind the end of the array comes"),
+        ('{"a":1}]', "this is no JSON"),
+    ],
+)
+def test_no_object_of_a_damaged_array_is_left_out(tmp_path, text, said):
+    write(tmp_path / "a.json", text)
+    with pytest.raises(FiresteelError, match=said):
+        rows(tmp_path, newlines_in_values=True)
+
+
+def test_half_a_character_is_no_text(tmp_path):
+    write(tmp_path / "a.json", '{"a":"x"}\n{"a":"\\ud800"}\n')
+    with pytest.raises(FiresteelError, match=r"line 2: column 'a' is string, and '\\ud800' is none"):
+        rows(tmp_path)
+
+
+@pytest.mark.parametrize("other", ['"b":"AA=="', '"b":""'])
+def test_nanoseconds_stay_whichever_parser_reads_them(tmp_path, other):
+    text = "".join(
+        f'{{"t":"{day}T01:02:03.123456789","z":"{day}T03:02:03.123456789+02:00","c":"01:02:03.000000009",{other}}}\n'
+        for day in ("2020-01-01", "1960-02-29")
+    )
+    write(tmp_path / "a.json", text)
+    times = [("t", pa.timestamp("ns")), ("z", pa.timestamp("ns", "UTC")), ("c", pa.time64("ns"))]
+    schema = pa.schema([*times, ("b", pa.binary())])
+    read = read_all(JsonSource(tmp_path, schema=schema))
+    t = pa.array(["2020-01-01 01:02:03.123456789", "1960-02-29 01:02:03.123456789"]).cast(times[0][1])
+    assert read["t"].combine_chunks().equals(t)
+    assert read["z"].combine_chunks().cast(pa.int64()).equals(t.cast(pa.int64()))
+    assert read["c"].cast(pa.int64()).to_pylist() == [3_723_000_000_009] * 2

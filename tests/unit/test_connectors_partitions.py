@@ -368,3 +368,12 @@ def test_partitions_on_another_filesystem():
     source = ParquetSource("root/out", filesystem=filesystem).push_down(["x"], pc.field("year") == 2024)
     got = [b for s in source.list_splits(1 << 20) for b in source.read(s.payload, type("C", (), {"place": ""})())]
     assert pa.Table.from_batches(got)["x"].to_pylist() == [1, 4, 7, 10]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Vienna"])
+def test_partitions_of_nanoseconds(tmp_path, zone):
+    kind = pa.timestamp("ns", zone)
+    table = pa.table({"t": pa.array([1, -1, 1_000, None], kind), "x": [1, 2, 3, 4]})
+    publish(ParquetSink(tmp_path / "out", partition_by="t"), table)
+    read = read_all(ParquetSource(tmp_path / "out", partitions=pa.schema([("t", kind)]))).sort_by("x")
+    assert read["t"].combine_chunks().equals(table["t"].combine_chunks())

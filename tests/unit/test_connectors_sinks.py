@@ -18,6 +18,7 @@ import pytest
 
 from connectors_kit import run_sink
 from firesteel.connectors.base import Sink
+from firesteel.connectors.moves import Moves
 from firesteel.connectors.parquet import ParquetSink
 from firesteel.connectors.text import TextSink
 from firesteel.errors import FiresteelError, UsageError
@@ -606,3 +607,17 @@ def test_the_owner_is_known_by_the_boot_of_the_machine(tmp_path):
     owner = json.loads((tmp_path / ".out.firesteel-job" / "_owner.json").read_text())
     boot = Path("/proc/sys/kernel/random/boot_id")
     assert not boot.exists() or boot.read_text().strip() in owner["host"]
+
+
+def test_taking_back_leaves_what_another_job_put_into_a_new_directory(place):
+    place.fs.create_dir(f"{place.root}out")
+    with pytest.raises(RuntimeError), Moves(place.fs) as moves:
+        place.put("mine")
+        moves.move(f"{place.root}mine", f"{place.root}out/a=1/b=1/mine")
+        place.put("more")
+        moves.move(f"{place.root}more", f"{place.root}out/a=2/b=1/more")
+        place.put("out/a=1/theirs")
+        raise RuntimeError
+    assert place.names() == ["mine", "more", "out/a=1/theirs"]
+    folders = place.fs.get_file_info(pafs.FileSelector(f"{place.root}out", recursive=True))
+    assert sorted(info.base_name for info in folders) == ["a=1", "theirs"]

@@ -87,7 +87,7 @@ class JsonSource(FileSource):
         return pa.schema([(n, pa.string() if pa.types.is_null(t) else _no_nulls(t)) for n, t in fields.items()])
 
     def _sampled(self, block: bytes) -> dict[str, pa.DataType]:
-        if not self._whole:
+        if not self._whole and not _begins_with_null(block):
             read = pajson.ReadOptions(use_threads=False, block_size=len(block) + 1)
             try:
                 return {field.name: field.type for field in pajson.read_json(pa.BufferReader(block), read).schema}
@@ -172,6 +172,8 @@ def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | 
     """The block's rows, or None where Arrow does not take them."""
     if not block.strip():
         return pa.RecordBatch.from_pylist([], schema)
+    if _begins_with_null(block):
+        return None
     try:
         table = pajson.read_json(
             pa.BufferReader(block),
@@ -181,8 +183,23 @@ def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | 
         columns = [_from_wire(table.column(field.name), field.type) for field in schema]
     except (pa.ArrowException, UnicodeDecodeError):
         return None
+    if not _has_lines(
+        block, table.num_rows
+    ):  # several objects on a line, or one on several: cut there, they are others
+        return None
     batches = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def _begins_with_null(block: bytes) -> bool:
+    """Arrow's parser (seen in 26) takes the process down with it when the first value is null."""
+    return block.lstrip().startswith(b"null")
+
+
+def _has_lines(block: bytes, count: int) -> bool:
+    """Whether so many lines are not blank."""
+    lines = count_lines(block) + (not block.endswith((b"\n", b"\r")))
+    return count == lines or count == sum(1 for line in block.splitlines() if line.strip())
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema | None:

@@ -11,6 +11,7 @@ import binascii
 import datetime
 import decimal
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,9 @@ _SPECIAL = {
     "-INF": float("-inf"),
 }
 _UTC = datetime.UTC
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_FRACTION = re.compile(r"[.,][0-9]{6}([0-9]+)")
 
 
 class BadValueError(Exception):
@@ -64,11 +68,11 @@ def parse_lines(data: bytes, schema: pa.Schema, *, spread: bool = False) -> pa.R
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
     try:
         return pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError) as whole:
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as whole:
         for line, value in enumerate(values):
             try:
                 pa.array([value], field.type)
-            except (pa.ArrowException, OverflowError):
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 raise _bad_value(line, field.name, _Unfit(value, field.type)) from None
         raise BadValueError(0, f"column '{field.name}': {whole}") from None
 
@@ -106,11 +110,20 @@ def parse_objects(data: bytes, *, prefix: bool = False) -> Iterator[dict[str, An
     ``prefix``: the data may stop in the middle of an object. Raises BadValueError.
     """
     text = data.decode(errors="ignore" if prefix else "strict").removeprefix("\ufeff")
-    at, number = 0, 0
+    at, number = _behind_space(text, 0), 0
+    is_array = text.startswith("[", at)
+    at += is_array
     while True:
-        while at < len(text) and text[at] in " \t\r\n,[":
-            at += 1
-        if at >= len(text) or text[at] == "]":
+        at = _behind_space(text, at, ",")
+        if at >= len(text):
+            if is_array and not prefix:
+                raise BadValueError(number, "the file ends in the middle of its array", "The file is damaged.")
+            return
+        if is_array and text[at] == "]":
+            rest = text[at + 1 :].strip(" \t\r\n")
+            if rest and not prefix:
+                shown = _shown(rest[:80].encode(errors="replace"))
+                raise BadValueError(number, f"behind the end of the array comes {shown}", "The file is damaged.")
             return
         try:
             value, at = _DECODER.raw_decode(text, at)
@@ -122,6 +135,12 @@ def parse_objects(data: bytes, *, prefix: bool = False) -> Iterator[dict[str, An
             raise BadValueError(number, f"{_shown(to_text(value).encode())} is no object")
         yield value
         number += 1
+
+
+def _behind_space(text: str, at: int, more: str = "") -> int:
+    while at < len(text) and text[at] in " \t\r\n" + more:
+        at += 1
+    return at
 
 
 def _shown(line: bytes) -> str:
@@ -171,7 +190,7 @@ def _scalar_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
         (types.is_boolean, _boolean),
         (types.is_decimal, lambda v: _decimal(v, data_type)),
         (types.is_date, lambda v: datetime.date.fromisoformat(_text(v))),
-        (types.is_time, lambda v: datetime.time.fromisoformat(_text(v))),
+        (types.is_time, lambda v: _time(v, data_type)),
         (types.is_timestamp, lambda v: _timestamp(v, data_type)),
         (types.is_binary, lambda v: base64.b64decode(_text(v), validate=True)),
         (types.is_large_binary, lambda v: base64.b64decode(_text(v), validate=True)),
@@ -234,13 +253,33 @@ def _decimal(value: Any, data_type: Any) -> decimal.Decimal:
     return fitted
 
 
-def _timestamp(value: Any, data_type: Any) -> datetime.datetime:
+def _timestamp(value: Any, data_type: Any) -> datetime.datetime | int:
     moment = datetime.datetime.fromisoformat(_text(value))
     if data_type.tz is None:
         if moment.tzinfo is not None:
             raise ValueError
+    elif moment.tzinfo is None:
+        moment = moment.replace(tzinfo=_UTC)
+    finer = _nanoseconds(value) if data_type.unit == "ns" else 0
+    if not finer:
         return moment
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=_UTC)
+    since = moment - (_EPOCH if moment.tzinfo is None else _EPOCH.replace(tzinfo=_UTC))
+    return (since // _MICROSECOND) * 1_000 + finer
+
+
+def _time(value: Any, data_type: Any) -> datetime.time | int:
+    time = datetime.time.fromisoformat(_text(value))
+    finer = _nanoseconds(value) if data_type.unit == "ns" else 0
+    if not finer:
+        return time
+    seconds = (time.hour * 60 + time.minute) * 60 + time.second
+    return (seconds * 1_000_000 + time.microsecond) * 1_000 + finer
+
+
+def _nanoseconds(text: str) -> int:
+    """What ``fromisoformat`` leaves out: the seventh to ninth digit of a second's fraction."""
+    fraction = _FRACTION.search(text)
+    return 0 if fraction is None else int(fraction[1][:3].ljust(3, "0"))
 
 
 def _struct_converter(data_type: Any) -> Callable[[Any], Any]:

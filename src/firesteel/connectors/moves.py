@@ -30,12 +30,23 @@ class Moves:
         self._undo.append(partial(self._filesystem.move, target, source))
 
     def make_dir(self, path: str) -> None:
-        if path in self._known_dirs:
-            return
-        self._known_dirs.add(path)
-        if self._filesystem.get_file_info(path).type is pafs.FileType.NotFound:
+        missing: list[str] = []
+        for folder in map(str, (PurePosixPath(path), *PurePosixPath(path).parents)):
+            if folder in (*self._known_dirs, ".", "/"):
+                break
+            self._known_dirs.add(folder)
+            if self._filesystem.get_file_info(folder).type is not pafs.FileType.NotFound:
+                break
+            missing.append(folder)
+        if missing:
             self._filesystem.create_dir(path, recursive=True)
-            self._undo.append(partial(self._filesystem.delete_dir, path))
+            self._undo += [partial(self._remove_if_empty, folder) for folder in reversed(missing)]
+
+    def _remove_if_empty(self, path: str) -> None:
+        """Another job may have put files there meanwhile."""
+        exists = self._filesystem.get_file_info(path).type is not pafs.FileType.NotFound
+        if exists and not self._filesystem.get_file_info(pafs.FileSelector(path)):
+            self._filesystem.delete_dir(path)
 
     def on_undo(self, step: Callable[[], Any]) -> None:
         self._undo.append(step)

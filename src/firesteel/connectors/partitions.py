@@ -224,7 +224,8 @@ def parse_values(texts: Sequence[str | None], data_type: pa.DataType) -> pa.Arra
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         zoned = pc.match_substring_regex(array, r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$")
         if not pc.any(zoned).as_py():
-            return pc.assume_timezone(array.cast(pa.timestamp("us")), "UTC").cast(data_type)
+            unit = "ns" if data_type.unit == "ns" else "us"
+            return pc.assume_timezone(array.cast(pa.timestamp(unit)), "UTC").cast(data_type)
     if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
         return array.cast(data_type)
     return pc.utf8_trim_whitespace(array).cast(data_type)
@@ -245,7 +246,8 @@ def format_values(array: pa.Array) -> list[str]:
 
 
 def _timestamp_texts(array: pa.Array) -> list[str | None]:
-    naive = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+    unit = "ns" if array.type.unit == "ns" else "us"
+    naive = array.cast(pa.timestamp(unit, tz=array.type.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
     texts = naive.cast(pa.string()).to_pylist()
     return [None if t is None else t.rstrip("0").rstrip(".") if "." in t else t for t in texts]
 

@@ -41,10 +41,12 @@ class StoredRows:
         return len(set(self.names()).difference(self.store.list()))
 
     def sizes(self) -> list[int]:
-        """Plain bytes of each producer's rows. Raises PartitionException, StorageError."""
+        """Plain bytes of each producer's rows, at least 1 where there are any. Raises PartitionException, StorageError."""
 
         def size(producer: int) -> int:
-            return int(self.reader(producer).bytes_per_subpartition()[1].sum())
+            reader = self.reader(producer)
+            nbytes = int(reader.bytes_per_subpartition()[1].sum())
+            return nbytes or int(any(batch.num_rows for batch in reader.read()))  # columns of nothing but nulls
 
         producers = range(len(self.attempts))
         if self.store.is_local or len(producers) == 1:
