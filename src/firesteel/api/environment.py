@@ -11,7 +11,8 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -196,19 +197,18 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, JobCancelledError on
         Ctrl-C.
         """
-        from firesteel.spark.session import own_interrupts
-
-        with own_interrupts():
+        with _interruptible(name):
             return self.execute_async(name).wait()
 
     def execute_async(self, name: str = "firesteel job") -> JobClient:
         """As :meth:`execute`, but returns once the job has been checked and started."""
-        from firesteel.api.job_client import JobClient
-
         sinks, self._sinks = self._sinks, []
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
-        return JobClient(self._submit(sinks, name)[1])
+        with _interruptible(name):
+            from firesteel.api.job_client import JobClient
+
+            return JobClient(self._submit(sinks, name)[1])
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""
@@ -242,13 +242,8 @@ class ExecutionEnvironment(Reading, ReadingOutside):
 
     def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
         """Compiles and starts a job. Raises JobCancelledError on Ctrl-C, also while Spark starts."""
-        from firesteel.spark.session import own_interrupts
-
-        with own_interrupts():
-            try:
-                return self._started(ends, name)
-            except KeyboardInterrupt:
-                raise JobCancelledError(f"The job '{name}' was interrupted before it began.") from None
+        with _interruptible(name):
+            return self._started(ends, name)
 
     def _started(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
         caches = CacheUse.of(ends, claim=True)
@@ -267,6 +262,19 @@ class ExecutionEnvironment(Reading, ReadingOutside):
             raise
         caches.started(run, compiled)
         return compiled, run, caches
+
+
+@contextmanager
+def _interruptible(name: str) -> Generator[None]:
+    """Until the job is waited for, Ctrl-C (in a notebook: interrupting the cell) is told in a sentence, as it is then."""
+    try:
+        from firesteel.spark.interrupts import without_py4j_traces
+        from firesteel.spark.session import own_interrupts
+
+        with own_interrupts(), without_py4j_traces():
+            yield
+    except KeyboardInterrupt:
+        raise JobCancelledError(f"The job '{name}' was interrupted before it began.") from None
 
 
 __all__ = ["ExecutionEnvironment", "set_defaults"]
