@@ -21,7 +21,7 @@ def test_outputs_in_one_another_are_refused(tmp_path, inner):
 
 def test_a_keyed_stream_says_what_may_follow():
     keyed = ExecutionEnvironment().from_collection([{"k": 1}]).key_by("k")
-    for name in ("map_in_arrow", "count"):
+    for name in ("map_in_arrow", "collect"):
         with pytest.raises(UsageError, match=f"no {name}.*before key_by"):
             getattr(keyed, name)
     assert not hasattr(keyed, "nonsense")
