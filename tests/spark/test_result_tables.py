@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pytest
 
 from firesteel import ExecutionEnvironment, History
+from firesteel.api.what_if import compare
 from firesteel.errors import JobExecutionError
 from firesteel.journal.journal import Journal, read
 from firesteel.journal.tables import SCHEMAS
-from firesteel.journal.what_if import compare
 from firesteel.options import MAX_PARALLELISM
 
 pytestmark = pytest.mark.spark

@@ -43,13 +43,13 @@ def test_the_control_plane_imports_no_pyspark():
 def test_an_executor_loads_nothing_but_arrow_and_numpy():
     loaded = imported("firesteel.operators.task", "firesteel.operators.composed", "firesteel.operators.narrow")
     assert not tops(loaded) & set(HEAVY)
-    assert rooms(loaded) <= {"operators", "results", "errors"}
+    assert rooms(loaded) <= {"operators", "results", "errors", "sketches"}
 
 
 def test_connectors_load_nothing_but_arrow_and_numpy():
     loaded = imported("firesteel.connectors.text", "firesteel.connectors.parquet", "firesteel.connectors.memory")
     assert not tops(loaded) & {*HEAVY} - {"pandas"}  # pyarrow.dataset loads pandas where there is one
-    assert rooms(loaded) <= {"connectors", "operators", "results", "errors", "humanize"}
+    assert rooms(loaded) <= {"connectors", "operators", "results", "errors", "humanize", "sketches"}
 
 
 def test_results_import_nothing_of_ours_but_errors():

@@ -52,8 +52,8 @@ def decide(
 
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
+    from firesteel.api.what_if import what_if
     from firesteel.journal.streams import is_stream
-    from firesteel.journal.what_if import what_if
 
     if is_stream(records):
         raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")

@@ -10,10 +10,10 @@ from tests.unit.journal_samples import planned
 from tests.unit.test_parallelism_decider import MIB, bounds, broadcast, forward, keyed
 from typer.testing import CliRunner
 
+from firesteel.api.what_if import compare, what_if
 from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.journal import Journal, read
-from firesteel.journal.what_if import compare, what_if
 from firesteel.scheduler.parallelism import decide_vertex
 from firesteel.scheduler.records import Decision
 
