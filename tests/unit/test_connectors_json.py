@@ -234,6 +234,10 @@ def test_half_a_character_is_no_text(tmp_path):
     write(tmp_path / "a.json", '{"a":"x"}\n{"a":"\\ud800"}\n')
     with pytest.raises(FiresteelError, match=r"line 2: column 'a' is string, and '\\ud800' is none"):
         rows(tmp_path)
+    write(tmp_path / "a.json", '{"a":{"s":"\\ud800","d":"2024-01-01","b":"AA=="}}\n')
+    kind = pa.struct([("s", pa.string()), ("d", pa.date32()), ("b", pa.binary())])
+    with pytest.raises(FiresteelError, match=r"line 1: column 'a' is struct<.*ud800.*2024-01-01.* is none"):
+        rows(tmp_path, schema=pa.schema([("a", kind)]))
 
 
 @pytest.mark.parametrize("other", ['"b":"AA=="', '"b":""'])
@@ -250,3 +254,13 @@ def test_nanoseconds_stay_whichever_parser_reads_them(tmp_path, other):
     assert read["t"].combine_chunks().equals(t)
     assert read["z"].combine_chunks().cast(pa.int64()).equals(t.cast(pa.int64()))
     assert read["c"].cast(pa.int64()).to_pylist() == [3_723_000_000_009] * 2
+
+
+def test_bytes_of_a_fixed_width(tmp_path):
+    table = pa.table({"x": pa.array([b"\xff\x00", None], pa.binary(2))})
+    sink = JsonSink(tmp_path / "out")
+    sink.commit(run_sink(sink, [table.to_batches()], table.schema))
+    assert read_all(JsonSource(tmp_path / "out", schema=table.schema)).equals(table)
+    write(tmp_path / "a.json", '{"x":"AA=="}\n')
+    with pytest.raises(FiresteelError, match=r"line 1: column 'x' is fixed_size_binary\[2\]"):
+        rows(tmp_path / "a.json", schema=table.schema)

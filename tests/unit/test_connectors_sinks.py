@@ -22,6 +22,7 @@ from firesteel.connectors.moves import Moves
 from firesteel.connectors.parquet import ParquetSink
 from firesteel.connectors.text import TextSink
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.results.owner import myself
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -621,3 +622,19 @@ def test_taking_back_leaves_what_another_job_put_into_a_new_directory(place):
     assert place.names() == ["mine", "more", "out/a=1/theirs"]
     folders = place.fs.get_file_info(pafs.FileSelector(f"{place.root}out", recursive=True))
     assert sorted(info.base_name for info in folders) == ["a=1", "theirs"]
+
+
+def test_nothing_is_appended_to_what_is_half_overwritten():
+    place = Place(pafs._MockFileSystem(), "root/")
+    for name in ("out/part-00000.parquet", ".out.firesteel-dead/old/part-00001.parquet"):
+        place.put(name)
+    owner = json.dumps({**myself(), "pid": 1 << 30}).encode()
+    with place.fs.open_output_stream("root/.out.firesteel-dead/_owner.json") as stream:
+        stream.write(owner)
+    before = place.names()
+    with pytest.raises(UsageError, match=r"half overwritten: .* moved lie in .*out.firesteel-dead/old"):
+        job(place.sink(mode="append"), [rows(1)])
+    assert place.names() == before
+    sink = place.sink(mode="overwrite")
+    sink.commit(job(sink, [rows(2)]))
+    assert place.values() == [2]

@@ -379,6 +379,14 @@ class FileSink:
         ):
             return
         if not is_local(self.target.filesystem):
+            if (
+                self.mode == "append"
+            ):  # with its mark the output would look whole, and the next job remove what is missing
+                raise UsageError(
+                    f"{self.target.label} is half overwritten: the job that did it died, and the old files that it had "
+                    f"moved lie in {self.target.at(old).label}.",
+                    hint="Move them back and remove the new ones, or write the output anew with mode='overwrite'.",
+                )
             raise OSError(errno.ENOTSUP, "an old output lies here, half replaced; it is left for people to look at")
         if self._kind(self.target.path) is pafs.FileType.NotFound:
             self.target.filesystem.move(old, self.target.path)

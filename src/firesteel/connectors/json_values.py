@@ -153,7 +153,7 @@ def to_text(value: Any) -> str:
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{to_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_text, value)) + "]"
-    return str(value) if isinstance(value, decimal.Decimal) else json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, decimal.Decimal) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # --- one converter a type ------------------------------------------------------------------------------------
@@ -194,6 +194,7 @@ def _scalar_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
         (types.is_timestamp, lambda v: _timestamp(v, data_type)),
         (types.is_binary, lambda v: base64.b64decode(_text(v), validate=True)),
         (types.is_large_binary, lambda v: base64.b64decode(_text(v), validate=True)),
+        (types.is_fixed_size_binary, lambda v: _of_width(base64.b64decode(_text(v), validate=True), data_type)),
         (types.is_null, _nothing),
     ]
     for is_kind, convert in table:
@@ -209,6 +210,12 @@ def _scalar_converter(data_type: pa.DataType) -> Callable[[Any], Any]:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
+    return value
+
+
+def _of_width(value: bytes, data_type: Any) -> bytes:
+    if len(value) != data_type.byte_width:
+        raise ValueError
     return value
 
 
