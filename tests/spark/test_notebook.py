@@ -47,6 +47,19 @@ def tell():
 
 threading.Thread(target=tell, daemon=True).start()
 """
+INTERRUPTED = """
+import os, signal
+told = []
+for seconds in (0.05, 0.1, 0.2, 0.5, 1.0):
+    slow("anywhere").write_parquet("out/d")
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        env.execute("anywhere")
+    except Exception as error:
+        told.append(f"{type(error).__name__}: {error}")
+told
+"""
 
 
 class Cell:
@@ -171,10 +184,24 @@ def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
     cell = notebook.run('slow("for ever").write_parquet("out/c")\nenv.execute("for ever")', "for ever")
     assert "The job 'for ever' was interrupted and is being cancelled." in cell.error()
     assert only_the_users_lines(cell.error())
+    assert "beside (job " in (running := notebook.run("client").html()) and "still running" in running
     (notebook.folder / "go on").touch()
     assert notebook.run("client.wait()").text().startswith("JobResult('beside'")
     assert notebook.run("counts.count()").text() == "97"
     assert sorted(path.name for path in (notebook.folder / "out").iterdir()) == ["a", "b"]
+
+
+def test_an_interrupt_finds_the_job_wherever_it_is(notebook):
+    """While it is compiled, prepared (Spark looks at its executors then) or runs."""
+    (notebook.folder / "go on").unlink()
+    cell = notebook.run(INTERRUPTED)
+    assert (
+        cell.text().count("JobCancelledError: The job 'anywhere' was interrupted")
+        == cell.text().count("'anywhere'")
+        == 5
+    )
+    assert cell.printed() == "", "py4j says nothing of it"
+    assert notebook.run("counts.count()").text() == "97"
 
 
 def test_a_cell_can_be_run_again(notebook):
