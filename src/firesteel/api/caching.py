@@ -88,9 +88,14 @@ class Cache:
             return mine
 
     def started(self, run: JobRun, compiled: CompiledJob, handle: int) -> None:
-        """The job that claimed it runs."""
+        """The job that claimed it runs. What it keeps goes when it ends, if it was dropped between."""
+        filling = _Filling(run, compiled, handle)
         with self._lock:
-            self._filling = _Filling(run, compiled, handle)
+            wanted = self._claimed and self._filling is None
+            if wanted:
+                self._filling = filling
+        if not wanted:
+            threading.Thread(target=_release_unused, args=(filling,), daemon=True).start()
 
     def not_started(self) -> None:
         with self._lock:
