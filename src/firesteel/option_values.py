@@ -45,9 +45,17 @@ def parse_size(value: Any) -> int:
     return _no_more_than_eib(int(match[1]) * unit if match[1].isdigit() else round(min(float(match[1]), _MOST) * unit))
 
 
+class TooLargeError(ValueError):
+    """A size of so many bytes is more than any counter of ours holds."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("a size below 8 EiB")
+        self.size = size
+
+
 def _no_more_than_eib(size: int) -> int:
     if size >= _MOST:
-        raise ValueError("a size below 8 EiB")
+        raise TooLargeError(size)
     return size
 
 

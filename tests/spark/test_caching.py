@@ -149,7 +149,15 @@ def test_parallelism_of_its_reader_is_decided_by_its_bytes(env, storage):
     assert objects(storage) == []
 
 
-def test_lost_objects_are_computed_again_with_a_warning(env, calls, storage):
+def damage(paths):
+    """They are there when the job begins, but cannot be read."""
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        data[: len(data) // 2] = bytes(len(data) // 2)
+        path.write_bytes(data)
+
+
+def test_lost_objects_are_computed_again_with_a_warning(env, calls, storage, tmp_path):
     stream = doubled(env, calls).cache()
     assert stream.count() == 10
     first = count(calls)
@@ -159,13 +167,18 @@ def test_lost_objects_are_computed_again_with_a_warning(env, calls, storage):
         assert stream.count() == 10
     assert count(calls) > first
     again = count(calls)
-    for path in objects(storage):  # it is there when the job begins, but cannot be read
-        data = bytearray(path.read_bytes())
-        data[: len(data) // 2] = bytes(len(data) // 2)
-        path.write_bytes(data)
+    damage(objects(storage))
     with pytest.warns(UserWarning, match="missing or damaged"):
         assert sorted(row["n"] for row in stream.collect()) == list(range(0, 20, 2))
     assert count(calls) > again
+    damage(objects(storage))
+    stream.write_parquet(tmp_path / "out")
+    with pytest.warns(UserWarning, match="missing or damaged"), pytest.raises(JobExecutionError):
+        env.execute("what cannot be read")
+    assert objects(storage) == []
+    stream.write_parquet(tmp_path / "out")
+    env.execute("computed again")
+    assert sorted(pq.read_table(tmp_path / "out").column("n").to_pylist()) == list(range(0, 20, 2))
     stream.uncache()
     assert objects(storage) == []
 

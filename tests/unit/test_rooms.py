@@ -20,7 +20,7 @@ ALLOWED = {
     "results": {"results"},
     "operators": {"operators", "results"},
     "connectors": {"connectors", "operators", "results", "expressions", "options"},
-    "graph": {"graph", "operators", "connectors", "expressions", "options", "results"},
+    "graph": {"graph", "operators", "connectors", "expressions", "options", "option_values", "results"},
     "scheduler": {"scheduler", "graph", "options"},
     "journal": {"journal", "scheduler", "options"},
     "display": {"display", "journal", "scheduler", "graph"},

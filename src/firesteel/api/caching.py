@@ -217,10 +217,11 @@ class CacheUse:
             cache.settle()
 
     def lost_by(self, error: FiresteelError) -> bool:
-        """Whether the job failed since cached rows were lost; they are forgotten then."""
-        gone = [cache for cache, source in self.reads if f"{source.store.url} " in error.message]
-        for cache in gone:
-            cache.lost("a subtask met a missing or damaged object")
+        """Whether the job failed since cached rows were lost; they are forgotten then. Asked again, it is not so any more."""
+        gone = [(cache, source) for cache, source in self.reads if f"{source.store.url} " in error.message]
+        for read in gone:
+            self.reads.remove(read)
+            read[0].lost("a subtask met a missing or damaged object")
         return bool(gone)
 
 

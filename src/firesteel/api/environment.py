@@ -208,7 +208,8 @@ class ExecutionEnvironment(Reading, ReadingOutside):
         with _interruptible(name):
             from firesteel.api.job_client import JobClient
 
-            return JobClient(self._submit(sinks, name)[1])
+            _, run, caches = self._submit(sinks, name)
+            return JobClient(run, caches.lost_by)
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""

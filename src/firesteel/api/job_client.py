@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +83,10 @@ class JobResult:
 class JobClient:
     """A running job. ``execute_async`` returns one."""
 
-    def __init__(self, run: JobRun) -> None:
+    def __init__(self, run: JobRun, failed: Callable[[FiresteelError], object] = lambda _error: None) -> None:
+        """Made by the environment. ``failed``: called with what the job failed with, whenever that is asked for."""
         self._run = run
+        self._failed = failed
 
     @property
     def job_id(self) -> str:
@@ -106,6 +108,7 @@ class JobClient:
             )
         outcome = self._run.result()
         if outcome.error is not None:
+            self._failed(outcome.error)
             raise _for_this_caller(outcome.error)
         return _result_of(outcome)
 

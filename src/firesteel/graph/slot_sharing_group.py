@@ -12,6 +12,7 @@ from typing import Any, Self, cast
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes
+from firesteel.option_values import TooLargeError
 from firesteel.options import MIB, parse_size
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
@@ -237,6 +238,8 @@ def _bytes(group: str, kind: str, memory: Any) -> int:
         )
     try:
         size = parse_size(memory if isinstance(memory, str) else int(cast(int, memory)))
+    except TooLargeError as error:
+        size = error.size
     except ValueError:
         raise UsageError(
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is no size: {memory!r}.", hint=hint
