@@ -21,30 +21,35 @@ _NAME = (
     r"(?:api|access|account|private|shared|secret|encryption|client)[-_. ]?key)"
 )
 _SECRET_KEY = re.compile(
-    rf"(?:^|[^a-z]){_NAME}s?(?:$|[^a-z])|(?:password|passwd|secret|token|apikey|accesskey|accountkey|secretkey)(?:id)?$",
+    rf"(?:^|[^a-z]){_NAME}s?(?:$|[^a-z])|(?:password|passwd|secret|token|apikey|accesskey|accountkey|secretkey|privatekey)(?:id)?$",
     re.I,
 )
 _ACCOUNTS = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container, no user, before the @."""
-_USER = re.compile(r"\b([a-z][a-z0-9+.-]*)(://)([^\s/'\"@?#]+(?:/[^\s'\"@?#/]*)?)@", re.I)
-_ORACLE = re.compile(r"(jdbc:oracle:\w+:)[^/\s@]+/[^@\s]+@", re.I)
+# No name is longer than these bounds, and with them a long text takes time in proportion to its length, no more.
+_USER = re.compile(r"\b([a-z][a-z0-9+.-]{0,31})(://)([^\s/'\"?#]+(?:/[^\s'\"@?#/]*)?)@", re.I)
+_ORACLE = re.compile(r"(jdbc:oracle:\w{1,16}:)[^/\s@]{1,256}/[^@\s]{1,256}@", re.I)
 _QUERY = re.compile(
-    r"([?&;](?:sig|sign|code|key|[\w.%-]*(?:signature|credential|token|secret|password|passwd|pwd|[-_]key|apikey|accountkey))"
+    r"([?&;](?:sig|sign|code|key|[\w.%-]{0,64}(?:signature|credential|token|secret|password|passwd|pwd|[-_]key|apikey|accountkey))"
     r"=)([^&;\s'\"#]+)",
     re.I,
 )
+_QUOTED = r"\"(?:\\.|[^\"\\])*(?:\"|$)|'(?:\\.|[^'\\])*(?:'|$)"
 _PAIR = re.compile(
-    r"\b([\w.-]*(?:password|passwd|passphrase|pwd|secret|token|credentials?|(?:api|access|account|private|shared)[-_.]?key)"
-    r"[\w.-]*['\"]?\s*(?:=>|[=:])\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"'})\]]+)",
-    re.I,
+    r"\b([\w.-]{0,80}(?:password|passwd|passphrase|pwd|secret|token|credentials?|(?<![a-z])(?:pass|auth)(?!\w)|"
+    r"(?:api|access|account|private|shared|encryption|client)[-_.]?key)"
+    rf"[\w.-]{{0,64}}['\"]?\s*(?:=>|[=:])\s*[\[(]?)({_QUOTED}|[^\s,;&\"'}})\]]+)",
+    re.I | re.S,
 )
-_FLAG = re.compile(r"(--?[\w-]*(?:password|passwd|token|secret)[\w-]*\s+)(?!-)([^\s'\"]+)", re.I)
+_SPOKEN = re.compile(rf"\b((?:password|passwd|identified by)\s+)({_QUOTED})", re.I | re.S)
+"""As in SQL."""
+_FLAG = re.compile(r"((?<![\w-])--?[\w-]{0,64}(?:password|passwd|token|secret)[\w-]{0,64}\s+)(?!-)([^\s'\"]+)", re.I)
 _HEADER = re.compile(
     r"\b(bearer\s+|authorization['\"]?\s*[:=]\s*['\"]?(?:basic|bearer|negotiate)\s+)[A-Za-z0-9._~+/=-]{6,}", re.I
 )
 _SHAPES = re.compile(
     r"\b(?:A[KS]IA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|xox[abprs]-[\w-]{10,}|sk-[\w-]{20,}"
-    r"|dapi[0-9a-f]{32}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
+    r"|dapi[0-9a-f]{32}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|npm_[A-Za-z0-9]{36}|AIza[\w-]{35}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
 )
 _KEY_BLOCK = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.S)
 
@@ -76,7 +81,7 @@ def mask_text(text: str, home: str | None = None, found: Callable[[str], None] |
         text = _ORACLE.sub(rf"\1{MASK}@", _USER.sub(user, text))
     if "=" in text or ":" in text:
         text = _PAIR.sub(second, _QUERY.sub(second, text))
-    text = _SHAPES.sub(whole, _HEADER.sub(rf"\1{MASK}", _FLAG.sub(second, text)))
+    text = _SHAPES.sub(whole, _HEADER.sub(rf"\1{MASK}", _FLAG.sub(second, _SPOKEN.sub(second, text))))
     if "-----BEGIN" in text:
         text = _KEY_BLOCK.sub(MASK, text)
     return _without_home(text, _home() if home is None else home)

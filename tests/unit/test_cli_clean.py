@@ -156,6 +156,34 @@ def test_old_journals_go_when_asked_for_and_none_that_is_being_written(root, tmp
     living.close()
 
 
+def test_files_that_are_no_journals_stay(root, tmp_path):
+    folder = tmp_path / "my data"
+    folder.mkdir()
+    (folder / "rows.jsonl").write_text('{"a": 1}\n')
+    (folder / "nothing.jsonl").touch()
+    Journal(folder / "mine.jsonl").close()
+    (folder / "20260102-030405_name_id.jsonl").write_text('{"type": "Journ')
+    (tmp_path / "outside.jsonl").write_text('{"a": 1}\n')
+    (folder / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))
+    run = clean(root, "--yes", "--older-than", "1d", "-O", f"firesteel.journal.directory={folder}")
+    assert run.exit_code == 0, run.output
+    assert sorted(path.name for path in folder.iterdir()) == ["link.jsonl", "nothing.jsonl", "rows.jsonl"]
+
+
+def test_a_link_in_a_jobs_place_is_not_followed(root, tmp_path):
+    job(root, "dead", DEAD)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (root / "firesteel-job-dead" / "link").symlink_to(tmp_path / "precious")
+    (root / "firesteel-job-link").symlink_to(tmp_path / "precious")
+    (root / "firesteel-job-link.owner.json").write_text(json.dumps(DEAD))
+    clean(root, "--yes")
+    assert (tmp_path / "precious" / "file").exists()
+    assert not (root / "firesteel-job-dead").exists()
+
+
 def test_ages():
     assert [age_of(text) for text in ("30d", "12 h", "1.5w", "10min", "5s")] == [
         2592000,

@@ -13,7 +13,7 @@ from tests.unit.journal_samples import planned, word_count
 from firesteel.cli.history_list import list_jobs
 from firesteel.errors import UsageError
 from firesteel.journal import listing
-from firesteel.journal.journal import Journal, encode, find
+from firesteel.journal.journal import Journal, encode, find, journals
 from firesteel.journal.listing import Listed, listed
 from firesteel.journal.locks import is_held
 from firesteel.options import Options
@@ -106,6 +106,20 @@ def test_damaged_journals_are_a_line(folder):
     }
     gone = folder / "gone.jsonl"
     assert only(gone).cause == "No such file or directory"
+
+
+def test_a_plan_that_is_no_jobs_is_a_line_too(folder):
+    folder.mkdir()
+    for name, vertex in {"word": {"inputs": ["x"]}, "object": {"inputs": {"a": 1}}, "id": {"id": "q"}, "no": 3}.items():
+        line = {"type": "JobPlanned", "job_id": "j", "job_name": "n", "vertices": [vertex]}
+        (folder / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
+    assert {each.status for each in listed(folder.iterdir())} == {"damaged"}
+
+
+def test_a_pipe_among_journals_is_none_of_them(folder, options):
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jsonl")
+    assert journals(Options(options)) == []
 
 
 def test_garbage_in_the_middle_hides_nothing(folder):

@@ -154,8 +154,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert (shown.returncode, shown.stderr) == (0, "")
 
 
-def test_an_output_that_is_full_is_a_sentence(tmp_path):
-    command = [sys.executable, "-m", "firesteel.cli", "options"]
+@pytest.mark.parametrize("said", ["options", "--version", "--help"])
+def test_an_output_that_is_full_is_a_sentence(tmp_path, said):
+    command = [sys.executable, "-m", "firesteel.cli", said]
     with Path("/dev/full").open("w") as full:
         shown = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert shown.returncode == 1

@@ -102,15 +102,17 @@ def _left_over(options: Any) -> tuple[list[Item], list[str]]:
 
 
 def _journals(options: Any, age: float) -> Iterator[Item]:
-    """Of jobs and streams that do not run."""
+    """Of jobs and streams that do not run; other files may lie beside them."""
+    from firesteel.journal.journal import begins_like_a_journal
     from firesteel.journal.locks import is_held
-    from firesteel.journal.places import journals
+    from firesteel.journal.places import has_a_journals_name, journals
 
     for path in journals(options):
         with suppress(OSError):
             stat = path.stat()
             ago = time.time() - stat.st_mtime
-            if ago > age and is_held(path) is not True:
+            is_ours = has_a_journals_name(path) or (stat.st_size > 0 and begins_like_a_journal(path))
+            if ago > age and is_ours and is_held(path) is not True:
                 yield Item(f"journal {path}, {format_seconds(ago)} old", stat.st_size, _journal_remover(path))
 
 

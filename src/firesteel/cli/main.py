@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from pathlib import Path
@@ -17,7 +18,19 @@ from firesteel.cli.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group
 from firesteel.cli.options import options
 from firesteel.cli.run_events import events
-from firesteel.cli.shared import Config, Job, Master, OptionPairs, Quiet, Vertex, given_options, number, show, whole
+from firesteel.cli.shared import (
+    Config,
+    Job,
+    Master,
+    OptionPairs,
+    Quiet,
+    Vertex,
+    given_options,
+    not_written,
+    number,
+    show,
+    whole,
+)
 from firesteel.cli.stream import stream_app
 from firesteel.errors import FiresteelError, UsageError
 
@@ -41,7 +54,7 @@ def start(
     if version:
         from importlib.metadata import version as version_of
 
-        print(f"firesteel {version_of('firesteel')}")
+        show(f"firesteel {version_of('firesteel')}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         show(ctx.get_help())
@@ -352,6 +365,12 @@ def main() -> NoReturn:
         from firesteel.cli.script import report
 
         raise SystemExit(report(error)) from None
+    except OSError as error:  # typer, printing help
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        from firesteel.cli.script import report
+
+        raise SystemExit(report(not_written(error))) from None
     except SystemExit as end:  # typer ends with 1 after Ctrl-C
         raise SystemExit(CANCELLED if _interrupted(end) else end.code) from None
     except KeyboardInterrupt:  # before typer was ready

@@ -94,8 +94,18 @@ def show(text: str) -> bool:
     try:
         print(printable(text), flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends
         if not isinstance(error, BrokenPipeError):
-            raise FiresteelError(f"The output cannot be written: {error.strerror}.") from None
+            raise not_written(error) from None
+        _give_up_output()
         return False
     return True
+
+
+def not_written(error: OSError) -> FiresteelError:
+    """What to say of an output that takes nothing any more; nothing else is written to it."""
+    _give_up_output()
+    return FiresteelError(f"The output cannot be written: {error.strerror}.")
+
+
+def _give_up_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest when it ends

@@ -118,14 +118,14 @@ def began_at(path: Path) -> float:
 
 
 def _read(path: Path, began: float) -> Listed:
+    head = b""
     try:
         head, tail, whole = _ends(path)
         planned = _head.decode(head)
     except OSError as error:
         return _damaged(path, began, error.strerror or str(error))
     except _ANY:
-        empty = not path.stat().st_size
-        return _damaged(path, began, "it is empty" if empty else "its first line is not that of a journal")
+        return _damaged(path, began, "its first line is not that of a journal" if head else "it is empty")
     ends, numbers, last = _folded(tail)
     kind, job_id, name = (
         ("job", planned.job_id, planned.job_name)
@@ -145,7 +145,10 @@ def _read(path: Path, began: float) -> Listed:
     if isinstance(planned, _StreamPlanned):
         return found
     failures = sum(map(_failed, tail.split(b"\n"))) if whole and _FAILED in tail else 0 if whole else None
-    return _with_numbers(found, planned, numbers, failures)
+    try:
+        return _with_numbers(found, planned, numbers, failures)
+    except (ValueError, TypeError):  # JSON of the right form that is no job's
+        return _damaged(path, began, "its plan is not that of a job")
 
 
 def _failed(line: bytes) -> int:

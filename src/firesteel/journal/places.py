@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 import unicodedata
 from contextlib import suppress
@@ -27,6 +28,11 @@ def name_of(path: Path) -> str:
     return parts[1] if len(parts) == 3 else ""
 
 
+def has_a_journals_name(path: Path) -> bool:
+    """Time, name and id of a job, as ``Journal.create`` puts them together."""
+    return re.fullmatch(r"\d{8}-\d{6}_[a-z0-9-]+_[^_]+", path.stem) is not None
+
+
 def journal_directories(options: Options) -> list[Path]:
     """Where journals may lie, the preferred directory first."""
     chosen = options[JOURNAL_DIR]
@@ -42,7 +48,9 @@ def journals(options: Options) -> list[Path]:
     for directory in journal_directories(options):
         for path in directory.glob(f"*{SUFFIX}"):
             with suppress(OSError):
-                found.append((path.stat().st_mtime, path))
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode):  # opening a pipe would wait for its writer
+                    found.append((status.st_mtime, path))
     return [path for _, path in sorted(found)]
 
 
