@@ -123,9 +123,12 @@ def replace_part(text: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that is generated or has a generated part, as it should be."""
+    from tools.api_reference import api_page
+
     architecture = ROOT / "docs" / "architecture.md"
     return {
         ROOT / "docs" / "options.md": options_page(),
+        ROOT / "docs" / "api.md": api_page(),
         architecture: architecture_page(architecture.read_text()),
     }
 
