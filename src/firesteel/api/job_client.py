@@ -84,7 +84,7 @@ class JobClient:
     """A running job. ``execute_async`` returns one."""
 
     def __init__(self, run: JobRun, failed: Callable[[FiresteelError], object] = lambda _error: None) -> None:
-        """Made by the environment. ``failed``: called with what the job failed with, whenever that is asked for."""
+        """Made by the environment, not by users. ``failed``: called with what the job failed with, whenever that is asked for."""
         self._run = run
         self._failed = failed
 
