@@ -74,6 +74,11 @@ def read_environment(environ: Mapping[str, str]) -> Options:
         if key is None:
             _warn_unknown(f"environment variable '{variable}'", variable, _keys_by_variable())
         elif environ[variable].strip():
+            if values.get(key, environ[variable]) != environ[variable]:
+                raise UsageError(
+                    f"'{origins[key].where}' and '{variable}' set the option '{key}' to different values.",
+                    hint="Unset one of them.",
+                )
             values[key] = environ[variable]
             origins[key] = Origin(Layer.ENVIRONMENT, variable)
     return Options(values, origins=origins)

@@ -244,6 +244,22 @@ def test_the_python_function():
         decide([{"bytes": []}])
 
 
+def test_the_python_function_takes_arrays_and_complains_in_sentences():
+    rows = [np.array([5, 5, 1]), [np.int64(5), 5, np.int32(1)]]
+    assert decide([{"bytes": rows}], {"data-volume-per-task": 12}).parallelism == 2
+    for inputs in (None, 5, "text", {"bytes": [[1]]}):
+        with pytest.raises(UsageError, match="'inputs'"):
+            decide(inputs)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_long_value_is_not_repeated_whole():
+    with pytest.raises(UsageError) as caught:
+        decide([{"bytes": [["x" * 100_000]]}])
+    assert len(str(caught.value)) < 300
+    with pytest.raises(UsageError, match="must not be negative"):
+        decide([{"bytes": [[np.int64(-1)]]}])
+
+
 def test_the_page_shows_what_is_answered():
     page = (Path(__file__).parents[2] / "docs" / "decide.md").read_text()
     request, shown = re.search(r"echo '(.*?)' \| firesteel decide -\n(.*?)```", page, re.S).groups()

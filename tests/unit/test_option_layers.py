@@ -74,6 +74,14 @@ def test_a_step_goes_over_all():
     assert [v.parallelism for v in env.compile().job_graph.vertices][-1] == 5
 
 
+def test_two_variables_of_one_option_must_agree():
+    whole = variable_of("jobmanager.adaptive-batch-scheduler.max-parallelism")
+    agreed = read_environment({whole: "8", "FIRESTEEL_MAX_PARALLELISM": "8"})
+    assert agreed["max-parallelism"] == 8
+    with pytest.raises(UsageError, match=f"'{whole}' and 'FIRESTEEL_MAX_PARALLELISM' set the option"):
+        read_environment({whole: "9", "FIRESTEEL_MAX_PARALLELISM": "8"})
+
+
 def test_the_command_line_goes_over_the_environment_and_files(tmp_path, monkeypatch):
     file = tmp_path / "c.yaml"
     file.write_text("max-parallelism: 2\nmin-parallelism: 2\ncut: by-count\n")

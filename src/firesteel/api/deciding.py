@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ _PATTERNS = ("all-to-all", "pointwise")
 _REQUEST_KEYS = ("options", "inputs")
 _INPUT_KEYS = ("pattern", "broadcast", "keyed", "bytes")
 _MOST_BYTES = 1 << 62
+_LONGEST_SHOWN = 100
+"""Characters of a value in an error; no size is as long."""
 
 
 class Slices(NamedTuple):
@@ -86,7 +88,10 @@ def decide(inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | Non
     ``options``: those of ``docs/options.md`` that bound a decision, by any of their names, and ``parallelism``, which
     fixes it. What is left out, or None, has its default. Raises UsageError for what cannot be met.
     """
-    return decide_request({"inputs": list(inputs), "options": options})
+    given: Any = inputs
+    if isinstance(given, Iterable) and not isinstance(given, Mapping | str):
+        given = list(cast("Iterable[Any]", given))
+    return decide_request({"inputs": given, "options": options})
 
 
 def decide_request(request: Any, defaults: Options | None = None) -> Decided:
@@ -156,6 +161,8 @@ def _cells(index: int, rows: Any) -> NDArray[np.int64]:
 
 
 def _row(index: int, number: int, row: Any) -> Sequence[int]:
+    if isinstance(row, np.ndarray):
+        row = row.tolist()
     if not isinstance(row, list | tuple):
         raise UsageError(
             f"Input {index}: the sizes of producer {number} are a list, not {_kind(row)}.",
@@ -168,6 +175,10 @@ def _row(index: int, number: int, row: Any) -> Sequence[int]:
 
 
 def _size(where: str, value: Any) -> int:
+    if isinstance(value, np.integer):
+        value = int(value)
+    if len(repr(value)) > _LONGEST_SHOWN:
+        raise UsageError(f"{where} = {repr(value)[:_LONGEST_SHOWN]}... is not a size.", hint="Write such as '64 MiB'.")
     if isinstance(value, str | int) and not isinstance(value, bool):
         try:
             size = parse_size(value)
