@@ -110,11 +110,12 @@ def mask_value(key: str, value: Any) -> Any:
 class Masker:
     """Masks whole records, and remembers the secrets it met: where one turns up again, in whatever words, it is masked too.
 
-    Those of the environment (``AWS_SECRET_ACCESS_KEY``, ``DB_PASSWORD``) it knows from the start.
+    Those of the environment (``AWS_SECRET_ACCESS_KEY``, ``DB_PASSWORD``) it knows from the start. ``home``: the user's
+    directory, else that of the system; empty: it is not masked.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._home = _home()
+    def __init__(self, environ: Mapping[str, str] | None = None, home: str | None = None) -> None:
+        self._home = _home() if home is None else home
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
         for name, value in (os.environ if environ is None else environ).items():

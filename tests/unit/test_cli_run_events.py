@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from firesteel.cli.main import app
 from firesteel.journal import progress
+from firesteel.journal.json_events import write_event
 from firesteel.journal.stream_progress import JsonStream
 from firesteel.scheduler.streaming.records import StreamBatch, StreamEnded, StreamPlanned, StreamStateChange
 
@@ -75,6 +76,21 @@ def test_wrong_use_of_the_flags(run):
 def test_quiet_is_silent(run):
     shown = run("print('mine')", "--quiet")
     assert (shown.stdout, shown.stderr) == ("mine\n", "")
+
+
+def test_secrets_are_masked_and_paths_stay(run, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    told = io.StringIO()
+    write_event(
+        told,
+        "failed",
+        subtasks=[0],
+        cause="no login at postgres://bob:hunter2@db/x (hunter2), see /home/ada/log",
+        options={"password": "hunter2"},
+    )
+    (line,) = lines(told.getvalue())
+    assert line["cause"] == "no login at postgres://***@db/x (***), see /home/ada/log"
+    assert line["options"] == {"password": "***"} and line["subtasks"] == [0]
 
 
 def test_a_stream_in_json():

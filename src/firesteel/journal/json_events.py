@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import cache
 from typing import Any, TextIO
 
 from firesteel.journal.history import VertexHistory, is_parallelism
 from firesteel.journal.watched import Watched, state_of
+from firesteel.masking import Masker
 from firesteel.scheduler.records import (
     Decision,
     JobPlanned,
@@ -23,10 +25,17 @@ _NOTES = ("speculation", "winner", "blocklist", "placement", "slot request", "re
 _write_lock = threading.Lock()
 
 
+@cache
+def _masker() -> Masker:
+    """Of this process. Paths stay as they are: machines read them."""
+    return Masker(home="")
+
+
 def write_event(file: TextIO, kind: str, /, **fields: Any) -> None:
-    """One line, whole, also where several jobs write at once. Raises OSError, ValueError."""
-    line = json.dumps({"v": VERSION, "event": kind, "time": round(time.time(), 3), **fields}, default=str)
+    """One line, whole, also where several jobs write at once, without what looks secret. Raises OSError, ValueError."""
     with _write_lock:
+        told = _masker().value(fields)
+        line = json.dumps({"v": VERSION, "event": kind, "time": round(time.time(), 3), **told}, default=str)
         file.write(f"{line}\n")
         file.flush()
 
