@@ -110,6 +110,7 @@ def test_large_values_that_cancel_out_or_lie_in_different_groups_are_summed(ctx)
     ("agg", "parts"),
     [
         (("v", "median", "m"), ("no aggregate function 'median'", "Did you mean 'mean'?")),
+        (("v", "avg", "m"), ("no aggregate function 'avg'", "Did you mean 'mean'?")),
         (("w", "sum", "m"), ("no column 'w'", "Available: k, v, s")),
         (("s", "sum", "m"), ("sum does not work on column 's' of type string",)),
         (("v", "sum", "k"), ("'k' of an aggregation occurs twice",)),

@@ -418,7 +418,8 @@ class CsvSource(FileSource):
 
 _HINT_ROWS = (
     "Check sep=, quote= and escape=; where values hold line ends, read with newlines_in_values=True. If the file is "
-    "damaged, write it again or leave it out."
+    "damaged, write it again or leave it out. To go on without such rows: env.read_with_spark('csv', path, schema=..., "
+    "header=True, escape='\"', mode='DROPMALFORMED')."
 )
 
 

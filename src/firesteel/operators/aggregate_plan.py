@@ -55,7 +55,7 @@ def check_aggregations(schema: pa.Schema, keys: Sequence[str], aggs: Sequence[Ag
             )
     for agg in aggs:
         if agg.function not in AGGREGATES:
-            close = difflib.get_close_matches(agg.function, AGGREGATES, n=1)
+            close = ["mean"] if agg.function == "avg" else difflib.get_close_matches(agg.function, AGGREGATES, n=1)
             guess = f"Did you mean '{close[0]}'? " if close else ""
             raise UsageError(
                 f"There is no aggregate function '{agg.function}'.", hint=f"{guess}There are {', '.join(AGGREGATES)}."
