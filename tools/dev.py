@@ -26,7 +26,11 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "firesteel-stamp.json"
-TEST_FOLDERS = ("tests/unit", "tests/property", "tests/spark", "tests/cluster")
+QUICK_TESTS = ("tests/unit", "tests/property")
+"""Without a JVM: run on all cores at once."""
+NO_TESTS = 5
+"""What pytest exits with when no test fits."""
+SPARK_TESTS = ("tests/spark", "tests/cluster")
 LEAST_JAVA = 17
 FOREIGN = ("PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Settings for another Python or Spark than the project's own."""
@@ -293,9 +297,21 @@ def test(arguments: list[str]) -> NoReturn:
     """all tests, the quick ones first; arguments go to pytest; --matrix: on other Sparks, Pythons and Javas"""
     if "--matrix" in arguments:
         test_matrix(arguments)
-    named = any(not a.startswith("-") and (ROOT / a.split("::")[0]).exists() for a in arguments)
-    folders = [] if named else [f for f in TEST_FOLDERS if (ROOT / f).is_dir()]
-    become("-m", "pytest", *arguments, *folders, at_root=True)
+    if any(not a.startswith("-") and (ROOT / a.split("::")[0]).exists() for a in arguments):
+        become("-m", "pytest", *arguments, at_root=True)
+    spread = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
+    codes = [run_pytest(*spread, *arguments, *QUICK_TESTS)]
+    if codes[0] in (0, NO_TESTS) or not {"-x", "--exitfirst"}.intersection(arguments):
+        codes.append(run_pytest(*arguments, *SPARK_TESTS))
+    failed = [code for code in codes if code not in (0, NO_TESTS)]
+    if failed and codes[0] not in (0, NO_TESTS):
+        say("Tests without Spark failed: see above.")
+    raise SystemExit(failed[0] if failed else 0 if 0 in codes else NO_TESTS)
+
+
+def run_pytest(*arguments: str) -> int:
+    command = [str(PYTHON), "-m", "pytest", *arguments]
+    return subprocess.run(command, env=environment(), cwd=ROOT, check=False).returncode
 
 
 def test_matrix(arguments: list[str]) -> NoReturn:
