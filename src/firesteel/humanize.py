@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but line ends and tabs, and those that turn the direction of text."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -51,6 +54,8 @@ def _three_digits(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character that the terminal's encoding lacks."""
+    """The text with a question mark for each character that the terminal's encoding lacks, and an escape (``\\x1b``) for each
+    that would steer the terminal: names in journals and rows are not ours."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, "replace").decode(encoding)
+    plain = _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return plain.encode(encoding, "replace").decode(encoding)

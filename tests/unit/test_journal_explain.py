@@ -162,3 +162,8 @@ def test_a_job_whose_process_is_gone_is_broken_off():
     assert head[0].endswith("broken off while RUNNING (its process is gone) after 900 ms.")
     assert "started" not in head[1]
     assert "FINISHED after" in explain(word_count(), broken_off=True)
+
+
+def test_a_plan_that_is_none_is_a_sentence():
+    with pytest.raises(UsageError, match="none of a job"):
+        explain([replace(planned(), vertices=[{"id": 0, "inputs": ["x"]}])])

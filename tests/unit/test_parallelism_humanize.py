@@ -1,6 +1,6 @@
 import pytest
 
-from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural, printable
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_seconds(seconds, text):
 def test_counts():
     assert format_count(1234567) == "1,234,567"
     assert (plural(1, "subtask"), plural(12, "subtask"), plural(0, "split")) == ("1 subtask", "12 subtasks", "0 splits")
+
+
+def test_what_would_steer_a_terminal_is_escaped():
+    assert printable("a\x1b[31mred\x07\u202eb\x9b2J\r\n\tc") == "a\\x1b[31mred\\x07\\u202eb\\x9b2J\\r\n\tc"
+    assert printable("größe 日本") == "größe 日本"

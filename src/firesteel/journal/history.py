@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.journal.groups import GroupHistory, Peaks
 from firesteel.options import SPECULATIVE_ENABLED
@@ -168,7 +169,10 @@ class JobHistory:
         self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
         match record:
             case JobPlanned():
-                self._planned(record)
+                try:
+                    self._planned(record)
+                except (TypeError, ValueError, AttributeError) as error:
+                    raise UsageError(f"The plan in the journal is none of a job: {error}.") from None
             case Decision():
                 self._decided(record)
             case StateChange():
