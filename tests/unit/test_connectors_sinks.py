@@ -638,3 +638,18 @@ def test_nothing_is_appended_to_what_is_half_overwritten():
     sink = place.sink(mode="overwrite")
     sink.commit(job(sink, [rows(2)]))
     assert place.values() == [2]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("k",)])
+def test_parquet_is_appended_to_what_has_the_same_columns_only(tmp_path, partition_by):
+    schema = pa.schema([("k", pa.int64()), ("amount", pa.float64())])
+    first = ParquetSink(tmp_path / "out", partition_by=partition_by)
+    first.commit(run_sink(first, [[pa.record_batch([[1], [2.5]], schema=schema)]], schema))
+    same = ParquetSink(tmp_path / "out", mode="append", partition_by=partition_by)
+    same.check(schema)
+    for other, said in (
+        (pa.schema([("k", pa.int64()), ("amount", pa.int64())]), "'amount' is double there and int64 in the stream"),
+        (pa.schema([("k", pa.int64()), ("amount", pa.float64()), ("x", pa.int8())]), "'x' is no such column there"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            ParquetSink(tmp_path / "out", mode="append", partition_by=partition_by).check(other)

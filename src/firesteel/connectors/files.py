@@ -112,7 +112,8 @@ class FileSink:
         columns = self._layout.partition_by
         if columns:
             check_partition_columns(schema, columns, f"{self.kind} to {self.target.label}")
-        self._check_schema(pa.schema([field for field in schema if field.name not in columns]))
+        written = pa.schema([field for field in schema if field.name not in columns])
+        self._check_schema(written)
         self._schema = schema
         with _as_usage(self.target):
             kind = self._kind(self.target.path)
@@ -128,7 +129,11 @@ class FileSink:
                 raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
             if exists and self.mode == "append":
                 self._check_same_layout()
+                self._check_same_columns(written)
             self._check_parent()
+
+    def _check_same_columns(self, schema: pa.Schema) -> None:
+        """Raises UsageError where files that are there say that they have other columns; most formats do not say."""
 
     def _check_same_layout(self) -> None:
         """Raises UsageError where what is there is partitioned in another way, so that nobody could read both."""

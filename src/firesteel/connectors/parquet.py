@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -26,7 +27,7 @@ from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import PartWriter
 from firesteel.connectors.partitions import Values
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line, is_local
-from firesteel.connectors.shaping import fit, gather, one_schema, rows_without_columns
+from firesteel.connectors.shaping import fit, gather, one_schema, plain_schema, rows_without_columns
 from firesteel.connectors.source import FileSource
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
@@ -336,8 +337,41 @@ class ParquetSink(FileSink):
                     hint="Cast it to another type or drop it.",
                 ) from None
 
+    def _check_same_columns(self, schema: pa.Schema) -> None:
+        """One of the files that are there stands for all: they could not be read as one source otherwise."""
+        path = _some_file(self.target.filesystem, self.target.path)
+        if path is None:
+            return
+        try:
+            with self.target.filesystem.open_input_file(path) as file:
+                there = plain_schema(pq.read_schema(file))
+        except (OSError, pa.ArrowException):  # whoever reads it will be told
+            return
+        given = plain_schema(schema)
+        for name in dict.fromkeys([*given.names, *there.names]):
+            kinds = [s.field(name).type if name in s.names else None for s in (there, given)]
+            if kinds[0] is None or kinds[1] is None or not kinds[0].equals(kinds[1]):
+                said = ["no such column" if kind is None else str(kind) for kind in kinds]
+                raise UsageError(
+                    f"What is in {self.target.label} does not fit: column '{name}' is {said[0]} there and {said[1]} in the stream, "
+                    "so that nobody could read both.",
+                    hint="Bring the stream's columns to what is there (with_column, select), or write to another directory.",
+                )
+
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         return _ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
+
+
+def _some_file(filesystem: pafs.FileSystem, folder: str) -> str | None:
+    """Of a tree, the first file of data that is met; None if there is none. Of each folder, one listing."""
+    infos = sorted(filesystem.get_file_info(pafs.FileSelector(folder)), key=lambda info: (not info.is_file, info.path))
+    for info in infos:
+        if info.base_name.startswith((".", "_")):
+            continue
+        found = info.path if info.is_file else _some_file(filesystem, info.path)
+        if found is not None:
+            return found
+    return None
 
 
 def _loosened(type_: pa.DataType) -> pa.DataType:

@@ -57,7 +57,7 @@ def compile_job(
     if not ends:
         raise UsageError(
             "There is nothing to execute: the pipeline has no sink.",
-            hint="Add write_parquet, write_text or write_to, or run collect, show, count or to_pandas on a stream.",
+            hint="Add write_parquet, write_csv, write_to or another write_... step, or run collect, show, count or to_pandas on a stream.",
         )
     nodes = reachable(ends)
     check_uids(nodes)
