@@ -149,7 +149,8 @@ def naive(scheduler: Scheduler, cache: dict) -> Naive:
 def random_dag(rng: random.Random, most: int = 200, pipelined: float = 0.4, pointwise: float = 0.7) -> JobGraph:
     """Up to ``most`` tasks, parallelisms 1..8; several edges between two vertices, results with several readers."""
     builder, left, parallelisms = GraphBuilder("random"), rng.randint(2, most), list[int]()
-    all_to_all = [s for s in ShipStrategy if s.pattern is DistributionPattern.ALL_TO_ALL]
+    ships = [s for s in ShipStrategy if not (pipelined and s is ShipStrategy.RANGE)]  # decided from finished results
+    all_to_all = [s for s in ships if s.pattern is DistributionPattern.ALL_TO_ALL]
     usual = rng.randint(1, 8)
     while left > 0 and len(parallelisms) < 60:
         number = len(parallelisms)

@@ -120,18 +120,34 @@ def test_installers_get_a_home_of_their_own_where_the_users_cannot_be_written(pr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "folders"),
+    ("arguments", "codes", "runs", "code"),
     [
-        ([], ["tests/unit", "tests/spark"]),
-        (["-k", "word", "-x"], ["tests/unit", "tests/spark"]),
-        (["tests/unit/test_a.py::test_b"], []),
+        ([], (0, 0), 2, 0),
+        ([], (1, 0), 2, 1),
+        ([], (0, 1), 2, 1),
+        (["-x"], (1, 0), 1, 1),
+        (["-k", "word"], (5, 0), 2, 0),
+        (["-k", "word"], (5, 5), 2, 5),
     ],
 )
-def test_test_runs_everything_unless_told_what(project, monkeypatch, arguments, folders):
-    for folder in ("tests/spark", "tests/unit"):
-        (project / folder).mkdir(parents=True)
+def test_test_runs_everything_the_quick_ones_on_all_cores(monkeypatch, arguments, codes, runs, code):
+    ran: list[tuple[str, ...]] = []
+    left = iter(codes)
+    monkeypatch.setattr(dev, "run_pytest", lambda *parts: ran.append(parts) or next(left))
+    with pytest.raises(SystemExit) as ended:
+        dev.test(arguments)
+    assert ended.value.code == code
+    assert [parts[-2:] for parts in ran] == [dev.QUICK_TESTS, dev.SPARK_TESTS][:runs]
+    assert ran[0][:1] == ("-n",)
+    assert all(set(arguments) <= set(parts) for parts in ran)
+
+
+def test_test_runs_what_it_is_told(project, monkeypatch):
+    (project / "tests/unit").mkdir(parents=True)
     (project / "tests/unit/test_a.py").write_text("")
     became: list[tuple[str, ...]] = []
     monkeypatch.setattr(dev, "become", lambda *parts, at_root: became.append(parts))
-    dev.test(arguments)
-    assert became == [("-m", "pytest", *arguments, *folders)]
+    monkeypatch.setattr(dev, "run_pytest", lambda *_: 0)
+    with pytest.raises(SystemExit):
+        dev.test(["tests/unit/test_a.py::test_b"])
+    assert became == [("-m", "pytest", "tests/unit/test_a.py::test_b")]

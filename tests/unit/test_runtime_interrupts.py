@@ -10,15 +10,16 @@ from firesteel.spark.interrupts import without_py4j_traces
 
 @contextmanager
 def bare_root():
-    """The root logger without handlers, as in a notebook: pytest has some there."""
+    """The root logger without handlers and filters, as in a notebook: pytest and other tests have some there."""
     logger = logging.getLogger()
-    before = list(logger.handlers)
+    before, filters = list(logger.handlers), list(logger.filters)
+    logger.filters.clear()
     for handler in before:
         logger.removeHandler(handler)
     try:
         yield logger
     finally:
-        logger.handlers[:] = before
+        logger.handlers[:], logger.filters[:] = before, filters
 
 
 def interrupted_call():

@@ -364,14 +364,11 @@ class ParquetSink(FileSink):
 
 def _some_file(filesystem: pafs.FileSystem, folder: str) -> str | None:
     """Of a tree, the first file of data that is met; None if there is none. Of each folder, one listing."""
-    infos = sorted(filesystem.get_file_info(pafs.FileSelector(folder)), key=lambda info: (not info.is_file, info.path))
-    for info in infos:
-        if info.base_name.startswith((".", "_")):
-            continue
-        found = info.path if info.is_file else _some_file(filesystem, info.path)
-        if found is not None:
-            return found
-    return None
+    infos: list[Any] = filesystem.get_file_info(pafs.FileSelector(folder))
+    seen = [info for info in infos if not info.base_name.startswith((".", "_"))]
+    files = (info.path for info in seen if info.is_file)
+    below = (_some_file(filesystem, info.path) for info in seen if not info.is_file)
+    return next(files, None) or next(filter(None, below), None)
 
 
 def _loosened(type_: pa.DataType) -> pa.DataType:

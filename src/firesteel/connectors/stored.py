@@ -84,7 +84,8 @@ class StoredSource:
         columns = zip(rows.attempts.tolist(), rows.tokens.tolist(), sizes, strict=True)
         splits = tuple(
             Split((producer, attempt, token), size, f"part {producer} of the cached rows of {name}")
-            for producer, (attempt, token, size) in enumerate(columns)  # also of 0 bytes: nulls may take none
+            for producer, (attempt, token, size) in enumerate(columns)
+            if size
         )
         return cls(name, rows.schema, rows.store, rows.dataset, rows.num_subpartitions, splits)
 
