@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firesteel.api.job_tables import JobTables
 from firesteel.display.shell import show_tables
 from firesteel.errors import UsageError
-from firesteel.journal.explain import explain
 from firesteel.journal.history import JobHistory
 from firesteel.journal.journal import AnyJournalRecord, find, read
 from firesteel.journal.streams import is_stream
@@ -18,10 +18,10 @@ from firesteel.option_layers import surroundings
 from firesteel.options import Options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 
-class History:
+class History(JobTables):
     """A job by its journal: a path, the job's id or its beginning, or ``"last"``; one that still runs, as far as it has got.
 
     ``options``: where journals are (``firesteel.journal.directory``), if not where ``firesteel explain`` looks. The tables'
@@ -40,6 +40,9 @@ class History:
     def _history(self) -> JobHistory:
         return JobHistory(self._records)
 
+    def _job_records(self) -> Sequence[AnyJournalRecord]:
+        return self._records
+
     @property
     def job_id(self) -> str:
         return "" if self._history.plan is None else self._history.plan.job_id
@@ -52,38 +55,6 @@ class History:
     def status(self) -> str:
         """CREATED, RUNNING, FINISHED, FAILED, CANCELED, ...: the last that was written down."""
         return self._history.status
-
-    @cached_property
-    def decisions(self) -> pa.Table:
-        """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
-        from firesteel.journal.tables import decisions_table
-
-        return decisions_table(self._records)
-
-    @cached_property
-    def vertices(self) -> pa.Table:
-        """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
-        from firesteel.journal.tables import vertices_table
-
-        return vertices_table(self._records)
-
-    @cached_property
-    def attempts(self) -> pa.Table:
-        """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
-        from firesteel.journal.tables import attempts_table
-
-        return attempts_table(self._records)
-
-    @cached_property
-    def timings(self) -> pa.Table:
-        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
-        from firesteel.journal.tables import timings_table
-
-        return timings_table(self._records)
-
-    def explain(self, vertex: int | str | None = None) -> str:
-        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
-        return explain(self._records, vertex)
 
     def _repr_html_(self) -> str:
         """In a notebook: its graph, its vertices, when attempts ran, what was decided."""

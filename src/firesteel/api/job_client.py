@@ -8,22 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from firesteel.api.job_tables import JobTables
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_seconds
-from firesteel.journal.explain import explain
 from firesteel.journal.journal import AnyJournalRecord, read
 from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.records import AnyRecord, Decision
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from firesteel.spark.outcome import JobOutcome
     from firesteel.spark.runtime import JobRun
 
 
 @dataclass(frozen=True)
-class JobResult:
+class JobResult(JobTables):
     """A job that has finished. ``duration``: seconds; ``journal``: its file, one JSON record a line.
 
     ``decisions``, ``vertices``, ``attempts`` and ``timings`` are Arrow tables, read from the journal when first asked for (their
@@ -40,37 +38,8 @@ class JobResult:
     def _records(self) -> Sequence[AnyJournalRecord]:
         return read(self.journal) if self.journal is not None else list(self.decision_records)
 
-    @cached_property
-    def decisions(self) -> pa.Table:
-        """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
-        from firesteel.journal.tables import decisions_table
-
-        return decisions_table(self._records)
-
-    @cached_property
-    def vertices(self) -> pa.Table:
-        """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
-        from firesteel.journal.tables import vertices_table
-
-        return vertices_table(self._records)
-
-    @cached_property
-    def attempts(self) -> pa.Table:
-        """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
-        from firesteel.journal.tables import attempts_table
-
-        return attempts_table(self._records)
-
-    @cached_property
-    def timings(self) -> pa.Table:
-        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
-        from firesteel.journal.tables import timings_table
-
-        return timings_table(self._records)
-
-    def explain(self, vertex: int | str | None = None) -> str:
-        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
-        return explain(self._records, vertex)
+    def _job_records(self) -> Sequence[AnyJournalRecord]:
+        return self._records
 
     def _repr_html_(self) -> str:
         """In a notebook: its graph, its vertices, when attempts ran, what was decided."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from firesteel.connectors.base import Split
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
-from firesteel.connectors.part_files import PartWriter
+from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line
 from firesteel.connectors.shaping import fit, gather, one_schema
 from firesteel.connectors.source import FileSource, Piece
@@ -267,35 +267,19 @@ class ArrowSink(FileSink):
         return _ArrowPart(stream, schema, self._codec, self.chunk_bytes if self._layout.is_direct else 0)
 
 
-class _ArrowPart:
-    """Gathers batches into record batches of some MiB. Dictionaries are written as their values: the file format has one
-    dictionary a column, and batches may come with several."""
+class _ArrowPart(GatheringPart):
+    """Dictionaries are written as their values: the file format has one dictionary a column, and batches may come with several."""
 
     def __init__(self, stream: Any, schema: pa.Schema, codec: str | None, enough: int) -> None:
+        super().__init__(pa.schema([_decoded(field) for field in schema]), enough)
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        self._schema = pa.schema([_decoded(field) for field in schema])
         self._writer = pa.ipc.new_file(stream, self._schema, options=options)
-        self._enough = enough
-        self._held: list[pa.RecordBatch] = []
-        self._bytes = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(fit(batch, self._schema))
-        self._bytes += batch.nbytes
-        if self._bytes >= self._enough:
-            self._flush()
+    def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
+        self._writer.write_batch(pa.concat_batches(batches))
 
-    def close(self) -> None:
-        self._flush()
+    def _end(self) -> None:
         self._writer.close()
-
-    def discard(self) -> None:
-        self._held = []
-
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_batch(pa.concat_batches(self._held))
-        self._held, self._bytes = [], 0
 
 
 def _decoded(field: pa.Field) -> pa.Field:

@@ -24,7 +24,7 @@ from firesteel.connectors.base import Split
 from firesteel.connectors.conditions import has_type
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
-from firesteel.connectors.part_files import PartWriter
+from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.partitions import Values
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line, is_local
 from firesteel.connectors.shaping import fit, gather, one_schema, plain_schema, rows_without_columns
@@ -378,33 +378,21 @@ def _loosened(type_: pa.DataType) -> pa.DataType:
     return pa.struct([field.with_type(_loosened(field.type)).with_nullable(True) for field in type_])
 
 
-class _ParquetPart:
-    """Gathers batches into row groups of about 32 MiB: one row group a batch would make files slow to read."""
+class _ParquetPart(GatheringPart):
+    """In row groups."""
 
     def __init__(self, stream: Any, schema: pa.Schema, compression: str, enough: int) -> None:
-        self._schema = schema
-        self._enough = enough
+        super().__init__(schema, enough)
         self._writer = pq.ParquetWriter(stream, schema, compression=compression)
-        self._held: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(fit(batch, self._schema))
-        self._bytes += batch.nbytes
-        if self._bytes >= self._enough:
-            self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._writer.close()
 
     def discard(self) -> None:
-        self._held = []
+        super().discard()
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._writer.is_open = False  # else it tries again when it is collected
 
-    def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema))
-        self._held, self._bytes = [], 0
+    def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
+        self._writer.write_table(pa.Table.from_batches(batches, self._schema))
+
+    def _end(self) -> None:
+        self._writer.close()

@@ -107,6 +107,41 @@ class PartWriter(Protocol):
     def discard(self) -> None: ...
 
 
+class GatheringPart:
+    """A file that is written in pieces of about ``enough`` bytes, whatever batches come: one piece a batch would make it slow
+    to read. What a piece is, and how the file ends, subclasses say."""
+
+    def __init__(self, schema: pa.Schema, enough: int) -> None:
+        self._schema = schema
+        self._enough = enough
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(fit(batch, self._schema))
+        self._bytes += batch.nbytes
+        if self._bytes >= self._enough:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._end()
+
+    def discard(self) -> None:
+        self._held = []
+
+    def _flush(self) -> None:
+        if self._held:
+            self._write_piece(self._held)
+        self._held, self._bytes = [], 0
+
+    def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+
 NewWriter = Callable[[Any, pa.Schema], PartWriter]
 
 

@@ -255,8 +255,8 @@ class FinalAggregate(FullAggregate):
 # --- distinct -------------------------------------------------------------------------------------------------------
 
 
-class _FirstRows:
-    """Folding that keeps the first row of each key."""
+class OneRowPerKey:
+    """Folding that keeps one row of each key, of those that it has seen: which, says ``_chosen``."""
 
     def __init__(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
         self.keys, self.partial_schema = keys, nullable(schema)
@@ -269,11 +269,15 @@ class _FirstRows:
         if table.num_rows <= 1:
             return table
         codes, n = encode(key_columns(table, self.keys), nulls_match=True)
-        rows = first_rows(codes, n)
+        rows = self._chosen(table, codes, n)
         return table if len(rows) == table.num_rows else take_rows(table, rows)
 
     def finish(self, merged: pa.Table) -> pa.Table:
         return pa.Table.from_arrays(merged.columns, schema=self._schema)
+
+    def _chosen(self, table: pa.Table, codes: Any, keys: int) -> Any:
+        """Ascending places of the rows to keep. ``codes``: the number of each row's key, below ``keys``."""
+        return first_rows(codes, keys)
 
 
 @dataclass(frozen=True)
@@ -290,7 +294,7 @@ class Distinct(_Folded):
 
     @property
     def folding(self) -> Folding:
-        return _FirstRows(self.schema, self.distinct_keys)
+        return OneRowPerKey(self.schema, self.distinct_keys)
 
 
 @dataclass(frozen=True)
@@ -301,4 +305,4 @@ class DistinctCombiner:
     schema: pa.Schema
 
     def new(self, ctx: TaskContext) -> FoldingState:
-        return FoldingState(_FirstRows(self.schema, self.distinct_keys), self.schema, ctx.memory_budget)
+        return FoldingState(OneRowPerKey(self.schema, self.distinct_keys), self.schema, ctx.memory_budget)

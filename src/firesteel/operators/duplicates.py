@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from firesteel.operators.aggregate import Distinct, Folding, FoldingState
-from firesteel.operators.batches import nullable, take_rows
-from firesteel.operators.grouping import encode, key_columns
+from firesteel.operators.aggregate import Distinct, Folding, FoldingState, OneRowPerKey
 from firesteel.operators.program import TaskContext
 from firesteel.results.hashing import hash_columns
 
@@ -27,28 +26,14 @@ def content_hashes(table: pa.Table) -> NDArray[np.uint64]:
     return hash_columns(hashable) if hashable else np.zeros(table.num_rows, dtype=np.uint64)
 
 
-class _SmallestRows:
-    """Folding that keeps one row per key, the same one in whatever order they are folded."""
+class _SmallestRows(OneRowPerKey):
+    """The same one in whatever order they are folded."""
 
-    def __init__(self, schema: pa.Schema, keys: tuple[str, ...]) -> None:
-        self.keys, self.partial_schema = keys, nullable(schema)
-        self._schema = schema
-
-    def to_partial(self, table: pa.Table) -> pa.Table:
-        return pa.Table.from_arrays(table.columns, schema=self.partial_schema)
-
-    def merge(self, table: pa.Table) -> pa.Table:
-        if table.num_rows <= 1:
-            return table
-        codes, _ = encode(key_columns(table, self.keys), nulls_match=True)
+    def _chosen(self, table: pa.Table, codes: Any, keys: int) -> Any:
         order = np.lexsort((content_hashes(table), codes))
         ordered = codes[order]
         first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-        rows = np.sort(order[first])
-        return table if len(rows) == table.num_rows else take_rows(table, rows)
-
-    def finish(self, merged: pa.Table) -> pa.Table:
-        return pa.Table.from_arrays(merged.columns, schema=self._schema)
+        return np.sort(order[first])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,52 @@
+"""What a job's records say, as Arrow tables and sentences: the same of a job that has just finished and of any journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from firesteel.journal.explain import explain
+from firesteel.journal.journal import AnyJournalRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class JobTables:
+    """Each table is made when first asked for, and kept."""
+
+    def _job_records(self) -> Sequence[AnyJournalRecord]:
+        raise NotImplementedError
+
+    @cached_property
+    def decisions(self) -> pa.Table:
+        """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
+        from firesteel.journal.tables import decisions_table
+
+        return decisions_table(self._job_records())
+
+    @cached_property
+    def vertices(self) -> pa.Table:
+        """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
+        from firesteel.journal.tables import vertices_table
+
+        return vertices_table(self._job_records())
+
+    @cached_property
+    def attempts(self) -> pa.Table:
+        """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
+        from firesteel.journal.tables import attempts_table
+
+        return attempts_table(self._job_records())
+
+    @cached_property
+    def timings(self) -> pa.Table:
+        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
+        from firesteel.journal.tables import timings_table
+
+        return timings_table(self._job_records())
+
+    def explain(self, vertex: int | str | None = None) -> str:
+        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
+        return explain(self._job_records(), vertex)
