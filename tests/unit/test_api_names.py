@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -162,3 +164,19 @@ def test_coalesce_and_a_parallelism_of_ones_own(rows, tmp_path):
     job = rows._env.compile().job_graph
     assert [(v.parallelism, v.name.split("(")[0]) for v in job.vertices[1:]] == [(1, "coalesce"), (2, "map")]
     assert job.datasets[0].ship.value == "rescale"
+
+
+def test_an_environment_says_what_to_write_for_a_sessions_names():
+    env = ExecutionEnvironment()
+    for name, hint in (("read", "read_parquet"), ("sql", "env.spark.sql"), ("from_colection", "from_collection?")):
+        with pytest.raises(UsageError, match=f"no {name}.*{re.escape(hint)}"):
+            getattr(env, name)
+    assert not hasattr(env, "nonsense")
+    assert not hasattr(env, "_nothing")
+
+
+def test_a_stream_is_not_subscriptable(rows):
+    with pytest.raises(UsageError, match=r'col\("k"\)'):
+        rows["k"]
+    with pytest.raises(UsageError, match="collect"):
+        list(rows)

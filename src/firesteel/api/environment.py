@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from firesteel.api.caching import Cache, CacheUse
+from firesteel.api.names import EnvironmentNamesElsewhere
 from firesteel.api.outside import ReadingOutside
 from firesteel.api.place import caller_level
 from firesteel.api.reading import Reading
@@ -63,7 +64,7 @@ def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None
     _defaults.options = Options(options, ON_COMMAND_LINE)
 
 
-class ExecutionEnvironment(Reading, ReadingOutside):
+class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
     ``options``: values by key (``docs/options.md``). They go over the command line's, those over ``FIRESTEEL_...`` in the

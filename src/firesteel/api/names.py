@@ -29,7 +29,7 @@ ELSEWHERE = {
     "mapPartitions": "Write map_in_arrow(f, schema): f gets an iterator of record batches.",
     "rdd": "Write map, flat_map, filter, reduce, or map_in_arrow.",
     "explode": "Write flat_map(lambda row: [...], schema), or map_in_arrow with pyarrow.compute.list_flatten.",
-    "write": "Write write_parquet(path), write_text(path) or write_to(sink), and then env.execute().",
+    "write": "Write write_parquet(path), write_csv(path) or another write_... step, and then env.execute().",
     "writeStream": "A running stream is firesteel.streaming's; here are batch jobs.",
     "writeTo": "Write write_to(sink), or to_dataframe().writeTo(...).",
     "saveAsTable": "Write to_dataframe().write.saveAsTable(...).",
@@ -72,6 +72,19 @@ ELSEWHERE_KEYED = {
 }
 
 
+ELSEWHERE_ENVIRONMENT = {
+    "read": "Write read_parquet(path), read_csv(path), read_json(path) or read_text(path), or read_with_spark(format, path).",
+    "readStream": "A running stream is firesteel.streaming's; here are batch jobs.",
+    "sql": "Write from_dataframe(env.spark.sql(...)).",
+    "table": "Write from_dataframe(env.spark.table(name)).",
+    "createDataFrame": "Write from_collection(rows, schema), from_pandas(frame) or from_arrow(table).",
+    "range": "Write from_dataframe(env.spark.range(n)), or from_collection(range(n)).",
+    "sparkContext": "Write env.spark.sparkContext.",
+    "conf": 'Options are given to the environment: ExecutionEnvironment(options={"max-parallelism": 16}).',
+    "stop": "Write close().",
+}
+
+
 class NoSuchStep(UsageError, AttributeError):
     """A name that is no step; an AttributeError too, so that ``hasattr`` answers."""
 
@@ -87,7 +100,28 @@ class NamesElsewhere(StreamBase):
             hint = ELSEWHERE.get(name)
             if hint is None and name in self._node.schema.names:
                 hint = f'A column is col("{name}").'
-            if hint is None:
-                close = difflib.get_close_matches(name, [n for n in dir(type(self)) if not n.startswith("_")], n=1)
-                hint = f"Did you mean {close[0]}?" if close else None
-            raise NoSuchStep(f"A stream has no {name}.", hint=hint)
+            raise NoSuchStep(f"A stream has no {name}.", hint=hint or _near(self, name))
+
+        def __getitem__(self, key: Any) -> Any:
+            hint = f'A column is col("{key}") in an expression, and select("{key}") as a step.'
+            raise UsageError(
+                "A stream has no [...].", hint=hint if isinstance(key, str) else "Write collect() for its rows."
+            )
+
+
+class EnvironmentNamesElsewhere:
+    """Says of a name that a Spark session has what to write instead."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            raise NoSuchStep(
+                f"An environment has no {name}.", hint=ELSEWHERE_ENVIRONMENT.get(name) or _near(self, name)
+            )
+
+
+def _near(thing: object, name: str) -> str | None:
+    close = difflib.get_close_matches(name, [n for n in dir(type(thing)) if not n.startswith("_")], n=1)
+    return f"Did you mean {close[0]}?" if close else None
