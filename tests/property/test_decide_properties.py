@@ -192,10 +192,9 @@ def test_by_bytes_is_the_fewest_ranges_within_the_limit_and_the_evenest_of_them(
     request_["options"]["cut"] = "by-bytes"
     request_["inputs"] = request_["inputs"][:2]
     answer, options = ask(request_), effective(request_)
-    row = units_of(request_)
     if "error" in answer:
         return
-    n = answer["parallelism"]
+    row, n = units_of(request_), answer["parallelism"]
     if options["parallelism"] is not None:
         assert n == options["parallelism"]
     elif not row:
