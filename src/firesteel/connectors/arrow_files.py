@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +17,11 @@ from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line
 from firesteel.connectors.shaping import fit, gather, one_schema
-from firesteel.connectors.source import FileSource, Piece
+from firesteel.connectors.source import FileSource, Piece, for_each_file
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
 
 _MAGIC = b"ARROW1"
-_THREADS = 16
 _MOST_ROWS = 1 << 16
 _BLOCK = np.dtype([("offset", "<i8"), ("metadata", "<i4"), ("pad", "<i4"), ("body", "<i8")])
 
@@ -69,7 +66,7 @@ class ArrowSource(FileSource):
     ) -> None:
         found, files = self._find(paths, filesystem, partitions)
         numbers = range(len(files)) if self._partitions is None else range(1)
-        self._footers: dict[int, _Footer] = _read_footers(found, numbers)
+        self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))
 
     def _agreed(self, found: InputFiles) -> pa.Schema:
@@ -81,7 +78,9 @@ class ArrowSource(FileSource):
 
     def list_splits(self, data_volume: int) -> list[Split]:
         assert self._found is not None, "list_splits is called on the driver"
-        self._footers.update(_read_footers(self._found, [i for i in self._kept if i not in self._footers]))
+        self._footers.update(
+            for_each_file(self._found, [i for i in self._kept if i not in self._footers], _read_footer)
+        )
         self._agreed(self._found)
         items: list[_Batches] = []
         sizes: list[int] = []
@@ -167,14 +166,6 @@ def _reader(file: Any, options: Any = None) -> Any:
 
 
 # --- footers -------------------------------------------------------------------------------------------------
-
-
-def _read_footers(found: InputFiles, numbers: Iterable[int]) -> dict[int, _Footer]:
-    numbers = list(numbers)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(
-            zip(numbers, pool.map(partial(_read_footer, found), [found.files[i] for i in numbers]), strict=True)
-        )
 
 
 def _read_footer(found: InputFiles, file: InputFile) -> _Footer:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.partitions import Values
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line, is_local
 from firesteel.connectors.shaping import fit, gather, one_schema, plain_schema, rows_without_columns
-from firesteel.connectors.source import FileSource
+from firesteel.connectors.source import FileSource, for_each_file
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
 
@@ -86,7 +85,7 @@ class ParquetSource(FileSource):
     ) -> None:
         found, files = self._find(paths, filesystem, partitions)
         numbers = range(len(files)) if self._partitions is None else range(1)
-        self._footers: dict[int, _Footer] = _read_footers(found, numbers)
+        self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
@@ -100,7 +99,9 @@ class ParquetSource(FileSource):
 
     def list_splits(self, data_volume: int) -> list[Split]:
         assert self._found is not None, "list_splits is called on the driver"
-        self._footers.update(_read_footers(self._found, [i for i in self._kept if i not in self._footers]))
+        self._footers.update(
+            for_each_file(self._found, [i for i in self._kept if i not in self._footers], _read_footer)
+        )
         self._agreed(self._found)
         footers = [self._footers[i] for i in self._kept]
         kept = self._prune(footers)
@@ -227,14 +228,6 @@ class ParquetSource(FileSource):
 
 
 # --- footers -------------------------------------------------------------------------------------------------
-
-
-def _read_footers(found: InputFiles, numbers: Iterable[int]) -> dict[int, _Footer]:
-    numbers = list(numbers)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(
-            zip(numbers, pool.map(partial(_read_footer, found), [found.files[i] for i in numbers]), strict=True)
-        )
 
 
 def _read_footer(found: InputFiles, file: InputFile) -> _Footer:

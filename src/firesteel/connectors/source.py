@@ -5,10 +5,12 @@ A format says what columns its files have, how they are cut, and how a piece bec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +26,10 @@ from firesteel.connectors.paths import InputFile, InputFiles, Location, PathLike
 from firesteel.connectors.shaping import fit
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_count
+
+_T = TypeVar("_T")
+_THREADS = 16
+"""Files that are looked at at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +241,12 @@ def as_filesystem(filesystem: Any) -> pafs.FileSystem | None:
     raise UsageError(
         f"{filesystem!r} is no filesystem.", hint="Give a pyarrow.fs.FileSystem, or a filesystem of fsspec."
     )
+
+
+def for_each_file(
+    found: InputFiles, numbers: Iterable[int], read: Callable[[InputFiles, InputFile], _T]
+) -> dict[int, _T]:
+    """What ``read`` gives of each of these files, several at a time, by their numbers."""
+    numbers = list(numbers)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(numbers, pool.map(partial(read, found), [found.files[i] for i in numbers]), strict=True))

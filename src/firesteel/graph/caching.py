@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from firesteel.graph.stream_graph import CollectStep, SourceStep, StepConfig, StreamEdge, StreamNode
+from firesteel.graph.stream_graph import CollectStep, SourceStep, StepConfig, StreamEdge, StreamNode, reachable
 
 FIRST_HANDLE = 1
 """Number 0 is the driver's."""
@@ -50,22 +50,13 @@ def _needed(
     ends: Sequence[StreamNode], sources: dict[StreamNode, Any], source_of: Callable[[StreamNode], Any]
 ) -> list[StreamNode]:
     """Every step behind its inputs; nothing of what lies before a step that is filled, whose source is put into ``sources``."""
-    order: list[StreamNode] = []
-    seen: set[StreamNode] = set()
-    stack = [(end, False) for end in reversed(ends)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            if node.config.cache is not None:
-                sources[node] = source_of(node)
-            if sources.get(node) is None:
-                needed = [e.source for e in node.inputs] + [e.source for _, e in node.sides]
-                stack.extend((n, False) for n in reversed(needed) if n not in seen)
-    return order
+
+    def needs_inputs(node: StreamNode) -> bool:
+        if node.config.cache is not None:
+            sources[node] = source_of(node)
+        return sources.get(node) is None
+
+    return reachable(ends, needs_inputs)
 
 
 def _reading(node: StreamNode, source: Any) -> StreamNode:

@@ -182,8 +182,13 @@ class StreamNode:
         return f"step '{label}'" + (f" at {self.place}" if self.place else "")
 
 
-def reachable(ends: Iterable[StreamNode]) -> list[StreamNode]:
-    """All steps that the ``ends`` need, every step behind its inputs. Without recursion: pipelines may be long."""
+def reachable(
+    ends: Iterable[StreamNode], needs_inputs: Callable[[StreamNode], bool] = lambda _node: True
+) -> list[StreamNode]:
+    """All steps that the ``ends`` need, every step behind its inputs. Without recursion: pipelines may be long.
+
+    ``needs_inputs`` is asked once for each step; what lies before one that does not is left out.
+    """
     order: list[StreamNode] = []
     seen: set[StreamNode] = set()
     stack: list[tuple[StreamNode, bool]] = [(end, False) for end in reversed(list(ends))]
@@ -194,6 +199,7 @@ def reachable(ends: Iterable[StreamNode]) -> list[StreamNode]:
         elif node not in seen:
             seen.add(node)
             stack.append((node, True))
-            needed = [e.source for e in node.inputs] + [e.source for _, e in node.sides]
-            stack.extend((n, False) for n in reversed(needed) if n not in seen)
+            if needs_inputs(node):
+                needed = [e.source for e in node.inputs] + [e.source for _, e in node.sides]
+                stack.extend((n, False) for n in reversed(needed) if n not in seen)
     return order
