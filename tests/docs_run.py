@@ -82,10 +82,13 @@ def _await_stream(arguments: list[str]) -> None:
     """Until the stream answers."""
     name = Path(arguments[arguments.index("--checkpoint") + 1]).name
     asked = [sys.executable, "-m", "firesteel.cli", "stream", "status", name]
+    said = ""
     for _ in range(60):
-        if subprocess.run(asked, capture_output=True, check=False, timeout=PATIENCE_SECONDS).returncode == 0:
+        answer = subprocess.run(asked, capture_output=True, check=False, timeout=PATIENCE_SECONDS, text=True)
+        if answer.returncode == 0:
             return
-    raise AssertionError(f"the stream {name} does not answer")
+        said = answer.stdout + answer.stderr
+    raise AssertionError(f"the stream {name} does not answer: {said}")
 
 
 def _watch(program: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import pickle
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from firesteel import Row
 from firesteel.operators.batches import nullable
 from firesteel.operators.reduce import Reduce, ReduceCombiner
 from firesteel.operators.row_functions import FilterRows, FlatMapRows, MapRows
-from firesteel.operators.rows import rows_of
+from firesteel.operators.rows import row_type, rows_of
 from firesteel.operators.task import UserFunctionError
 from operators_support import collect, context, rows, unit
 
@@ -45,6 +46,15 @@ def failing(run, *parts):
 
 
 class TestRow:
+    def test_a_kind_of_rows_is_whole_whenever_garbage_is_collected(self):
+        before = gc.get_threshold()
+        gc.set_threshold(1, 1, 1)
+        try:
+            kinds = [row_type((f"collected_{k}", "a", "b")) for k in range(50)]
+        finally:
+            gc.set_threshold(*before)
+        assert [kind((1, 2, 3)).b for kind in kinds] == [3] * 50
+
     def test_is_a_tuple_with_names(self):
         row = list(rows_of(WORDS))[1]
         assert row == ("bb", 2)

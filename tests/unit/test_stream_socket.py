@@ -285,6 +285,16 @@ def test_after_its_end_a_stream_is_said_to_be_over(opened, tmp_path):
         StreamClient(names.find_stream(str(tmp_path / "chk")))
 
 
+def test_one_that_is_over_does_not_hide_one_that_runs_on_the_checkpoint_of_its_name(opened, tmp_path, monkeypatch):
+    journal = tmp_path / "over.jsonl"
+    journal.touch()
+    server.open_control(str(tmp_path / "other"), name="chk", journal=str(journal)).close()
+    monkeypatch.chdir(tmp_path)
+    assert names.find_stream("chk").checkpoint == str(tmp_path / "other")
+    opened()
+    assert names.find_stream("chk").checkpoint == str(tmp_path / "chk")
+
+
 def test_a_long_path_gets_a_short_socket_and_a_word_where_it_is(opened, tmp_path, runtime):
     deep = tmp_path / ("x" * 60) / ("y" * 60) / "chk"
     _, control = opened(deep)

@@ -119,9 +119,10 @@ def find_stream(name: str) -> StreamEntry:
     Raises UsageError if there is none, or several that run fit.
     """
     known = known_streams()
-    fits = [each for each in known if name == each.entry.name] or [
-        each for each in known if canonical(name) == canonical(each.entry.checkpoint)
-    ]
+    named = [each for each in known if name == each.entry.name]
+    there = [each for each in known if canonical(name) == canonical(each.entry.checkpoint)]
+    # one that is over and has the name must not hide one that runs on the checkpoint
+    fits = next((each for each in (named, there) if any(one.live for one in each)), named or there)
     live = [each.entry for each in fits if each.live]
     if len(live) > 1:
         places = ", ".join(f"'{entry.checkpoint}'" for entry in live)

@@ -75,11 +75,12 @@ def row_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], Row]:
     """The kind of rows with these columns; called with the values of one."""
     body: dict[str, Any] = {"__slots__": (), "_fields": fields, "__new__": tuple.__new__}
     places = [f"f{k}" for k in range(len(fields))]
-    # only its descriptors are wanted, the fastest there are
-    template = vars(namedtuple("_Places", places))  # pyright: ignore[reportUntypedNamedTuple]
+    # only its descriptors are wanted, the fastest there are; the class must live until they are taken, for the garbage
+    # collector empties the namespace of a class that nobody holds
+    template = namedtuple("_Places", places)  # pyright: ignore[reportUntypedNamedTuple]
     for place, name in zip(places, fields, strict=True):
         if not (name.startswith("__") or name in ("_fields", "as_dict", "asDict")):
-            body[name] = template[place]
+            body[name] = vars(template)[place]
     return cast(Callable[[Iterable[Any]], Row], type("Row", (Row,), body))
 
 
