@@ -220,7 +220,7 @@ def environment(tools: Tools, combination: Combination, wheel: Path) -> Path:
         base = find_python(tools, combination.python)
         shutil.rmtree(folder, ignore_errors=True)
         must(uv(tools, "venv", "--quiet", "--python", base, str(folder)), f"an environment of Python {base}")
-        asked = [f"{wheel}[pandas]", f"pyspark=={combination.spark}.*", *pinned(tools)]
+        asked = [f"{wheel}[pandas]", f"pyspark=={combination.spark}.*", *pinned(tools), *distutils(combination)]
         done = uv(tools, "pip", "install", "--quiet", "--python", str(python), *asked)
         if done.returncode:
             shutil.rmtree(folder, ignore_errors=True)
@@ -232,8 +232,13 @@ def environment(tools: Tools, combination: Combination, wheel: Path) -> Path:
     return python
 
 
+def distutils(combination: Combination) -> list[str]:
+    """What docs/versions.md tells users of Spark 3.5 to add: it imports a module that Python lost with 3.12."""
+    return ["setuptools"] if combination.spark == "3.5" and combination.python != "3.11" else []
+
+
 def key(tools: Tools, combination: Combination) -> str:
-    digest = hashlib.sha256(combination.name.encode())
+    digest = hashlib.sha256(" ".join([combination.name, *distutils(combination)]).encode())
     digest.update((tools.root / "requirements.lock").read_bytes())
     project = (tools.root / "pyproject.toml").read_text()
     digest.update(project.partition("[project.scripts]")[0].encode())

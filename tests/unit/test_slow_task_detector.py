@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.scheduler_kit import GraphBuilder, ints
 
@@ -235,6 +235,7 @@ def test_where_bytes_are_not_known_time_is_time():
     per_mib=st.floats(0.0, 2.0),
     running=st.sets(st.integers(0, 11)),
 )
+@example(read=[1 << 30, 0], start=0, per_mib=1.0, running={0})
 def test_nobody_is_slow_where_all_take_a_start_and_the_same_time_per_byte(read, start, per_mib, running):
     """Whoever has finished, and however the bytes are spread."""
     options = {"baseline-lower-bound": 0, "baseline-ratio": 0.5, "baseline-multiplier": 1.001}

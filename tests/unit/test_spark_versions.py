@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql.pandas import types as pyspark_types
+from pyspark.sql.types import StructType
 
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
@@ -52,6 +54,16 @@ def test_an_older_pyspark_gives_timestamps_in_the_zone_that_was_asked_for(monkey
     assert found.field("n") == pa.field("n", pa.timestamp("us"), nullable=False)
     assert found.field("s").type == pa.struct([("a", pa.list_(there)), ("m", pa.map_(pa.string(), there))])
     assert found.field("i").type == pa.int32()
+
+
+def test_a_pyspark_that_wants_distutils_where_there_is_none_says_what_to_install(monkeypatch):
+    def as_in_spark_3_5(schema):
+        return __import__("distutils.version")
+
+    monkeypatch.setattr(pyspark_types, "to_arrow_schema", as_in_spark_3_5)
+    monkeypatch.setitem(sys.modules, "distutils", None)
+    with pytest.raises(UsageError, match="needs the module 'distutils'.*pip install setuptools"):
+        versions.arrow_schema(StructType(), "UTC")
 
 
 def test_naive_timestamps_stay_naive():

@@ -91,6 +91,8 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
         schema = arrow_schema(dataframe.schema, zone)
+    except UsageError:  # of this Python, not of a column
+        raise
     except Exception as error:
         raise UsageError(f"The DataFrame has a column that Arrow cannot carry: {error}") from None
     _check_names(schema)

@@ -20,6 +20,8 @@ S = ExecutionState
 _IS_RUNNING = np.isin(np.arange(len(S)), (S.DEPLOYING, S.RUNNING))
 LEAST_BYTES = 1.0
 """An execution that reads nothing counts as one that reads this."""
+LEAST_SECONDS = 1e-3
+"""What stamps can tell; an execution that took less tells of no rate below this per what it read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +101,7 @@ def usual(finished: FinishedTimes) -> Usual:
     if reading.any() and not reading.all():
         finished = finished.select(reading)
     assert finished.input_bytes is not None
-    return Usual(_median(finished.seconds), _median(finished.seconds / finished.input_bytes))
+    return Usual(_median(finished.seconds), _median(np.maximum(finished.seconds, LEAST_SECONDS) / finished.input_bytes))
 
 
 def knows_bytes(vertex: ExecutionJobVertex) -> bool:

@@ -50,6 +50,8 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
         return arrow_schema(dataframe.schema, zone)
+    except UsageError:  # of this Python, not of a column
+        raise
     except Exception as error:
         raise UsageError(f"This DataFrame has a column that Arrow cannot carry: {error}") from error
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -67,21 +67,42 @@ def newest_java(version: str) -> int | None:
     return next((java for below, java in NEWEST_JAVA if found is not None and found < below), None)
 
 
-def arrow_schema(schema: Any, timezone: str) -> pa.Schema:
-    """The Arrow schema of a PySpark ``StructType``, timestamps in ``timezone``. Raises what PySpark raises."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+@contextmanager
+def _distutils() -> Iterator[None]:
+    """Spark 3.5 asks for a module that Python has no more since 3.12. Raises UsageError that says what brings it back."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "distutils":
+            raise
+        import pyspark
 
-    if "timezone" in inspect.signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone=timezone)
-    older: Callable[[Any], pa.Schema] = to_arrow_schema
-    return pa.schema([_in_zone(field, timezone) for field in older(schema)])
+        raise UsageError(
+            f"PySpark {pyspark.__version__} needs the module 'distutils', which Python has no more since 3.12.",
+            hint="Run pip install setuptools, which brings it, here and where executors run; or take Python 3.11 or Spark 4.",
+        ) from None
+
+
+def arrow_schema(schema: Any, timezone: str) -> pa.Schema:
+    """The Arrow schema of a PySpark ``StructType``, timestamps in ``timezone``.
+
+    Raises what PySpark raises, and UsageError where Python lacks what PySpark needs.
+    """
+    with _distutils():
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if "timezone" in inspect.signature(to_arrow_schema).parameters:
+            return to_arrow_schema(schema, timezone=timezone)
+        older: Callable[[Any], pa.Schema] = to_arrow_schema
+        return pa.schema([_in_zone(field, timezone) for field in older(schema)])
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """The PySpark ``StructType`` of an Arrow schema; timestamps without a time zone stay so. Raises what PySpark raises."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    """The PySpark ``StructType`` of an Arrow schema; timestamps without a time zone stay so. Raises as :func:`arrow_schema`."""
+    with _distutils():
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def dataframe_of(java: Any, session: Any) -> Any:
@@ -96,7 +117,8 @@ def dataframe_of(java: Any, session: Any) -> Any:
 def check_frames(session: Any) -> None:
     """Raises UsageError where this PySpark wants pandas to hand a DataFrame's rows over as Arrow, and has none. Runs nothing."""
     try:
-        session.range(0).mapInArrow(_same, "id bigint")
+        with _distutils():
+            session.range(0).mapInArrow(_same, "id bigint")
     except ImportError as error:
         said = " ".join(str(error).split())
         raise UsageError(
