@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.connectors import lines
@@ -15,7 +16,7 @@ from firesteel.connectors.csv_files import CsvFormat, CsvSource
 from firesteel.connectors.csv_sink import CsvSink
 from firesteel.connectors.json_files import JsonSink, JsonSource
 
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=examples(100), deadline=None)
 
 SCHEMA = pa.schema({"n": pa.int64(), "s": pa.string(), "f": pa.float64()})
 chars = st.sampled_from(["a", "Z", '"', '""', ",", ";", "\\", " ", "é", "日", "'", "#", "null", "0"])

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from connectors_kit import read_all
 from firesteel.connectors import lines as lines_module
@@ -17,7 +18,7 @@ from firesteel.connectors.memory import TableSource
 from firesteel.connectors.parquet import ParquetSource
 from firesteel.connectors.text import TextSource
 
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=examples(150), deadline=None)
 
 pieces = st.sampled_from(
     [b"a", b"bc", b"\n", b"\r", b"\r\n", b"", b"\xff", b"\xe2\x82", "é".encode(), b"\n\n", b"0123456789"]

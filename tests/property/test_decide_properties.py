@@ -10,6 +10,7 @@ from math import ceil, floor, log2
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.cli.decide_answers import answers
 from firesteel.options import Options
@@ -109,7 +110,7 @@ def cannot_be_met(request):
     return low > high
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(requests())
 def test_every_cell_is_read_once_and_a_broadcast_by_each(request_):
     answer = ask(request_)
@@ -132,7 +133,7 @@ def test_every_cell_is_read_once_and_a_broadcast_by_each(request_):
         assert len({json.dumps([rect["subpartitions"] for rect in rects]) for rects in subtask}) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(requests())
 def test_parallelism_by_count_is_the_seeds_formula(request_):
     request_["options"]["cut"] = "by-count"
@@ -186,7 +187,7 @@ def best_largest(row, n):
     return best(0, n)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(requests())
 def test_by_bytes_is_the_fewest_ranges_within_the_limit_and_the_evenest_of_them(request_):
     request_["options"]["cut"] = "by-bytes"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.api.actions import collected
@@ -139,7 +140,7 @@ def mix(stream: DataStream, variant: int) -> DataStream:
     return exchanged(stream) if variant else stream
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 @given(chains(), st.integers(0, 5))
 def test_chains_of_keyed_steps_answer_as_with_an_exchange_before_each(variants, seed):
     plain, mixed = variants

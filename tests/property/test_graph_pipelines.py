@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.api.actions import collected
@@ -187,7 +188,7 @@ def pipelines(draw):
     return env, [pool[i] for i in {*chosen, len(pool) - 1}]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(), st.integers(0, 5))
 def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline, seed):
     env, ends = pipeline
@@ -236,7 +237,7 @@ def pointwise_pipelines(draw):
     return env, [pool[i] for i in {*draw(st.lists(st.sampled_from(range(len(pool))), max_size=2)), len(pool) - 1}]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(pointwise_pipelines(), st.integers(1, 3))
 def test_a_pipelined_job_gives_the_rows_that_a_blocking_one_gives(pipeline, parallelism):
     env, ends = pipeline

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.operators.aggregate import (
     Aggregation,
@@ -23,7 +24,7 @@ from firesteel.operators.aggregate import (
 from firesteel.operators.batches import take_rows
 from operators_support import collect, context, rows, unit, value
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 floats = st.sampled_from([None, -0.0, 0.0, 1.5, -2.25, 8.0, math.nan, math.inf])
 KEYS = {

@@ -9,13 +9,14 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.operators.join import HOWS, HashJoin, join_schema
 from firesteel.operators.keyed import ApplyInArrow, CoGroupApplyInArrow
 from firesteel.operators.units import run_unit
 from operators_support import collect, context, rows, unit, value
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 ints = st.sampled_from([None, 0, 1, 2, 3, 100])
 floats = st.sampled_from([None, -0.0, 0.0, 1.5, math.nan])

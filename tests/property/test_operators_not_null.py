@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
 from firesteel.api.actions import collected
@@ -93,7 +94,7 @@ def test_keyed_steps_over_what_keyed_steps_give(first, then, memory):
     assert run([first, then], STRICT, rows, keys, memory) == run([first, then], LOOSE, rows, keys, memory)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
     st.sampled_from([0, 1, 7, 120]),

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.graph.job_graph import ShipStrategy, SourceInfo
 from firesteel.scheduler.parallelism import Bounds, ConsumedResult, decide_source, decide_vertex
 from firesteel.scheduler.parallelism import line as line_module
 from firesteel.scheduler.parallelism.line import Line
 
-modest = settings(max_examples=100, deadline=None)
+modest = settings(max_examples=examples(100), deadline=None)
 sizes = st.one_of(st.integers(0, 9), st.integers(0, 9), st.sampled_from([0, 1, 100]), st.integers(2**53 - 3, 2**53 + 3))
 weights = st.lists(sizes, min_size=1, max_size=9)
 
@@ -124,7 +125,7 @@ def times_read(result, ranges):
     return counts, read
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(requests())
 def test_every_cell_is_read_exactly_once_and_every_number_is_true(request):
     inputs, bounds = request
@@ -144,7 +145,7 @@ def test_every_cell_is_read_exactly_once_and_every_number_is_true(request):
     assert len({tuple(ranges.rects[:, 2:].ravel().tolist()) for ranges in together}) <= 1
 
 
-@settings(max_examples=130, deadline=None)
+@settings(max_examples=examples(130), deadline=None)
 @given(requests())
 def test_parallelism_is_within_the_bounds_and_the_words_are_true(request):
     inputs, bounds = request
@@ -242,7 +243,7 @@ def test_splits_go_out_once_in_order_and_even(split_bytes, n):
         assert plan.input_bytes.max() == smallest_largest(split_bytes, min(n, len(split_bytes)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_looking_all_jumps_up_is_bisecting_for_each(seed):
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.naive_model import PIPELINED, RESCALE, Naive, components, naive, random_dag
 from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_sizes
 
@@ -37,7 +38,7 @@ def job(graph, rng, scheduler="Default", **options):
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 30), SEEDS)
 def test_components_are_those_of_the_textbook_in_topological_order(n, seed):
     rng = random.Random(seed)
@@ -49,7 +50,7 @@ def test_components_are_those_of_the_textbook_in_topological_order(n, seed):
     assert all(found[a] <= found[b] for a, b in edges)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(SEEDS)
 def test_logical_regions_are_components_of_the_job_graph(seed):
     graph = random_dag(random.Random(seed))
@@ -66,7 +67,7 @@ def test_logical_regions_are_components_of_the_job_graph(seed):
     assert all(list(r.vertices) == sorted(r.vertices) for r in regions)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.2, 0.5, 0.9]), st.sampled_from([0.3, 0.8, 1.0]))
 def test_regions_and_groups_are_what_single_edges_say(seed, pipelined, pointwise):
     rng = random.Random(seed)
@@ -163,7 +164,7 @@ def check_released(scheduler, model, commands):
             assert not model.is_done(result.dataset.id, partition), "kept although its last reader has finished"
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.8]))
 def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
@@ -173,7 +174,7 @@ def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     assert not p.decisions("failover")
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.3, 0.8]))
 def test_every_decision_of_a_disturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
@@ -182,7 +183,7 @@ def test_every_decision_of_a_disturbed_job_is_the_naive_one(seed, pipelined):
     assert drive(p, rng, CHAOS).status == "FINISHED"
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), SEEDS)
 def test_every_decision_around_a_circle_is_the_naive_one(first, middle, last, seed):
     """Vertices that wait for each other; some of their subtasks do not, and are regions of their own in between."""
@@ -195,7 +196,7 @@ def test_every_decision_around_a_circle_is_the_naive_one(first, middle, last, se
     assert drive(p, rng, CHAOS).status == "FINISHED"
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=examples(14), deadline=None)
 @given(SEEDS)
 def test_every_decision_in_a_dynamic_graph_is_the_naive_one(seed):
     rng = random.Random(seed)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.results import merging, messages
 from firesteel.results.merging import MergeInput, merge_objects
@@ -41,7 +42,7 @@ def by_subpartition(reader, low, high):
     return {s: [row for batch in reader.read(s, s + 1) for row in batch.to_pylist()] for s in range(low, high)}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     seed=st.integers(0, 1 << 30),
     counts=st.lists(st.integers(0, 60), min_size=1, max_size=5),

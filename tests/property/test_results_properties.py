@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.keys import normalise_key
@@ -16,7 +17,7 @@ from firesteel.results.reader import GateReader
 from firesteel.results.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 
-RELAXED = settings(max_examples=60, deadline=None)
+RELAXED = settings(max_examples=examples(60), deadline=None)
 
 rows = st.lists(
     st.fixed_dictionaries(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
 
 from firesteel.errors import UsageError
@@ -89,7 +90,7 @@ def job(rng, **options):
     return made
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_undisturbed_job_finishes_without_a_restart(seed):
     rng = random.Random(seed)
@@ -99,7 +100,7 @@ def test_every_undisturbed_job_finishes_without_a_restart(seed):
     assert all(d.attempts.max(initial=0) == 0 for d in p.deploys)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
     """One admitted winner per subtask, consumers told of winners only, each object released once: see the driver."""
@@ -108,7 +109,7 @@ def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
     assert p.status == "FINISHED", p.ended
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_every_job_ends_whatever_happens(seed):
     rng = random.Random(seed)
@@ -119,7 +120,7 @@ def test_every_job_ends_whatever_happens(seed):
     assert p.scheduler.handle(last_event) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
     """Restarts are limited, whatever kind of failure it is and however the restarts overlap."""
@@ -128,7 +129,7 @@ def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
     assert p.status in ("FINISHED", "FAILED")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_the_same_seed_tells_the_same_story(seed):
     def run():
@@ -139,7 +140,7 @@ def test_the_same_seed_tells_the_same_story(seed):
     assert run() == run()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_records_alone_tell_every_state(seed):
     """Replaying the StateChange records gives the state of every execution."""
@@ -189,7 +190,7 @@ def naive_restart_set(graph, failed):
     return tasks
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
     rng = random.Random(seed)
@@ -207,7 +208,7 @@ def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
     drive(p, rng, CHAOS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 1 << 32))
 def test_groups_count_like_edges_do(producers, consumers, seed):
     """Against a naive set of (producer, consumer) edges, over random availability."""
@@ -241,7 +242,7 @@ def test_groups_count_like_edges_do(producers, consumers, seed):
             assert readers == {k for k, (a, b) in enumerate(spans) if a <= p < b}
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.sampled_from([100, 400]), st.sampled_from([s for s in ShipStrategy if s is not ShipStrategy.GLOBAL]))
 def test_nothing_grows_with_producers_times_consumers(n, ship):
     """Counts the numbers that a job of n x n subtasks leaves behind, in the scheduler and in all its commands."""
@@ -292,7 +293,7 @@ def test_the_driver_really_disturbs():
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed):
     def story(short: bool):
         rng = random.Random(seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
 from firesteel.scheduler import commands as c
@@ -70,7 +71,7 @@ class Model:
         assert self.info.is_settled
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_the_sums_and_cells_are_those_of_what_is_recorded(seed):
     rng = random.Random(seed)
@@ -91,7 +92,7 @@ def test_the_sums_and_cells_are_those_of_what_is_recorded(seed):
     assert not model.files and model.info.kept_row_bytes == 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(0, 1 << 32))
 def test_rows_that_cannot_be_read_leave_a_guess_that_is_no_nonsense(seed):
     rng = random.Random(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.sizes import ALWAYS_BYTES, budget, counts_of, fold, pack, unfold, unpack
 
@@ -25,7 +26,7 @@ def rows_of_sizes(draw, counts=COUNTS):
 
 
 @given(rows_of_sizes())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_packing_keeps_the_size_bound_and_the_error_bound(sizes):
     row, n = pack(sizes), len(sizes)
     assert len(row) <= budget(n) <= max(ALWAYS_BYTES, 2.5 * n) and counts_of([row]).tolist() == [n]
@@ -37,7 +38,7 @@ def test_packing_keeps_the_size_bound_and_the_error_bound(sizes):
 
 
 @given(st.integers(0, 40), st.sampled_from([1, 5, 300]), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_folding_is_adding_and_unfolding_takes_back(producers, n, data):
     rows = [pack(data.draw(rows_of_sizes(st.just(n)))) for _ in range(producers)]
     into = np.arange(n, dtype=np.int64)

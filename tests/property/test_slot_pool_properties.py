@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import examples
 
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
@@ -201,5 +202,5 @@ class PoolAgainstLoop(RuleBasedStateMachine):
 
 class TestPoolAgainstLoop(PoolAgainstLoop.TestCase):
     settings = settings(
-        max_examples=30, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=examples(30), stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

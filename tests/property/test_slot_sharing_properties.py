@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup, col
 from firesteel.api.actions import collected
@@ -83,7 +84,7 @@ def inputs_of(node: StreamNode) -> list[StreamNode]:
     return found
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines())
 def test_every_step_is_in_the_group_that_the_rule_gives_it(ends):
     nodes = reachable([collected(stream) for stream in ends])
@@ -92,7 +93,7 @@ def test_every_step_is_in_the_group_that_the_rule_gives_it(ends):
     assert not sharing.groups
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(), st.sampled_from([2, planning.MAX_UNITED]))
 def test_a_task_has_steps_of_one_group_only(ends, most):
     before, planning.MAX_UNITED = planning.MAX_UNITED, most  # with 2, unions become steps of their own

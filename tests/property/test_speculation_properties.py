@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.effort import examples
 
 from firesteel.errors import UsageError
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED, Options
@@ -199,7 +200,7 @@ class SpeculatingJob(RuleBasedStateMachine):
 
 class TestSpeculatingJobs(SpeculatingJob.TestCase):
     settings = settings(
-        max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=examples(12), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.scheduler.streaming import adaptive_scheduler, rescaling
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange
@@ -22,9 +23,7 @@ from firesteel.simulation.stream_chaos import chaotic_stream, run_chaotic_stream
 from firesteel.simulation.violation import ViolationError
 
 SEEDS = st.integers(0, 1 << 40)
-EACH = settings(
-    max_examples=int(os.environ.get("FIRESTEEL_EXAMPLES", "15")), derandomize="FIRESTEEL_EXAMPLES" not in os.environ
-)
+EACH = settings(max_examples=examples(75), derandomize="FIRESTEEL_EXAMPLES" not in os.environ)
 """The same streams each time; the soak, and FIRESTEEL_EXAMPLES, look at others."""
 
 

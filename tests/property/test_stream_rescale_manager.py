@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from dataclasses import dataclass
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel.scheduler.streaming.events import TimerFired
 from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
@@ -162,7 +162,7 @@ SECONDS = st.sampled_from([0.0, 1.0, 7.0, 30.0, 61.0])
 ONE_COOLDOWN = st.builds(lambda cool, stab, delay: Times(cool, cool, stab, delay), SECONDS, SECONDS, SECONDS)
 TWO_COOLDOWNS = st.builds(Times, SECONDS, SECONDS, SECONDS, SECONDS)
 SUFFICIENT = tuple(want for want in WANTS if want.direction is None or want.sufficient)
-EACH = settings(max_examples=int(os.environ.get("FIRESTEEL_EXAMPLES", "60")))
+EACH = settings(max_examples=examples(200))
 
 
 @EACH

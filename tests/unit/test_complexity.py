@@ -136,13 +136,14 @@ def steps(call: Callable[[], object]) -> int:
 
 def peak_bytes(call: Callable[[], object]) -> int:
     """The most memory that ``call`` takes beside what was there."""
-    gc.collect()
+    gc.disable()
     tracemalloc.start()
     try:
         call()
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+        gc.enable()
 
 
 def touched(scheduler: Scheduler) -> int:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.connectors.json_files import JsonSink, JsonSource, _fast, wire_schema
@@ -184,7 +185,7 @@ values = st.fixed_dictionaries(
 SCHEMA = pa.schema({"n": pa.int64(), "f": pa.float64(), "s": pa.string(), "l": pa.list_(pa.struct({"a": pa.string()}))})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(values, min_size=1, max_size=5), st.booleans())
 def test_both_parsers_read_what_the_writer_writes(given_rows, nulls):
     batch = pa.RecordBatch.from_pylist(given_rows, SCHEMA)

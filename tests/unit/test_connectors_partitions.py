@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel import ExecutionEnvironment, col
@@ -293,7 +294,7 @@ names = st.sampled_from(["a", "B c", "ü", "1", "-5", "2024-01-01", "x=y", "50%"
 rows = st.lists(st.tuples(names, st.sampled_from([None, 0, 1, -7, 1 << 40]), st.integers(0, 9)), min_size=1, max_size=8)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(rows)
 def test_pyarrow_and_duckdb_read_what_is_written(given_rows):
     table = pa.table(
@@ -332,7 +333,7 @@ filters = st.sampled_from(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(rows, st.lists(filters, min_size=1, max_size=2))
 def test_pruning_keeps_exactly_the_rows_of_the_filter(given_rows, chosen):
     table = pa.table(

@@ -181,8 +181,8 @@ def test_values_of_one_giant_group_are_divided_until_they_fit(tmp_path, monkeypa
     held = []
     merge = Plan.merge
     monkeypatch.setattr(Plan, "merge", lambda plan, table: held.append(table.nbytes) or merge(plan, table))
-    n, ctx = 300_000, context(tmp_path, 8 * 4096)
+    n, ctx = 75_000, context(tmp_path, 8 * 1024)
     table = pa.table({"v": np.arange(n)})
     full = FullAggregate("count", (), (Aggregation("v", "count_distinct", "n"),), table.schema)
     assert collect(full.apply_unit([unit(table, ctx, 500)], ctx)).to_pylist() == [{"n": n}]
-    assert max(held) < 8 * 4096
+    assert max(held) < 8 * 1024

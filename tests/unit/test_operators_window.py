@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import ExecutionEnvironment, window
 from firesteel.api.window import window_operator
@@ -43,7 +44,7 @@ def random_table(rng, n, groups):
     })  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 200), groups=st.integers(1, 40), width=st.integers(1, 12))
 def test_equal_duckdb(tmp_path_factory, seed, n, groups, width):
     raw = random_table(np.random.default_rng(seed), n, groups)
@@ -84,7 +85,7 @@ def test_equal_duckdb(tmp_path_factory, seed, n, groups, width):
             assert same, (name, a, b)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 100))
 def test_ranks_with_ties_equal_duckdb(tmp_path_factory, seed, n):
     raw = random_table(np.random.default_rng(seed), n, 5)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.effort import examples
 
 from firesteel.results.ordering import Order, OrderColumn, can_order, encode_keys, key_list, suffix_of
 from ordering_kit import VALUES, columns_of, tables
@@ -26,7 +27,7 @@ def oracle(table: pa.Table, order: Order) -> list[int]:
     return [row for (row,) in CONNECTION.execute(f"SELECT row FROM t ORDER BY {by}, row").fetchall()]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(tables())
 def test_keys_compare_as_the_rows_do(given_rows):
     table, order = given_rows
@@ -34,7 +35,7 @@ def test_keys_compare_as_the_rows_do(given_rows):
     assert sorted(range(len(keys)), key=lambda row: (keys[row], row)) == oracle(table, order)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(tables())
 def test_no_key_is_the_beginning_of_another_so_a_suffix_may_follow(given_rows):
     table, order = given_rows

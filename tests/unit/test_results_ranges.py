@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 import far_storage
 from firesteel.errors import PartitionException
@@ -100,7 +101,7 @@ def cases(draw):
     return tables, order, draw(st.integers(1, 5)), draw(st.sampled_from([700, 64 << 20]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(cases())
 def test_each_row_comes_once_in_its_range_whatever_the_regions(tmp_path_factory, case):
     tables, order, n, budget = case

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.effort import examples
 
 from firesteel.results.ordering import Order, OrderColumn, key_list
 from firesteel.results.sorting import row_order
@@ -17,7 +18,7 @@ def by_keys(columns, order):
     return sorted(range(len(keys)), key=lambda row: (keys[row], row))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(tables())
 def test_the_order_is_that_of_the_keys_and_stable(given_rows):
     table, order = given_rows

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 
 from firesteel import sketches
 from firesteel.sketches import (
@@ -94,7 +95,7 @@ def test_what_producers_of_like_data_leave_out_does_not_add_up(kind):
 numbers = st.lists(st.integers(0, 300), min_size=0, max_size=400).map(lambda rows: np.array(rows, np.int64))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=4), st.integers(1, 12), st.booleans(), st.integers(1, 80))
 def test_no_estimate_is_further_off_than_the_sketch_says(data, n, split, region):
     found = [sketched(rows, p, 2000, split=split, region=region) for p, rows in enumerate(data)]
@@ -107,7 +108,7 @@ def test_no_estimate_is_further_off_than_the_sketch_says(data, n, split, region)
         assert np.abs(np.cumsum(said) - np.cumsum(real)).max() <= sketch.error
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.binary(max_size=90), unique=True), st.integers(0, 1 << 50))
 def test_a_sketch_survives_its_way(keys, error):
     sketch = Sketch(tuple(sorted(keys)), np.arange(1, len(keys) + 1), error)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.effort import examples
 from tests.scheduler_kit import GraphBuilder, ints
 
 from firesteel.graph.job_graph import JobGraph, ShipStrategy
@@ -137,7 +138,7 @@ ATTEMPTS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     attempts=st.lists(ATTEMPTS, min_size=1, max_size=12),
     now=st.integers(80, 160).map(lambda quarter: quarter / 4),
@@ -228,7 +229,7 @@ def test_where_bytes_are_not_known_time_is_time():
         assert job.slow_subtasks(4.4) == [] and job.slow_subtasks(4.5) == [3], "the second of three sorted times"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     read=st.lists(st.integers(0, 1 << 30), min_size=2, max_size=12),
     start=st.integers(0, 20),

@@ -62,7 +62,7 @@ def test_a_pyspark_that_wants_distutils_where_there_is_none_says_what_to_install
 
     monkeypatch.setattr(pyspark_types, "to_arrow_schema", as_in_spark_3_5)
     monkeypatch.setitem(sys.modules, "distutils", None)
-    with pytest.raises(UsageError, match="needs the module 'distutils'.*pip install setuptools"):
+    with pytest.raises(UsageError, match=r"needs the module 'distutils'.*pip install setuptools"):
         versions.arrow_schema(StructType(), "UTC")
 
 
