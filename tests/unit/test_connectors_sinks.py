@@ -473,6 +473,27 @@ def test_an_overwrite_that_died_half_way_gives_the_old_output_back(tmp_path):
     assert not (tmp_path / ".out.firesteel-dead").exists()
 
 
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_what_a_dead_overwrite_gives_back_is_there_already(tmp_path, mode):
+    """Told, or left alone, before the job runs and not when it commits."""
+    first = ParquetSink(tmp_path / "out")
+    first.commit(run_sink(first, [rows(1)], SCHEMA))
+    die(
+        tmp_path / "out",
+        "os.rename(sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), '.out.firesteel-dead/old'))",
+    )
+    second = ParquetSink(tmp_path / "out", mode=mode)
+    second.check(SCHEMA)
+    if mode == "error":
+        with pytest.raises(UsageError, match="exists already, as a directory"):
+            second.begin("next")
+    else:
+        second.begin("next")
+        second.commit([])
+    assert pq.read_table(tmp_path / "out").column("x").to_pylist() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 # --- the disk itself, in a mount namespace of our own ---
 
 _MOUNTS = shutil.which("unshare") is not None and (

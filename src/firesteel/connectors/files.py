@@ -116,21 +116,25 @@ class FileSink:
         self._check_schema(written)
         self._schema = schema
         with _as_usage(self.target):
-            kind = self._kind(self.target.path)
-            exists = kind is not pafs.FileType.NotFound
-            self._ignored = exists and self.mode == "ignore"
-            if kind is pafs.FileType.File or (exists and self.mode == "error"):
-                what = "a file" if kind is pafs.FileType.File else "a directory"
-                hint = (
-                    "Choose another path or remove it first."
-                    if what == "a file"
-                    else "Choose another path, remove it first, or write with mode='overwrite'."
-                )
-                raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
-            if exists and self.mode == "append":
+            if self._is_there() and self.mode == "append":
                 self._check_same_layout()
                 self._check_same_columns(written)
             self._check_parent()
+
+    def _is_there(self) -> bool:
+        """Raises UsageError where something is there that the mode does not allow; notes whether nothing is to be done."""
+        kind = self._kind(self.target.path)
+        exists = kind is not pafs.FileType.NotFound
+        self._ignored = exists and self.mode == "ignore"
+        if kind is pafs.FileType.File or (exists and self.mode == "error"):
+            what = "a file" if kind is pafs.FileType.File else "a directory"
+            hint = (
+                "Choose another path or remove it first."
+                if what == "a file"
+                else "Choose another path, remove it first, or write with mode='overwrite'."
+            )
+            raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
+        return exists
 
     def _check_same_columns(self, schema: pa.Schema) -> None:
         """Raises UsageError where files that are there say that they have other columns; most formats do not say."""
@@ -168,6 +172,9 @@ class FileSink:
         if self._ignored:
             return
         self._remove_leftovers()
+        self._is_there()  # what a job that died had moved away is back now
+        if self._ignored:
+            return
         self._tag = uuid.uuid4().hex[:12]
         staging = self._sibling(job_id)
         if self._kind(staging) is not pafs.FileType.NotFound:
