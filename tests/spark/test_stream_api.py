@@ -77,6 +77,7 @@ def test_a_stream_is_rescaled_by_its_users_word_and_goes_on_from_its_checkpoint(
     ]
     assert all(record.downtime and record.downtime < SECONDS for record in records)
     assert stream.status().state == "Finished"
+    assert ": Finished" in stream._repr_html_()
     assert sorted(set(query.batches)) == sorted(query.batches)
     assert max(query.totals.values()) - min(query.totals.values()) <= 1
     assert "2 -> 8 partitions" in stream.explain()

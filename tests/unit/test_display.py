@@ -8,15 +8,17 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
-from tests.unit import journal_samples
+from tests.unit import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
+from firesteel.display.adaptive_stream import status_html
 from firesteel.display.graph import MOST_NODES, Edge, Node, graph_svg
 from firesteel.display.job import MOST_ROWS, attempts_html, decisions_html, job_html
 from firesteel.display.tables import install, table_html
 from firesteel.display.timeline import MOST_BARS, MOST_STEPS, running
 from firesteel.expressions import col
 from firesteel.journal.attempts import Attempt
+from firesteel.journal.stream_report import rescale_sentence
 from firesteel.journal.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.records import Decision, StateChange
 
@@ -207,3 +209,13 @@ def test_what_the_user_said_of_arrow_tables_stays():
     formatter.known = {pa.Table: str}
     install(formatter)
     assert formatter.known == {pa.Table: str}
+
+
+def test_a_running_stream_shows_how_it_is_and_its_rescales():
+    status = replace(stream_samples.STATUS, name="a <b>")
+    root = parsed(status_html(status, [stream_samples.GROWN]))
+    told = " ".join(texts(root))
+    assert "a <b>: Executing" in told and status.checkpoint in told
+    assert {"partitions", "batches", "rescales"} <= set(texts(root))
+    assert f"{stream_samples.GROWN.rescale}: {rescale_sentence(stream_samples.GROWN)}" in texts(root)
+    assert by_tag(parsed(status_html(status, [])), "details") == []

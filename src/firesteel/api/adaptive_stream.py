@@ -231,6 +231,12 @@ class AdaptiveStream:
             self.cancel()
             self._driver.join()
 
+    def _repr_html_(self) -> str:
+        """In a notebook: how it is just now, and its rescales."""
+        from firesteel.display.adaptive_stream import status_html
+
+        return status_html(self.status(), self.history())
+
     def __repr__(self) -> str:
         return f"AdaptiveStream({self.name!r}, {self.checkpoint!r}, {self.status().state})"
 

@@ -18,7 +18,7 @@ OVER = "Finished"
 
 def status_text(status: StreamStatus) -> str:
     """Of several lines: a title, then one line per fact."""
-    return "\n".join([_title(status), *(labelled(name, text) for name, text in _facts(status))])
+    return "\n".join([status_title(status), *(labelled(name, text) for name, text in status_facts(status))])
 
 
 def status_line(status: StreamStatus) -> str:
@@ -32,16 +32,17 @@ def status_table(status: StreamStatus, width: int = 100) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(_title(status)), title_justify="left", box=None, pad_edge=False, show_header=False)
+    table = Table(title=Text(status_title(status)), title_justify="left", box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", no_wrap=True, min_width=12)
     table.add_column(overflow="fold", max_width=max(20, width - 14))
-    for name, text in _facts(status):
+    for name, text in status_facts(status):
         style = "bold" if name == "waits for" else "red" if name == "cause" else ""
         table.add_row(name, Text(text, style=style))
     return table
 
 
-def _title(status: StreamStatus) -> str:
+def status_title(status: StreamStatus) -> str:
+    """Name, state and checkpoint."""
     return f"{status.name}: {_where(status)} (checkpoint {status.checkpoint})"
 
 
@@ -49,7 +50,8 @@ def _where(status: StreamStatus) -> str:
     return f"{status.state}, {status.phase}" if status.phase else status.state
 
 
-def _facts(status: StreamStatus) -> Iterator[tuple[str, str]]:
+def status_facts(status: StreamStatus) -> Iterator[tuple[str, str]]:
+    """(name, text), as in status_text's lines."""
     cores = f"{plural(status.cores, 'core')} on {plural(status.executors, 'executor')}"
     yield "partitions", f"{_parallelism(status)}; {status.lower} to {status.upper} allowed, {cores}"
     if status.waits_for:
