@@ -18,8 +18,8 @@ from firesteel import sizes
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.events import JobStarted
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.spark.driver import Clock, DriverInput, JobDriver
 from firesteel.spark.information import Blob
 from firesteel.spark.messages import FinishedMessage, Where, Written, encode

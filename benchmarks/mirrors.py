@@ -14,7 +14,7 @@ import numpy as np
 
 from firesteel.graph.job_graph import JobGraph
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.faults import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob

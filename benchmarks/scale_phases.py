@@ -15,11 +15,12 @@ import numpy as np
 
 from firesteel.descriptors import encode_executions
 from firesteel.options import Options
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import Command, Deploy
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
 from firesteel.scheduler.execution_graph import IntermediateResult
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.regions import SchedulingPipelinedRegions
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 

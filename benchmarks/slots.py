@@ -16,8 +16,8 @@ import numpy as np
 from firesteel.graph.job_graph import JobGraph, JobVertex
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.events import ExecutorChanged, Ints
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.scheduler.slot_pool import SlotPool
 from firesteel.scheduler.slots import ExecutionDeploymentOption

@@ -53,9 +53,9 @@ def driver_time(count: int) -> float:
 
     from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
     from firesteel.options import Options
-    from firesteel.scheduler import create_scheduler
     from firesteel.scheduler.commands import Deploy
     from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
+    from firesteel.scheduler.factory import create_scheduler
 
     graph = JobGraph(
         "tiny",

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from tests.scheduler_kit import GraphBuilder
 
 from firesteel.graph.job_graph import DistributionPattern, JobGraph, ResultPartitionType, ShipStrategy
-from firesteel.scheduler import Scheduler
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.groups import EdgeGroups
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 
 Task = tuple[int, int]

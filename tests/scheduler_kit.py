@@ -28,12 +28,13 @@ from firesteel.graph.job_graph import (
 )
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler import records as r
 from firesteel.scheduler.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotMode, WorkerResources
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slow_tasks import SetTimer, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.states import IS_DEPLOYED
 from firesteel.simulation.key_ranges import KeyRangeBook

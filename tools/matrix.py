@@ -23,8 +23,8 @@ from typing import Any
 SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 PYTHONS = ("3.11", "3.12", "3.13")
 JAVAS = ("17", "21", "25")
-JAVA_25_SINCE = (4, 2)
-"""Older ones bring a Hadoop that calls what Java 24 took out."""
+JAVA_SINCE = {"17": (3, 5), "21": (4, 0), "25": (4, 2)}
+"""The first Spark of each. The Arrow of older ones calls what Java 21 changed, their Hadoop what Java 24 took out."""
 TESTS = (
     "tests/spark/test_versions.py",
     "tests/spark/test_api_jobs.py::test_the_example",
@@ -75,7 +75,7 @@ class Result:
 
 
 def runs_on(spark: str, java: str) -> bool:
-    return java != "25" or tuple(map(int, spark.split("."))) >= JAVA_25_SINCE
+    return tuple(map(int, spark.split("."))) >= JAVA_SINCE[java]
 
 
 def every() -> list[Combination]:

@@ -18,9 +18,9 @@ from firesteel.graph.job_graph import ResultPartitionType
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler import events as e
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.simulation.chaos import chaotic_job, random_graph, run_chaotic
 from firesteel.simulation.cluster import ClusterSpec

@@ -23,8 +23,8 @@ from tests.effort import examples
 from firesteel.errors import UsageError
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED, Options
 from firesteel.scheduler import commands as c
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler import events as e
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.slow_tasks import SlowTasks
 from firesteel.scheduler.states import ExecutionState
 from firesteel.simulation.chaos import chaotic_job, random_graph
@@ -200,7 +200,10 @@ class SpeculatingJob(RuleBasedStateMachine):
 
 class TestSpeculatingJobs(SpeculatingJob.TestCase):
     settings = settings(
-        max_examples=examples(12), stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=max(12, examples(12)),
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
     )
 
 

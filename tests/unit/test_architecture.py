@@ -34,7 +34,7 @@ def rooms(modules: set[str]) -> set[str]:
 
 def test_the_control_plane_imports_no_pyspark():
     loaded = imported(
-        "firesteel.graph.compiler", "firesteel.graph.describe", "firesteel.scheduler", "firesteel.options"
+        "firesteel.graph.compiler", "firesteel.graph.describe", "firesteel.scheduler.factory", "firesteel.options"
     )
     assert "pyspark" not in tops(loaded)
     assert not rooms(loaded) & {"spark", "api", "cli", "journal"}
@@ -68,6 +68,12 @@ def test_building_a_pipeline_needs_no_spark():
 
 def test_the_facade_alone_loads_nothing():
     assert tops(imported("firesteel")) & {*HEAVY, "pyarrow", "numpy"} == set()
+
+
+def test_telling_of_a_job_loads_no_arrow():
+    """Which, with what it loads in turn, takes longer than telling."""
+    loaded = imported("firesteel.journal.explain", "firesteel.journal.listing", "firesteel.journal.history")
+    assert not tops(loaded) & {"pyspark", "pandas", "pyarrow"}
 
 
 @pytest.mark.parametrize("room", ["journal", "cli"])

@@ -19,9 +19,10 @@ from tests.scheduler_kit import GraphBuilder
 
 from firesteel.graph.job_graph import JobGraph, ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.regions import SchedulingPipelinedRegions
+from firesteel.scheduler.scheduler import Scheduler
 
 N = 300
 TWICE = 2.2

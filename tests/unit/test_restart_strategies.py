@@ -8,7 +8,7 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.errors import UsageError
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.restart import RestartStrategy, restart_strategy
 
 RATE = "restart-strategy.failure-rate."

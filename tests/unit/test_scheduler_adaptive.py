@@ -10,10 +10,10 @@ from firesteel.errors import UsageError
 from firesteel.graph.job_graph import JobEdge, ResultPartitionType, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.events import CancelRequested, ExecutionsDeploying, ExecutorChanged, JobStarted
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.records import MetricsSnapshot
 from firesteel.scheduler.slots import ExecutionDeploymentOption
 from firesteel.scheduler.states import ExecutionState

@@ -10,8 +10,9 @@ from firesteel.errors import MERGED_ATTEMPT
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
-from firesteel.scheduler import create_scheduler, merging
 from firesteel.scheduler import events as e
+from firesteel.scheduler import merging
+from firesteel.scheduler.factory import create_scheduler
 
 HASH, REBALANCE, BROADCAST = ShipStrategy.HASH, ShipStrategy.REBALANCE, ShipStrategy.BROADCAST
 SLOW = {"firesteel__merge__request_time": "1 h"}

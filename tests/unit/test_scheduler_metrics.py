@@ -9,7 +9,7 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.journal.journal import Journal, read
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.metrics import SNAPSHOT_SECONDS, SNAPSHOT_STEPS, MetricGroup
 from firesteel.scheduler.records import MetricsSnapshot
 

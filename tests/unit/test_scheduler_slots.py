@@ -8,10 +8,10 @@ from tests.scheduler_kit import GraphBuilder, Plane, ints
 
 from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler import create_scheduler
 from firesteel.scheduler import events as e
 from firesteel.scheduler.default import DefaultScheduler
 from firesteel.scheduler.executions import ExecutionTable
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.nodes import Nodes
 from firesteel.scheduler.slots import (
     BoundedSlotAllocator,

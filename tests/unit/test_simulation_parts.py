@@ -14,7 +14,7 @@ from firesteel import sizes
 from firesteel.graph.job_graph import IntermediateDataSet, JobGraph, JobVertex, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler import commands as c
-from firesteel.scheduler import create_scheduler
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.records import MetricsSnapshot
 from firesteel.simulation import reading
 from firesteel.simulation.clock import VirtualClock, seen_at

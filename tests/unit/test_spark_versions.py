@@ -93,6 +93,19 @@ def test_a_java_that_is_too_new_is_passed_over_or_refused(tmp_path, monkeypatch)
         session._interpreter_variables("3.5.9")
 
 
+def test_dataframes_on_a_java_that_the_sparks_arrow_does_not_know_are_refused():
+    def session_on(spark, java):
+        system = SimpleNamespace(getProperty=lambda _: java)
+        jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+        frame = SimpleNamespace(mapInArrow=lambda *_: None)
+        return SimpleNamespace(version=spark, sparkContext=SimpleNamespace(_jvm=jvm), range=lambda _: frame)
+
+    for spark, good in (("3.5.9", "17"), ("4.0.5", "21"), ("4.3.0", "25")):
+        versions.check_frames(session_on(spark, good))
+    with pytest.raises(UsageError, match=r"Spark 3\.5\.9 hands no DataFrame over on Java 21: its Arrow needs Java 20"):
+        versions.check_frames(session_on("3.5.9", "21"))
+
+
 def test_the_rows_of_an_rdd_come_by_a_context_or_an_iterator(monkeypatch):
     """PySpark 4 gives something to close, 3.5 an iterator."""
     jvm = SimpleNamespace(PythonRDD=SimpleNamespace(runJob=lambda *_: "socket"))

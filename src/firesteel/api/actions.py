@@ -64,11 +64,13 @@ def count(stream: Actions) -> int:
 def to_dataframe(stream: Actions) -> Any:
     """The result is kept until the process ends: a Spark DataFrame reads it each time it is evaluated."""
     from firesteel.spark.dataframes import to_dataframe as spark_dataframe
+    from firesteel.spark.versions import check_frames
 
     check_spark_types(stream.schema, "to_dataframe")
+    env = stream._env  # pyright: ignore[reportPrivateUsage]
+    check_frames(env.spark)
     compiled, outcome = _run(stream, "to_dataframe")
     dataset = compiled.collects[_HANDLE]
-    env = stream._env  # pyright: ignore[reportPrivateUsage]
     frame = spark_dataframe(env.spark, outcome.store, outcome.persistent[dataset], compiled.schemas[dataset])
     outcome.keep()
     return frame

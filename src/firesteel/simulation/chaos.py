@@ -31,8 +31,9 @@ from firesteel.options import (
     SPECULATIVE_ENABLED,
     Options,
 )
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.chaos_resources import IMPOSSIBLE, give_resources
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from firesteel.journal.journal import Instrument
-from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.records import JournalRecord
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation import reading
 from firesteel.simulation.clock import seen_at
 from firesteel.simulation.ending import Ending

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from firesteel.descriptors import encode_executions
 from firesteel.journal.journal import Instrument
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED
-from firesteel.scheduler import Scheduler
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
 from firesteel.scheduler.events import Ints
 from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation import reading, regions
 from firesteel.simulation.clock import VirtualClock
 from firesteel.simulation.cluster import Cluster, ClusterSpec

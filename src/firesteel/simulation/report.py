@@ -15,12 +15,13 @@ from firesteel.graph.slot_sharing import groups_of
 from firesteel.graph.slot_sharing_group import SlotSharingGroup
 from firesteel.journal.journal import Instrument
 from firesteel.options import ATTEMPTS_BEFORE_RESET_BACKOFF, RESTART_ATTEMPTS, RESTART_STRATEGY, Options
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.planned import planned
 from firesteel.scheduler.records import JobPlanned, JournalRecord, SlotUsage
 from firesteel.scheduler.resource_profile import ResourceProfile
 from firesteel.scheduler.restart import UNLIMITED
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.simulation.cluster import ClusterSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults import Faults

@@ -136,9 +136,8 @@ def shares_of(gate: GateDescriptor, most: int) -> list[np.ndarray[Any, Any]]:
 def to_dataframe(session: Any, store: ResultStore, gate: GateDescriptor, schema: pa.Schema) -> Any:
     """A Spark DataFrame of a persistent result; it reads the objects each time it is evaluated.
 
-    The objects must stay for as long as it is used (``JobOutcome.keep``).
+    The objects must stay for as long as it is used (``JobOutcome.keep``). The session must have passed ``check_frames``.
     """
-    check_frames(session)
     context = session.sparkContext
     shares = shares_of(gate, max(1, context.defaultParallelism))
     n = len(shares)

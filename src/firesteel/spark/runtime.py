@@ -32,10 +32,11 @@ from firesteel.options import (
     STORAGE_FILESYSTEM,
     Options,
 )
-from firesteel.scheduler import Scheduler, create_scheduler
 from firesteel.scheduler.commands import JobStatus, JobStatusChanged
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.planned import planned
 from firesteel.scheduler.records import Decision
+from firesteel.scheduler.scheduler import Scheduler
 from firesteel.spark.cleaning import ZOMBIE_SECONDS, late, quietly
 from firesteel.spark.driver import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.exchanges import exchange_decisions

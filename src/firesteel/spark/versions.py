@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -21,6 +21,8 @@ LEAST_STREAMING = (4, 0)
 """Streams are held by the engine's progress lock and resumed with settings that Spark 3.5 does not have."""
 NEWEST_JAVA = (((4, 2), 23),)
 """Below this Spark, the newest Java: Java 24 took out what the Hadoop of older Sparks calls (``Subject.getSubject``)."""
+NEWEST_JAVA_OF_ARROW = (((4, 0), 20),)
+"""Below this Spark, the newest Java on which its Arrow runs; Java 21 changed a constructor of the JDK that it calls."""
 INTERRUPT_HANDLERS = ("pyspark.core.context", "pyspark.context")
 """Modules whose Ctrl-C handler cancels all jobs: of Spark 4, and of 3.5."""
 
@@ -63,12 +65,16 @@ def installed_pyspark() -> str:
 
 def newest_java(version: str) -> int | None:
     """The last Java that this Spark runs on; None: no limit is known."""
+    return _limit(NEWEST_JAVA, version)
+
+
+def _limit(limits: Iterable[tuple[tuple[int, int], int]], version: str) -> int | None:
     found = version_of(version)
-    return next((java for below, java in NEWEST_JAVA if found is not None and found < below), None)
+    return next((java for below, java in limits if found is not None and found < below), None)
 
 
 @contextmanager
-def _distutils() -> Iterator[None]:
+def _distutils() -> Generator[None]:
     """Spark 3.5 asks for a module that Python has no more since 3.12. Raises UsageError that says what brings it back."""
     try:
         yield
@@ -115,7 +121,18 @@ def dataframe_of(java: Any, session: Any) -> Any:
 
 
 def check_frames(session: Any) -> None:
-    """Raises UsageError where this PySpark wants pandas to hand a DataFrame's rows over as Arrow, and has none. Runs nothing."""
+    """Raises UsageError where this Spark cannot hand a DataFrame's rows over as Arrow, for want of pandas or of an older Java.
+
+    Runs nothing.
+    """
+    newest = _limit(NEWEST_JAVA_OF_ARROW, session.version)
+    if newest is not None:
+        java = str(session.sparkContext._jvm.java.lang.System.getProperty("java.specification.version"))
+        if java.isdigit() and int(java) > newest:
+            raise UsageError(
+                f"Spark {session.version} hands no DataFrame over on Java {java}: its Arrow needs Java {newest} or older.",
+                hint="Take Java 17, or Spark 4. All else works.",
+            )
     try:
         with _distutils():
             session.range(0).mapInArrow(_same, "id bigint")
