@@ -1,4 +1,4 @@
-"""Sources, sinks and results on a real S3 server. Needs moto_server (PyPI: moto[server]) on the path, or moto to import."""
+"""Sources, sinks and results on a real S3 server. Needs moto (PyPI: moto[server]) to import, or moto_server on the path."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from firesteel import ExecutionEnvironment, col
 from firesteel.connectors.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.text import TextSource
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
+from firesteel.spark.cleaning import late
 
 pytestmark = pytest.mark.spark
 
-SERVER = [shutil.which("moto_server")] if shutil.which("moto_server") else [sys.executable, "-m", "moto.server"]
+OWN = find_spec("moto") is not None
+SERVER = [sys.executable, "-m", "moto.server"] if OWN else [shutil.which("moto_server")]
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 TABLE = pa.table({"k": range(1000), "s": [f"row {i}" for i in range(1000)]}, schema=SCHEMA)
 
@@ -31,7 +33,7 @@ TABLE = pa.table({"k": range(1000), "s": [f"row {i}" for i in range(1000)]}, sch
 @pytest.fixture(scope="module")
 def server():
     """Variables of the environment, as users set them, for a server of its own."""
-    if SERVER[0] == sys.executable and find_spec("moto") is None:
+    if SERVER[0] is None:
         pytest.skip("there is no S3 server: moto is not installed (pip install 'moto[server]')")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -49,6 +51,7 @@ def server():
             "AWS_EC2_METADATA_DISABLED": "true",
         }
     finally:
+        late.run_all()  # results that lie in the store until the process ends
         process.terminate()
         process.wait()
 
