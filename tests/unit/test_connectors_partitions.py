@@ -26,7 +26,7 @@ from firesteel.connectors.parquet import ParquetSink, ParquetSource
 from firesteel.connectors.part_files import FileWriter, Layout
 from firesteel.connectors.partitions import escape, infer_type
 from firesteel.connectors.text import TextSink, TextSource
-from firesteel.errors import UsageError
+from firesteel.errors import FiresteelError, UsageError
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.stream_graph import CollectStep, StreamNode
 
@@ -355,6 +355,19 @@ def test_spark_escapes_and_so_do_we():
     assert escape("a/b:c=d#e%f\\g\"h'i*j?k{l[m]n^o\x01\x7f é}~") == (
         "a%2Fb%3Ac%3Dd%23e%25f%5Cg%22h%27i%2Aj%3Fk%7Bl%5Bm%5Dn%5Eo%01%7F é}~"
     )
+
+
+def test_a_value_that_no_directory_can_be_called_is_said_as_it_is_written(tmp_path):
+    table = pa.table({"x": [1, 2], "k": ["fits", "é" * 127]})
+    with pytest.raises(FiresteelError, match=r"column 'k' is too long for a directory's name: 'k=ééé.* has 256 bytes"):
+        publish(ParquetSink(tmp_path / "out", partition_by="k"), table)
+
+
+def test_a_value_with_a_nul_comes_back(tmp_path):
+    table = pa.table({"x": [1, 2], "k": ["a\0b", "\0"]})
+    publish(ParquetSink(tmp_path / "out", partition_by="k"), table)
+    assert tree(tmp_path / "out")[1:] == ["k=%00/part-00000-00000.parquet", "k=a%00b/part-00000-00000.parquet"]
+    assert by(read_all(ParquetSource(tmp_path / "out")).to_pylist()) == by(table.to_pylist())
 
 
 def test_partitions_on_another_filesystem():

@@ -21,12 +21,15 @@ import pyarrow as pa
 
 from firesteel.connectors.moves import storage_errors
 from firesteel.connectors.partitions import escape, format_values
-from firesteel.connectors.paths import Location
+from firesteel.connectors.paths import Location, is_local
 from firesteel.connectors.shaping import fit
+from firesteel.errors import FiresteelError
 
 _PARTITIONED_CHUNK = 64 << 20
 _LEAST_CHUNK = 64 << 10
 _CHUNKS_A_FILE = 8
+LONGEST_NAME = 255
+"""Bytes of a directory's name on the file systems that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +286,13 @@ class FileWriter:
     def _folders(self, rows: pa.RecordBatch) -> list[str]:
         """The directory of each row."""
         texts = [format_values(rows.column(name)) for name in self._layout.partition_by]
-        names = [escape(name) for name in self._layout.partition_by]
-        return [
-            "/".join(f"{name}={text}" for name, text in zip(names, row, strict=True))
-            for row in zip(*texts, strict=True)
-        ]
+        parts: list[list[str]] = []
+        for column, values in zip(self._layout.partition_by, texts, strict=True):
+            name = escape(column)
+            parts.append([f"{name}={value}" for value in values])
+            if is_local(self._folder.filesystem):
+                _check_lengths(column, parts[-1])
+        return ["/".join(row) for row in zip(*parts, strict=True)]
 
     def _add(self, folder: str, batch: pa.RecordBatch) -> None:
         limit = self._layout.max_file_size
@@ -325,6 +330,17 @@ class FileWriter:
         del self._open[folder]
         name = part.place.path.rsplit("/", 1)[-1]
         self._files.append(PartFile(name, folder, self._numbers[folder], part.rows, size))
+
+
+def _check_lengths(column: str, names: list[str]) -> None:
+    """Raises FiresteelError for a name that no directory of a disk can have."""
+    longest = max(names, key=len)
+    if len(longest.encode()) > LONGEST_NAME:
+        raise FiresteelError(
+            f"A value of the column '{column}' is too long for a directory's name: '{longest[:60]}...' has "
+            f"{len(longest.encode())} bytes, and {LONGEST_NAME} are allowed.",
+            hint="Partition by a column with shorter values.",
+        )
 
 
 class NoWriter:

@@ -27,7 +27,7 @@ NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 Values = tuple[str | None, ...]
 """One directory's values as its name has them, unescaped; None for null."""
 
-_UNSAFE = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 _WHOLE = re.compile(r"[+-]?[0-9]+\Z")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z|[+-]?Infinity\Z|NaN\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
@@ -261,7 +261,7 @@ def _float_text(value: float) -> str:
 
 
 def escape(text: str) -> str:
-    """A name of a directory for the text, as Spark and Hive escape it."""
+    """A name of a directory for the text, as Spark and Hive escape it; the NUL, with which they can do nothing, like others."""
     return _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
