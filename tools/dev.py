@@ -302,6 +302,7 @@ def test(arguments: list[str]) -> NoReturn:
     spread = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
     codes = [run_pytest(*spread, *arguments, *QUICK_TESTS)]
     if codes[0] in (0, NO_TESTS) or not {"-x", "--exitfirst"}.intersection(arguments):
+        call([PYTHON, "tools/spark_archive.py"])
         codes.append(run_pytest(*arguments, *SPARK_TESTS))
     failed = [code for code in codes if code not in (0, NO_TESTS)]
     if failed and codes[0] not in (0, NO_TESTS):

@@ -42,8 +42,6 @@ appender.e.target=SYSTEM_ERR
 appender.e.layout.type=PatternLayout
 appender.e.layout.pattern=%m%n
 """
-_DAEMON_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""The daemons only talk: let them start quickly and take few cores."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +214,8 @@ class StandaloneCluster:
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         import pyspark
 
+        from tools.spark_archive import options  # the daemons only talk: let them start quickly and take few cores
+
         home = Path(pyspark.__file__).parent
         log4j = self.folder / "log4j2.properties"
         log4j.write_text(_LOG4J)
@@ -224,7 +224,7 @@ class StandaloneCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={log4j.as_uri()} {_DAEMON_JAVA}",
+            "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile={log4j.as_uri()} {options()}",
         }
         self._starts += 1
         log = self.folder / f"{name}-{self._starts}.log"

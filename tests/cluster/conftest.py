@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from tools.spark_archive import set_options
 from tools.standalone import HOSTS, StandaloneCluster
+
+set_options(os.environ)
 
 DRIVER_SECONDS = 240.0
 PATIENCE_SECONDS = 120.0

@@ -46,7 +46,6 @@ class Numbers:
 def session(**more):
     conf = {
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # they are to start quickly
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
     }

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from tools.spark_archive import set_options
 
 from firesteel import ExecutionEnvironment
+
+set_options(os.environ)
 
 
 @pytest.fixture
