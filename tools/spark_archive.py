@@ -61,7 +61,12 @@ def make() -> bool:
         with suppress(subprocess.TimeoutExpired, OSError):
             # the JVM writes the archive at its end, which is when nobody holds its output any more
             subprocess.run(
-                [sys.executable, __file__, folder], env=train, cwd=folder, capture_output=True, timeout=PATIENCE_SECONDS
+                [sys.executable, __file__, folder],
+                check=False,
+                env=train,
+                cwd=folder,
+                capture_output=True,
+                timeout=PATIENCE_SECONDS,
             )
         if not made.exists():
             return False

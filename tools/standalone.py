@@ -213,7 +213,6 @@ class StandaloneCluster:
 
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
         import pyspark
-
         from tools.spark_archive import options  # the daemons only talk: let them start quickly and take few cores
 
         home = Path(pyspark.__file__).parent
