@@ -53,6 +53,7 @@ def make() -> bool:
     path = archive()
     if path.exists():
         return True
+    print("Archiving Spark's classes, for the Sparks of the tests to start fast (once).", flush=True)
     for outdated in path.parent.glob("spark-classes-*.jsa"):
         outdated.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="firesteel-archive-", ignore_cleanup_errors=True) as folder:
