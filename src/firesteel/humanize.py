@@ -54,8 +54,12 @@ def _three_digits(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with a question mark for each character that the terminal's encoding lacks, and an escape (``\\x1b``) for each
-    that would steer the terminal: names in journals and rows are not ours."""
+    """The text without what steers a terminal, and with a question mark for each character that stdout's encoding lacks."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    plain = _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    return plain.encode(encoding, "replace").decode(encoding)
+    return unsteering(text).encode(encoding, "replace").decode(encoding)
+
+
+def unsteering(text: str) -> str:
+    """The text with an escape (``\\x1b``) for each character that would steer the terminal: names in journals, rows and what
+    users' functions raise are not ours."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -13,8 +13,9 @@ from firesteel.options import Layer, Options, Origin
 _NULL = "tag:yaml.org,2002:null"
 
 
-def read_options(path: str) -> Options:
-    """Options of a YAML file. Values mean what they mean behind -O (``off`` is no boolean); nothing or null: unset.
+def read_options(path: str, said: str = "--config") -> Options:
+    """Options of a YAML file. Values mean what they mean behind -O (``off`` is no boolean); nothing or null: unset. ``said``: what
+    named the file.
 
     Raises UsageError, with the line, for a file that cannot be read, is no YAML or no mapping, for a key that is there
     twice or is no option, and for a bad value.
@@ -22,7 +23,7 @@ def read_options(path: str) -> Options:
     values: dict[str, str | None] = {}
     origins: dict[str, Origin] = {}
     lines: dict[str, int] = {}
-    root = _root(path)
+    root = _root(path, said)
     for key, node in () if root is None else _leaves(path, root):
         line = node.start_mark.line + 1
         if key in lines:
@@ -40,14 +41,14 @@ def _options(values: dict[str, str | None], where: str, origins: dict[str, Origi
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
 
 
-def _root(path: str) -> yaml.MappingNode | None:
+def _root(path: str, said: str) -> yaml.MappingNode | None:
     """None: the file is empty."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise UsageError(f"There is no file '{path}'.", hint="Give --config the path of a YAML file.") from None
+        raise UsageError(f"There is no file '{path}'.", hint=f"Give {said} the path of a YAML file.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no text in UTF-8.", hint="Give --config the path of a YAML file.") from None
+        raise UsageError(f"{path} is no text in UTF-8.", hint=f"Give {said} the path of a YAML file.") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     try:

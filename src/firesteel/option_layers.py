@@ -55,11 +55,11 @@ def surroundings(environ: Mapping[str, str] | None = None, configs: Iterable[str
     environ = os.environ if environ is None else environ
     found = read_environment(environ)
     named = environ.get(CONFIG_VARIABLE)
-    files = [*([named] if named else []), *configs]
-    for path in files:
+    files = [*([(named, CONFIG_VARIABLE)] if named else []), *((path, "--config") for path in configs)]
+    for path, said in files:
         from firesteel.option_files import read_options  # YAML takes a while to load
 
-        found = found.merged(read_options(path))
+        found = found.merged(read_options(path, said))
     return found
 
 

@@ -60,7 +60,9 @@ def dynamic(folder: Path):
 
     source.mkdir(parents=True)
     options = {**OPTIONS, "firesteel.journal.directory": str(folder / "journal")}
-    options[AS + "submission.resource-stabilization-timeout"] = "2 min"  # ends with the first executor, late as it may be
+    options[AS + "submission.resource-stabilization-timeout"] = (
+        "2 min"  # ends with the first executor, late as it may be
+    )
     wanted = ResourceRequirements(lower=1, upper=4)
     with AdaptiveStream.start(build, folder / "chk", wanted, options=options, spark=spark) as stream:
         feed(0)

@@ -76,7 +76,7 @@ def test_columns_and_directions_as_in_pyspark(rows, columns, ascending, expected
         ([], True, "wants the columns"),
         (["nam"], True, "Did you mean 'name'"),
         (["k", "k"], True, "'k' twice"),
-        (["k"], [True, False], "1 columns and ascending"),
+        (["k"], [True, False], "1 column and ascending"),
         (["k"], "up", "ascending='up'"),
         ([("k", "down")], True, "cannot understand"),
         ([col("k") + 1], True, "not the expression"),

@@ -72,6 +72,7 @@ def test_what_cannot_be_asked(journal):
         ({"data-volum-per-task": 1}, "Did you mean 'data-volume-per-task'"),
         ({"firesteel.progress": "true"}, "has no part in this decision"),
         ({"parallelism": "many"}, "is not a whole number"),
+        ({"min-parallelism": 5, "max-parallelism": 1}, "5 and max-parallelism 1 leave no parallelism"),
     ):
         with pytest.raises(UsageError, match=sentence):
             compare(read(journal), values)

@@ -61,7 +61,7 @@ def test_results_of_dead_jobs_go_and_those_of_living_ones_stay(root):
     }
     assert found["dead"].bytes >= 5000 and len(found["dead"].paths) == 3
     places.remove(found["dead"])
-    with pytest.raises(FiresteelError, match="a job that runs"):
+    with pytest.raises(FiresteelError, match="it still runs"):
         places.remove(found["living"])
     assert {path.name.split(".")[0] for path in root.iterdir()} == {"firesteel-job-living", "firesteel-job-elsewhere"}
 
@@ -117,7 +117,7 @@ def test_the_command_lists_asks_and_removes(root):
     job(root, "dead", DEAD, 5000)
     shown = clean(root, "--dry-run")
     assert shown.exit_code == 0
-    assert "Kept: what lies there of 1 job," in shown.stdout and "a job that runs." in shown.stdout
+    assert "of 1 job: it still runs, or is just ending." in shown.stdout
     assert "results of job dead in " in shown.stdout and "Left over: 1 thing, 4.9" in shown.stdout
     assert (root / "firesteel-job-dead").exists()
     asked = clean(root)

@@ -7,6 +7,7 @@ import pytest
 from firesteel.cli.main import given_options
 from firesteel.errors import UsageError
 from firesteel.option_files import read_options
+from firesteel.option_layers import surroundings
 from firesteel.options import Options
 
 
@@ -112,6 +113,8 @@ def test_what_is_wrong_is_a_sentence_with_its_line(config, text, sentence):
 def test_files_that_cannot_be_read(config, tmp_path):
     with pytest.raises(UsageError, match=r"There is no file 'missing\.yaml'\. Give --config the path"):
         read_options("missing.yaml")
+    with pytest.raises(UsageError, match="Give FIRESTEEL_CONFIG the path"):
+        surroundings({"FIRESTEEL_CONFIG": "missing.yaml"})
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         read_options(str(tmp_path))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -64,6 +65,13 @@ def test_a_file_beside_the_usual_words(run, tmp_path):
     shown = run("from firesteel.errors import UsageError\nraise UsageError('wrong')", "--json-file", "-")
     assert [line["event"] for line in lines(shown.stdout)] == ["error", "exit"]
     assert shown.stderr.startswith("firesteel: wrong\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_file_that_takes_nothing_is_told_of_once(run):
+    shown = run("import sys\nsys.exit(3)", "--json-file", "/dev/full")
+    assert shown.exit_code == 3
+    assert shown.stderr == "firesteel: Not all events could be written to '/dev/full': No space left on device.\n"
 
 
 def test_wrong_use_of_the_flags(run):

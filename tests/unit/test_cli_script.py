@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
@@ -114,11 +115,26 @@ def test_where_is_the_innermost_line_of_the_users_own_code(tmp_path):
     assert not script_module._is_users(str(Path(script_module.__file__)))
 
 
-def test_sigterm_ends_a_script_as_ctrl_c_does_with_its_own_code(tmp_path):
-    import signal
-
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_script_is_ended_as_by_ctrl_c_with_the_signals_own_code(tmp_path, name, code):
+    number = getattr(signal, name)
     script = tmp_path / "terminated.py"
-    script.write_text("import signal\nsignal.raise_signal(signal.SIGTERM)\n")
-    before = signal.getsignal(signal.SIGTERM)
-    assert run_script(script, []) == 143
-    assert signal.getsignal(signal.SIGTERM) is before
+    script.write_text(f"import signal\nsignal.raise_signal(signal.{name})\n")
+    before = signal.getsignal(number)
+    assert run_script(script, []) == code
+    assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path, monkeypatch):
+    script = tmp_path / "left_alone.py"
+    script.write_text("import signal\nsignal.raise_signal(signal.SIGHUP)\n")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_script(script, []) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_a_users_error_says_does_not_steer_the_terminal(capsys):
+    script_module.report(UsageError("bad \x1b[31mred"))
+    assert capsys.readouterr().err == "firesteel: bad \\x1b[31mred\n"

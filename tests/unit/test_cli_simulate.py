@@ -143,6 +143,8 @@ def test_options_reach_the_scheduler():
         (["--parallelism", "0"], "--parallelism 0 must be at least 1"),
         (["--vertices", "-1"], "--vertices -1 must be at least 1"),
         (["--nodes", "0"], "--nodes 0 must be at least 1"),
+        (["--slots", "99999999999999999999"], "must be at most 1048576"),
+        (["--parallelism", "1000000", "--vertices", "100"], "more than 67,108,864 subtasks"),
         (["--edge", "diagonal"], "Give one of all-to-all, pointwise, forward|--edge diagonal is no kind of edge"),
         (["--slow-nodes", "11"], "between 0 and the number of nodes, 10"),
         (["--slow-factor", "0"], "--slow-factor 0 must be more than 0 and at most 1"),

@@ -78,6 +78,19 @@ def test_types_are_inferred_from_the_first_files(tmp_path):
     assert set(CsvSource(tmp_path, infer_schema=False).schema.types) == {pa.string()}
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["2024-01-01T10:00:00.1234567Z", "2024-01-01T10:00:00.1234567", "2024-01-01 10:00:00.123456789", "0x1f", "0X1F"],
+)
+def test_no_type_is_inferred_that_its_own_sample_does_not_fit(tmp_path, value):
+    write(tmp_path / "a.csv", f"a,n\n,1\n{value},0\n")
+    source = CsvSource(tmp_path)
+    assert source.schema == pa.schema({"a": pa.string(), "n": pa.int64()})
+    assert [r["a"] for r in read_all(source).to_pylist()] == [None, value]
+    write(tmp_path / "a.csv", f"1\n{value}\n")
+    assert CsvSource(tmp_path, csv=CsvFormat(header=False)).schema == pa.schema({"_c0": pa.string()})
+
+
 def test_types_that_are_given(tmp_path):
     write(tmp_path / "a.csv", "d,t,z,dec,f\n31/12/2024,31/12/2024 10:11,2024-01-02 03:04:05,1.5,1.5\n")
     schema = pa.schema(
@@ -160,6 +173,24 @@ def test_values_that_are_converted_after_parsing_are_named_too(tmp_path):
         rows(tmp_path, schema=schema)
 
 
+@pytest.mark.parametrize(
+    ("value", "advised"),
+    [
+        ("2024-01-01T10:00:00.1234567Z", None),  # a moment, only finer
+        ("2024-01-01 10:00:00.1", None),
+        ("n/a", "null_values=['-', 'n/a']."),
+        ("0000-00-00", "null_values=['-', '0000-00-00']."),
+    ],
+)
+def test_what_may_stand_for_null_is_advised_whole(tmp_path, value, advised):
+    write(tmp_path / "a.csv", f"d\n2024-01-01\n{value}\n")
+    with pytest.raises(FiresteelError) as caught:
+        rows(tmp_path, schema=pa.schema({"d": pa.date32()}), csv=CsvFormat(null_values=("-",)))
+    assert f"and {value!r} is none" in str(caught.value)
+    assert (advised or "(with all columns).") in str(caught.value)
+    assert ("null_values" in str(caught.value)) == (advised is not None)
+
+
 def test_a_row_with_too_many_values(tmp_path):
     write(tmp_path / "a.csv", "a,b\n1,2\n1,2,3\n")
     with pytest.raises(FiresteelError, match=r"a\.csv, line 3: Expected 2 columns, got 3: 1,2,3\. .*quote="):
@@ -171,8 +202,14 @@ def test_a_row_with_too_many_values(tmp_path):
 def test_headers_that_differ(tmp_path):
     write(tmp_path / "0.csv", "a,b\n1,2\n")
     write(tmp_path / "1.csv", "b,a\n1,2\n")
-    with pytest.raises(UsageError, match=r"do not have one schema: .*1\.csv has the columns b, a"):
+    with pytest.raises(
+        UsageError, match=r"do not have one schema: .*1\.csv has the columns b, a.* union_by_name\(\)\."
+    ):
         CsvSource(tmp_path)
+    (tmp_path / "2").mkdir()
+    write(tmp_path / "2" / "1.csv", "a\n1\n")
+    with pytest.raises(UsageError, match=r"union_by_name\(\); with allow_missing_columns=True"):
+        CsvSource([tmp_path / "0.csv", tmp_path / "2"])
     with pytest.raises(FiresteelError, match=r"1\.csv has the columns b, a in its header, not a, b"):
         rows(tmp_path, schema=pa.schema({"a": pa.int64(), "b": pa.int64()}))
 

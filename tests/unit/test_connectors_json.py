@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
+from firesteel.api.ddl import parse_ddl
 from firesteel.connectors.json_files import JsonSink, JsonSource, _fast, wire_schema
 from firesteel.connectors.json_text import json_rows
 from firesteel.connectors.json_values import parse_lines
@@ -105,6 +106,66 @@ def test_what_is_wrong_is_said(tmp_path, line, message):
     write(tmp_path / "a.json", '{"a":1}\n' + line + "\n")
     with pytest.raises(FiresteelError, match=message):
         rows(tmp_path, schema=pa.schema({"a": pa.int8()}))
+
+
+# --- fields that were not in the sample ---
+
+
+def test_a_field_that_comes_after_the_sample_is_named_with_its_line(tmp_path):
+    write(tmp_path / "a.json", '{"a":1}\n' * 140_000 + '{"a":1,"b":"lost"}\n')
+    for volume in (1 << 16, 64 << 20):  # in a piece of its own, and behind others
+        with pytest.raises(FiresteelError) as caught:
+            rows(tmp_path, volume)
+        assert f"{tmp_path}/a.json, line 140001: the field 'b' is not in the schema" in str(caught.value)
+        assert "schema='a bigint, b string'" in str(caught.value)
+    given = pa.schema({"a": pa.int64()})  # then it is meant so
+    assert rows(tmp_path, schema=given)[-1] == {"a": 1}
+    write(tmp_path / "a.json", '{"a":1}\n' * 140_000 + '{"a":1,"b":null}\n')  # nothing is lost
+    assert rows(tmp_path)[-1] == {"a": 1}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("line", "field", "schema"),
+    [
+        (
+            '{"n":1,"x y":[true]}',
+            "x y",
+            "n bigint, o struct<x: bigint>, l array<struct<x: bigint>>, `x y` array<boolean>",
+        ),
+        ('{"o":{"x":1,"y":0.5}}', "o.y", "n bigint, o struct<x: bigint, y: double>, l array<struct<x: bigint>>"),
+        ('{"l":[{},{"y":"z"}]}', "l[1].y", "n bigint, o struct<x: bigint>, l array<struct<x: bigint, y: string>>"),
+    ],
+)
+def test_a_field_of_a_later_file_is_named(tmp_path, whole, line, field, schema):
+    for i in range(8):  # so many files are sampled
+        write(tmp_path / f"{i}.json", '{"n":1,"o":{"x":1},"l":[{"x":1}]}\n')
+    write(tmp_path / "8.json", '{"n":1,"later":null,"o":{"later":null}}\n' + line + "\n")
+    with pytest.raises(FiresteelError) as caught:
+        rows(tmp_path, newlines_in_values=whole)
+    where = "object 2" if whole else "line 2"
+    assert f"{tmp_path}/8.json, {where}: the field '{field}' is not in the schema" in str(caught.value)
+    assert f"schema='{schema}'" in str(caught.value)
+    assert parse_ddl(schema).names[0] == "n"  # what the hint says can be given
+
+
+def test_fields_that_nobody_reads_stop_nothing(tmp_path):
+    for i in range(8):
+        (tmp_path / "k=1").mkdir(exist_ok=True)
+        write(tmp_path / f"k=1/{i}.json", '{"a":1,"b":2,"k":3}\n')
+    write(tmp_path / "k=1/8.json", '{"a":1,"b":2,"k":4}\n')  # a partition column stands for this field
+    assert rows(tmp_path)[-1] == {"a": 1, "b": 2, "k": 1}
+    write(tmp_path / "k=1/8.json", '{"a":1,"b":2,"c":4}\n')
+    assert read_all(JsonSource(tmp_path).push_down(["a"], None)).num_rows == 9
+    with pytest.raises(FiresteelError, match=r"8\.json, line 1: the field 'c'"):
+        rows(tmp_path)
+
+
+def test_known_fields_are_parsed_fast_with_an_inferred_schema(tmp_path):
+    block = b'{"n":1,"o":{"x":[{"y":1.5}]},"s":"x","e":{}}\n{"z":null}\n'
+    schema = JsonSource(write(tmp_path / "a.json", block)).schema
+    for part in (block, b'{"n":2}\n'):
+        assert _fast(part, schema, wire_schema(schema), frozenset(schema.names)) is not None
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -141,8 +141,14 @@ def test_types_are_inferred_as_spark_does():
     assert infer_type(["1", "2.5"]) == pa.float64()
     assert infer_type(["2024-01-01"]) == pa.date32()
     assert infer_type(["2024-01-01", "2024-01-01 10:00:00.5"]) == pa.timestamp("us", "UTC")
-    for texts in (["2024-02-31"], ["1", "a"], ["true"], [None], ["1", "2024-01-01"], ["0x1"]):
+    for texts in (["2024-02-31"], ["1", "a"], ["true"], [None], ["1", "2024-01-01"], ["0x1"], ["+1"], ["1", "+2"]):
         assert infer_type(texts) == pa.string()
+
+
+def test_a_leading_plus_is_read_as_it_was_written(tmp_path):
+    table = pa.table({"x": [1, 2], "k": ["+1", "+22"]})
+    publish(CsvSink(tmp_path / "out", partition_by="k"), table)
+    assert by(read_all(CsvSource(tmp_path / "out")).to_pylist()) == by(table.to_pylist())
 
 
 def test_types_can_be_given(tmp_path):

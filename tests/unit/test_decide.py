@@ -162,8 +162,9 @@ def test_one_bad_line_does_not_stop_the_rest():
     found = ask(good, b'{"inputs": [', b"", b"nonsense", b'{"inputs": "\xff"}', b"[" * 10_000, good)
     assert ["error" in answer for answer in found] == [False, True, True, True, True, False]
     assert all("JSON" in answer["error"] for answer in found[1:5])
-    first = ask(b'{"inputs": [', good)
-    assert ["error" in answer for answer in first] == [True, False]
+    for wrong in (b'{"inputs": [', b'{"inputs": "\xff"}'):
+        first = ask(wrong, good)
+        assert ["error" in answer for answer in first] == [True, False]
 
 
 def test_one_object_over_several_lines_is_one_request():

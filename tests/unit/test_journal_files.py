@@ -139,6 +139,8 @@ def test_a_job_is_found_by_path_id_beginning_and_as_the_last(tmp_path):
         find("nofile.jsonl", options(tmp_path / "elsewhere"))
     with pytest.raises(UsageError, match=r"no journal in .*Run a job"):
         find("last", options(tmp_path / "elsewhere"))
+    with pytest.raises(UsageError, match=r"journal directory .* is a file"):
+        find("last", options(paths[0]))
 
 
 def test_the_journal_among_the_instruments_is_known_by_its_path(tmp_path):

@@ -32,6 +32,7 @@ from firesteel.operators.program import (
 from firesteel.operators.relational import Filter
 from firesteel.operators.task import UserFunctionError, run_task
 from firesteel.results.store import ResultStore, object_name
+from firesteel.spark.serialise import dumps
 from operators_support import context, rows
 from task_kit import SCHEMA, Rows, Sink, Split, gate, read
 
@@ -69,6 +70,26 @@ def test_every_output_takes_every_batch(store, ctx):
         assert read(store, dataset, SCHEMA, subpartitions).sort_by("v")["v"].to_pylist() == list(range(1000))
     homes = [set(read(store, 0, SCHEMA, 8, s, s + 1)["k"].to_pylist()) for s in range(8)]
     assert sum(map(len, homes)) == 10, "a key lies in one subpartition"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.field("element", pa.float32()), 2), [1, 2]),  # as read from Parquet
+        (pa.list_(pa.field("element", pa.float32(), nullable=False), 2), [1, 2]),
+        (pa.map_(pa.string(), pa.int32(), keys_sorted=True), [("a", 1)]),
+        (pa.struct([("x", pa.large_list(pa.list_(pa.field("element", pa.float32()), 2)))]), {"x": [[1, 2]]}),
+    ],
+    ids=lambda kind: str(kind) if isinstance(kind, pa.DataType) else "",
+)
+def test_the_driver_reads_what_a_program_that_travelled_wrote(store, ctx, kind, value):
+    """pyarrow's own pickle leaves parts of these types out, and the schema of a result is checked."""
+    data = pa.record_batch([pa.array([value, value], kind)], ["e"])
+    step = MapInArrow("step", lambda batches: [data for _ in batches], data.schema)
+    program = pickle.loads(dumps(source(ResultOutput(0, data.schema), operators=(step,))))
+    assert str(program.outputs[0].schema) == str(data.schema)
+    run_task(program, ctx, [], [(0, 1)], store, {0: 1}, "none")
+    assert read(store, 0, data.schema, 1).to_pylist() == data.to_pylist()
 
 
 def test_partial_aggregation_then_final_aggregation(store, ctx):

@@ -95,7 +95,7 @@ class DataStream(
     def top_k(self, n: int, *columns: str | tuple[str, bool], ascending: bool = False) -> DataStream:
         """The ``n`` rows with the largest values of these columns (``ascending``: smallest), in order; nulls last.
 
-        A column may be given with its own direction: ``("name", True)`` is ascending.
+        NaN is greater than every number. A column may be given with its own direction: ``("name", True)`` is ascending.
         """
         with step_at("top_k") as place:
             keys = tuple(c if isinstance(c, tuple) else (c, ascending) for c in columns)

@@ -14,6 +14,7 @@ from firesteel.errors import UsageError
 from firesteel.expressions import plain_column
 from firesteel.graph.job_graph import ShipStrategy
 from firesteel.graph.stream_graph import ChainedStep, SortStep, StreamEdge, StreamNode, Work
+from firesteel.humanize import plural
 from firesteel.operators.passing import Passing
 from firesteel.operators.relational import as_expression, check_columns
 from firesteel.operators.sort import Sort
@@ -95,15 +96,14 @@ def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, ste
 
 
 def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bool]:
-    if isinstance(ascending, bool):
-        return [ascending] * len(columns)
-    directions: list[Any] = list(ascending)
-    if len(directions) != len(columns) or not all(isinstance(d, bool) for d in directions):
+    one: Any = ascending
+    given: list[Any] = list(one) if isinstance(one, list | tuple) else [one] * len(columns)
+    if len(given) != len(columns) or not all(direction in (True, False) for direction in given):  # 1 and 0 are, too
         raise UsageError(
-            f"{step} has {len(columns)} columns and ascending={ascending!r}.",
+            f"{step} has {plural(len(columns), 'column')} and ascending={ascending!r}.",
             hint="Give True or False, or a list with one of them for each column.",
         )
-    return directions
+    return [bool(direction) for direction in given]
 
 
 def _column(schema: pa.Schema, given: Any, ascending: bool, step: str) -> OrderColumn:

@@ -23,7 +23,9 @@ def caller_place() -> str:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
         frame = frame.f_back
-    if frame is None:
+    if frame is None or str(frame.f_globals.get("__name__")).startswith(
+        "typer"
+    ):  # our own command: no line of the user's
         return ""
     name = frame.f_code.co_filename
     shown = _cell(name) or (name if name.startswith("<") else Path(name).name)

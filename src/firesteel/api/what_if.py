@@ -16,6 +16,7 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.journal.explain import find_vertex, labelled
 from firesteel.journal.history import JobHistory
+from firesteel.options import MAX_PARALLELISM, MIN_PARALLELISM
 from firesteel.scheduler.parallelism import VertexPlan, decide_vertex
 from firesteel.scheduler.parallelism.asked import bounds_changed, parsed
 from firesteel.scheduler.parallelism.replay import recalled
@@ -49,7 +50,11 @@ class Comparison:
 def compare(records: Iterable[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
     """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider by any of their
     names, and "parallelism". Raises UsageError for options that it does not take."""
-    parsed(values)
+    options, _ = parsed(values)
+    if options.is_set(MIN_PARALLELISM) and options.is_set(MAX_PARALLELISM):
+        low, high = options[MIN_PARALLELISM], options[MAX_PARALLELISM]
+        if low > high:  # wrong whatever the vertex
+            raise UsageError(f"min-parallelism {low} and max-parallelism {high} leave no parallelism to choose.")
     last: dict[int, Decision] = {}
     for record in records:
         if isinstance(record, Decision) and record.what == "parallelism" and record.vertex is not None:

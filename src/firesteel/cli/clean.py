@@ -94,8 +94,7 @@ def _left_over(options: Any) -> tuple[list[Item], list[str]]:
         if not each.may_go:
             kept.setdefault(each.owner.value, []).append(each)
     said = [
-        f"Kept: what lies there of {plural(len(group), 'job')}, "
-        f"{format_bytes(sum(each.bytes for each in group))}, {why}."
+        f"Kept: {format_bytes(sum(each.bytes for each in group))} of {plural(len(group), 'job')}: {why}."
         for why, group in kept.items()
     ]
     return [item(each) for each in found if each.may_go], said

@@ -82,7 +82,7 @@ def _is_cut_off(line: bytes) -> bool:
         msgspec.json.decode(line)
     except msgspec.DecodeError as error:
         return "truncated" in str(error)
-    except RecursionError:
+    except (RecursionError, UnicodeDecodeError):
         pass
     return False
 

@@ -26,6 +26,7 @@ from firesteel.cli.shared import (
     Quiet,
     Vertex,
     given_options,
+    no_script,
     not_written,
     number,
     show,
@@ -91,7 +92,7 @@ def run(
     with events(as_json, json_file) as told:
         options = given_options(option, quiet, config)
         if not Path(script).is_file():
-            raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+            raise no_script(script)
         from firesteel.api.environment import set_defaults
 
         set_defaults(master=master, options=options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,18 +15,25 @@ from firesteel.errors import FiresteelError, JobExecutionError, UsageError
 
 
 class Told:
-    """Where the lines go. Without a stream nothing is told."""
+    """Where the lines go. Without a stream nothing is told. ``name``: of the file, if it is one."""
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, name: str | None = None) -> None:
         self._stream = stream
+        self._name = name
 
     def say(self, event: str, **fields: Any) -> None:
-        """A reader that has gone away disturbs nobody."""
+        """A reader that has gone away disturbs nobody; of a file that takes nothing any more is told once."""
         from firesteel.journal.json_events import write_event
 
-        if self._stream is not None:
-            with suppress(OSError, ValueError):
-                write_event(self._stream, event, **fields)
+        if self._stream is None:
+            return
+        try:
+            write_event(self._stream, event, **fields)
+        except (OSError, ValueError) as error:
+            if self._name is not None and not isinstance(error, BrokenPipeError):
+                why = getattr(error, "strerror", None) or error
+                print(f"firesteel: Not all events could be written to '{self._name}': {why}.", file=sys.stderr)
+                self._name = None
 
     def error(self, error: FiresteelError) -> None:
         trace = error.cause_trace if isinstance(error, JobExecutionError) else None
@@ -47,7 +54,7 @@ def events(on_stderr: bool, file: str | None) -> Generator[Told]:
         yield Told(None)
         return
     stream = sys.stderr if on_stderr else sys.stdout if file == "-" else _opened(str(file))
-    told = Told(stream)
+    told = Told(stream, None if file == "-" else file)
     from firesteel.journal import progress
 
     if stream is not None:

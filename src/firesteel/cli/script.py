@@ -18,16 +18,21 @@ from typing import Any
 import firesteel
 from firesteel.cli import CANCELLED
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
+from firesteel.humanize import unsteering
 
 _OURS = str(Path(firesteel.__file__).parent)
 
+
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals after which the job is cancelled and cleaned up, as after Ctrl-C."""
 
 Then = Callable[[Mapping[str, Any]], int]
 """What to do with the names that a script has defined. The exit code."""
 
 
 def run_script(script: Path, arguments: list[str], *, name: str = "__main__", then: Then | None = None) -> int:
-    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C, 143 after SIGTERM.
+    """Exit code of the script: its own, 1 after an exception of its own, an error's of ours, 130 after Ctrl-C, 143 after SIGTERM,
+    129 after SIGHUP (the terminal is gone), unless that is ignored (``nohup``).
 
     ``name``: what ``__name__`` is in it. ``then``: called with its names where it ended well, with errors told in the same way.
     """
@@ -39,11 +44,13 @@ def run_script(script: Path, arguments: list[str], *, name: str = "__main__", th
 
     if threading.current_thread() is not threading.main_thread():
         return _run(script, arguments, name, then)
-    before = signal.signal(signal.SIGTERM, interrupt)  # the job is cancelled and cleaned up, as after Ctrl-C
+    heard = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         code = _run(script, arguments, name, then)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 + terminated[0] if terminated else code
 
 
@@ -123,4 +130,5 @@ def _say(text: str) -> None:
     if sys.stdout is not None:  # None: started with a closed output
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+        print(unsteering(text), file=sys.stderr, flush=True)

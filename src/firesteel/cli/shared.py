@@ -101,6 +101,15 @@ def show(text: str) -> bool:
     return True
 
 
+def no_script(script: str) -> UsageError:
+    """What stands where the script should is no file: what is before the script is the command's own, misspelt or not."""
+    if script.startswith("-"):
+        return UsageError(
+            f"There is no option '{script}'.", hint="The command's own stand before the script; see '--help'."
+        )
+    return UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+
+
 def not_written(error: OSError) -> FiresteelError:
     """What to say of an output that takes nothing any more; nothing else is written to it."""
     _give_up_output()

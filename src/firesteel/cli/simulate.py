@@ -21,6 +21,7 @@ from firesteel.simulation.workload import ChainShape, EdgeKind
 
 FLAGS = {SCHEDULER.key: "--static or --adaptive", BATCH_SHUFFLE_MODE.key: "--pipelined, or leave it out"}
 """Options that flags set, and what to say instead."""
+_MOST_OF_ONE, _MOST_IN_ALL = 1 << 20, 1 << 26
 NO_SPARK = "Spark cannot run this job: its tasks stream over forward edges only."
 
 
@@ -145,6 +146,13 @@ def _check_counts(counts: Mapping[str, int]) -> None:
     for name, count in counts.items():
         if count < 1:
             raise UsageError(f"--{name} {count} must be at least 1.")
+        if count > _MOST_OF_ONE:
+            raise UsageError(f"--{name} {count} must be at most {_MOST_OF_ONE}.")
+    if counts["vertices"] * counts["parallelism"] > _MOST_IN_ALL or counts["nodes"] * counts["slots"] > _MOST_IN_ALL:
+        raise UsageError(
+            f"That is more than {format_count(_MOST_IN_ALL)} subtasks or slots.",
+            hint="Nobody's memory holds that: ask for fewer.",
+        )
 
 
 def _as_json(simulated: Simulated, costs: Costs) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, number, show, whole
+from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, no_script, number, show, whole
 from firesteel.errors import FiresteelError, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(
     """
     options = given_options(option, quiet, config)
     if not Path(script).is_file():
-        raise UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
+        raise no_script(script)
     from firesteel.cli.stream_run import StreamJob, run_stream
 
     job = StreamJob(

@@ -26,6 +26,7 @@ from firesteel.operators.program import TaskContext
 
 _MOST_BLOCK = 0x7FFF_0000
 _READ_BLOCK = 4 << 20
+_LONGEST_NULL = 20
 _ROW = re.compile(r"Row #(\d+)")
 _COLUMN = re.compile(r"In CSV column #(\d+)")
 _VALUE = re.compile(r"invalid value '(.*)'", re.DOTALL)
@@ -153,8 +154,9 @@ class CsvSource(FileSource):
                     block_size=max(2 * len(block) + 1, 1 << 16),
                     autogenerate_column_names=not self._csv.header,
                 )
+                plain = self._csv.plain(block)
                 table = pacsv.read_csv(
-                    pa.BufferReader(self._csv.plain(block)),
+                    pa.BufferReader(plain),
                     read_options=read,
                     parse_options=self._csv.parse_options(),
                     convert_options=self._csv.convert_options(None, None),
@@ -163,14 +165,32 @@ class CsvSource(FileSource):
                 raise UsageError(f"{label} cannot be read as CSV: {first_line(error)}.", hint=_HINT_ROWS) from None
             these = table.column_names if self._csv.header else [f"_c{i}" for i in range(table.num_columns)]
             names = self._same_names(names, these, label)
-            for name, column in zip(names, table.columns, strict=True):
-                found.setdefault(name, []).append(_settled(column.type))
+            for name, field in zip(names, table.schema, strict=True):
+                found.setdefault(name, []).append(self._sampled(plain, field, read) if infer else pa.string())
         if names is None:
             raise UsageError(
                 f"{self.name}: the files are empty, so there is nothing to infer columns from.",
                 hint='Give schema=, for example "word string, n bigint".',
             )
-        return pa.schema([(name, merge_types(found[name]) if infer else pa.string()) for name in names])
+        return pa.schema([(name, merge_types(found[name])) for name in names])
+
+    def _sampled(self, block: bytes, field: pa.Field, read: pacsv.ReadOptions) -> pa.DataType:
+        """The type of a column that Arrow took for ``field`` in the block; string where reading would not take it so."""
+        data_type = _settled(field.type)
+        if pa.types.is_integer(data_type) and (b"0x" in block or b"0X" in block):
+            # Arrow makes a number of 0x1f. Who writes such means an id, whose form would be lost.
+            texts = self._column(block, field.name, pa.string(), read)
+            return pa.string() if pc.any(pc.match_substring_regex(texts, r"^\s*0[xX]")).as_py() else data_type
+        if pa.types.is_timestamp(data_type):
+            try:  # seven digits of a second and more are nanoseconds to Arrow, and none of our microseconds
+                _convert(self._column(block, field.name, _wire_type(data_type, self._csv), read), data_type)
+            except pa.ArrowException:
+                return pa.string()
+        return data_type
+
+    def _column(self, block: bytes, name: str, data_type: pa.DataType, read: pacsv.ReadOptions) -> Any:
+        convert = self._csv.convert_options({name: data_type}, [name])
+        return pacsv.read_csv(pa.BufferReader(block), read, self._csv.parse_options(), convert).column(name)
 
     def _same_names(self, names: list[str] | None, these: list[str], label: str) -> list[str]:
         twice = [name for name in these if these.count(name) > 1]
@@ -179,7 +199,12 @@ class CsvSource(FileSource):
         if names is not None and names != these:
             raise UsageError(
                 f"The files do not have one schema: {label} has the columns {', '.join(these)}; those before it have {', '.join(names)}.",
-                hint="Read them as two sources and join them with union().",
+                hint="Read them as two sources and join them with union_by_name()"
+                + (
+                    "."
+                    if sorted(names) == sorted(these)
+                    else "; with allow_missing_columns=True, what one lacks is null."
+                ),
             )
         return these
 
@@ -410,10 +435,18 @@ class CsvSource(FileSource):
             shown = value if len(value) <= 80 else value[:80] + "..."
             return FiresteelError(
                 f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} is none.",
-                hint=f"Give its type, schema='{name} string, ...' (with all columns), or name what stands for null, null_values=['', {value[:20]!r}].",
+                hint=f"Give its type, schema='{name} string, ...' (with all columns){self._or_null(value, data_type)}.",
             )
         text = re.sub(r"^CSV parse error: (Row #\d+: )?", "", first_line(error))
         return FiresteelError(f"{label}, {where}: {text}.", hint=_HINT_ROWS)
+
+    def _or_null(self, value: str, data_type: pa.DataType) -> str:
+        """More for a hint, where the value may be what somebody wrote for null: a short word, or 0000-00-00 for a date."""
+        digits = {char for char in value if char.isdigit()}
+        no_day = pa.types.is_temporal(data_type) and digits in ({"0"}, {"9"})
+        if len(value) > _LONGEST_NULL or (digits and not no_day):
+            return ""
+        return f", or name what stands for null, null_values={[*self._csv.null_values, value]!r}"
 
 
 _HINT_ROWS = (

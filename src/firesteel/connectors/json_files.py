@@ -35,9 +35,10 @@ class JsonSource(FileSource):
     """Rows of files with a JSON object a line.
 
     ``schema``: names and types of the columns; None: inferred from the first MiB of the first files (see ``inference``;
-    strings stay strings, as in Spark). Fields that are not in the schema are left out, those that a line does not have
-    are null. With ``newlines_in_values`` an object may be spread over several lines, or the file be one array of objects;
-    every file is one split then and is held in memory whole. ``compression`` and ``partitions`` as in
+    strings stay strings, as in Spark). Fields that are not in a given schema are left out; a value in one that is not in
+    an inferred schema is an error where all columns are read. Those that a line does not have are null. With
+    ``newlines_in_values`` an object may be spread over several lines, or the file be one array of objects; every file is one
+    split then and is held in memory whole. ``compression`` and ``partitions`` as in
     :class:`~firesteel.connectors.csv_files.CsvSource`.
 
     Raises UsageError for missing paths, empty globs, and files that cannot be read or have nothing to infer from.
@@ -64,6 +65,8 @@ class JsonSource(FileSource):
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
         else:
             own = self._inferred()
+        self._known = frozenset(own.names) if schema is None else None
+        """The fields that may have values, where the schema was inferred."""
         for field in own:
             _check_type(field.type, field.name, self.name)
         self._have(own)
@@ -107,20 +110,23 @@ class JsonSource(FileSource):
         ctx.place = self._where(piece)
         names = self._columns_to_read() or [self._file_schema.names[0]]
         schema = pa.schema([self._file_schema.field(name) for name in names])
-        batches = self._read_whole(piece, schema) if self._whole else self._read_blocks(piece, schema)
+        # Where only some columns are wanted, nobody misses the others, and Arrow need not parse them to know them.
+        known = self._known if len(names) == len(self._file_schema) else None
+        read = self._read_whole if self._whole else self._read_blocks
+        batches = read(piece, schema, known)
         for batch in batches:
             yield from self._finish(batch, piece.values)
 
-    def _read_blocks(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _read_blocks(self, piece: Piece, schema: pa.Schema, known: frozenset[str] | None) -> Iterator[pa.RecordBatch]:
         wire = wire_schema(schema)
         first, lines = -1, 0
         for offset, block in self._open_blocks(piece, self._compression):
             first = offset if first < 0 else first
             self._check_utf8(piece, offset, block)
-            batch = None if wire is None else _fast(block, schema, wire)
+            batch = None if wire is None else _fast(block, schema, wire, known)
             if batch is None:
                 try:
-                    batch = parse_lines(block, schema)
+                    batch = parse_lines(block, schema, known=known)
                 except BadValueError as error:
                     lines += self._lines_in_front(piece, first) if piece.start else 0
                     raise self._bad(piece, f"line {lines + error.line + 1}", error) from None
@@ -128,7 +134,7 @@ class JsonSource(FileSource):
             if batch.num_rows:
                 yield batch
 
-    def _read_whole(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _read_whole(self, piece: Piece, schema: pa.Schema, known: frozenset[str] | None) -> Iterator[pa.RecordBatch]:
         label = self._prefix + piece.path
         codec = codec_of(piece.path, self._compression)
         try:
@@ -138,7 +144,7 @@ class JsonSource(FileSource):
             raise damaged(label, codec, error) from error
         self._check_utf8(piece, 0, data)
         try:
-            batch = parse_lines(data, schema, spread=True)
+            batch = parse_lines(data, schema, spread=True, known=known)
         except BadValueError as error:
             raise self._bad(piece, f"object {error.line + 1}", error) from None
         if batch.num_rows:
@@ -168,8 +174,10 @@ class JsonSource(FileSource):
         return count
 
 
-def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | None:
-    """The block's rows, or None where Arrow does not take them."""
+def _fast(
+    block: bytes, schema: pa.Schema, wire: pa.Schema, known: frozenset[str] | None = None
+) -> pa.RecordBatch | None:
+    """The block's rows, or None where Arrow does not take them. ``known``: as for :func:`parse_lines`."""
     if not block.strip():
         return pa.RecordBatch.from_pylist([], schema)
     if _begins_with_null(block):
@@ -178,8 +186,10 @@ def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | 
         table = pajson.read_json(
             pa.BufferReader(block),
             pajson.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
+            pajson.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore" if known is None else "infer"),
         )
+        if known is not None and not _all_known(table.schema, wire, known):
+            return None
         columns = [_from_wire(table.column(field.name), field.type) for field in schema]
     except (pa.ArrowException, UnicodeDecodeError):
         return None
@@ -189,6 +199,17 @@ def _fast(block: bytes, schema: pa.Schema, wire: pa.Schema) -> pa.RecordBatch | 
         return None
     batches = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def _all_known(found: pa.Schema, wire: pa.Schema, known: frozenset[str]) -> bool:
+    """Whether Arrow, which adds the fields it did not expect, found none with values."""
+    for field in found:
+        at = wire.get_field_index(field.name)
+        if at >= 0 and field.type != wire.field(at).type:  # a struct in it has a field more
+            return False
+        if at < 0 and field.name not in known and not pa.types.is_null(field.type):
+            return False
+    return True
 
 
 def _begins_with_null(block: bytes) -> bool:

@@ -30,6 +30,7 @@ _SPECIAL = {
 _UTC = datetime.UTC
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_LONGEST_HINT = 200
 _FRACTION = re.compile(r"[.,][0-9]{6}([0-9]+)")
 
 
@@ -49,16 +50,32 @@ class _Unfit(Exception):
         self.value, self.data_type, self.path = value, data_type, path
 
 
-def parse_lines(data: bytes, schema: pa.Schema, *, spread: bool = False) -> pa.RecordBatch:
-    """The rows of the schema's columns. ``spread``: objects may take several lines, or be one array. Raises BadValueError."""
+class _Unknown(_Unfit):
+    """The struct ``data_type`` has no field for the value; ``path`` ends with the field's name."""
+
+
+def parse_lines(
+    data: bytes, schema: pa.Schema, *, spread: bool = False, known: frozenset[str] | None = None
+) -> pa.RecordBatch:
+    """The rows of the schema's columns. ``spread``: objects may take several lines, or be one array. ``known``: the only
+    fields that may have values, and of structs only theirs; None: others are left out. Raises BadValueError."""
     columns: list[list[Any]] = [[] for _ in schema]
-    converters = [(field.name, _converter(field.type), column) for field, column in zip(schema, columns, strict=True)]
+    strict = known is not None
+    converters = [
+        (field.name, _converter(field.type, strict), column) for field, column in zip(schema, columns, strict=True)
+    ]
     numbered = enumerate(parse_objects(data)) if spread else _line_objects(data)
     for line, row in numbered:
+        if known is not None and not row.keys() <= known:
+            for name, value in row.items():
+                if name not in known and value is not None:
+                    raise _unknown_field(line, name, _type_of(value), name, schema)
         for name, convert, column in converters:
             value = row.get(name)
             try:
                 column.append(None if value is None else convert(value))
+            except _Unknown as error:
+                raise _unknown_field(line, name, _type_of(value), name + error.path, schema) from None
             except _Unfit as error:
                 raise _bad_value(line, name, error) from None
     arrays = [_array(column, field) for column, field in zip(columns, schema, strict=True)]
@@ -85,6 +102,37 @@ def _bad_value(line: int, name: str, error: _Unfit) -> BadValueError:
         f"column '{name}'{error.path} is {error.data_type}, and {shown!r} is none",
         f"Give its type, schema='{name} string, ...' (with all columns; string takes any value).",
     )
+
+
+def _unknown_field(line: int, column: str, found: pa.DataType, path: str, schema: pa.Schema) -> BadValueError:
+    """For a field that an inferred schema lacks: ``path`` in the column ``column``, whose value here is of type ``found``."""
+    types = {field.name: field.type for field in schema}
+    whole = settle_json_type(found)
+    types[column] = merge_json_types(types[column], whole) if column in types else whole
+    listed = ", ".join(f"{_quoted(name)} {_ddl(data_type)}" for name, data_type in types.items())
+    if len(listed) > _LONGEST_HINT:
+        listed = f"{_quoted(column)} {_ddl(types[column])}, ..."
+        listed = listed if len(listed) <= _LONGEST_HINT else f"{_quoted(column)} ..., ..."
+    return BadValueError(
+        line,
+        f"the field '{path}' is not in the schema, which was inferred from the beginning of the first files",
+        f"Give the schema, schema={listed!r} (with all columns; fields that are not in it are left out).",
+    )
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+
+
+def _ddl(data_type: pa.DataType) -> str:
+    """A type that was inferred, as users write it."""
+    types = pa.types
+    if types.is_struct(data_type):
+        return "struct<" + ", ".join(f"{_quoted(f.name)}: {_ddl(f.type)}" for f in data_type) + ">"
+    if types.is_list(data_type):
+        return f"array<{_ddl(data_type.value_type)}>"
+    plain = {pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
+    return plain.get(data_type, "string")
 
 
 def _line_objects(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -159,16 +207,17 @@ def to_text(value: Any) -> str:
 # --- one converter a type ------------------------------------------------------------------------------------
 
 
-def _converter(data_type: pa.DataType) -> Callable[[Any], Any]:
+def _converter(data_type: pa.DataType, strict: bool = False) -> Callable[[Any], Any]:
+    """``strict``: a field with a value that a struct does not have is an error, and not left out."""
     types = pa.types
     if types.is_string(data_type) or types.is_large_string(data_type):
         return lambda value: value if isinstance(value, str) else to_text(value)
     if types.is_struct(data_type):
-        return _struct_converter(data_type)
+        return _struct_converter(data_type, strict)
     if types.is_map(data_type):
-        return _map_converter(data_type)
+        return _map_converter(data_type, strict)
     if types.is_list(data_type) or types.is_large_list(data_type) or types.is_fixed_size_list(data_type):
-        return _list_converter(data_type)
+        return _list_converter(data_type, strict)
     return _checked(data_type, _scalar_converter(data_type))
 
 
@@ -289,12 +338,19 @@ def _nanoseconds(text: str) -> int:
     return 0 if fraction is None else int(fraction[1][:3].ljust(3, "0"))
 
 
-def _struct_converter(data_type: Any) -> Callable[[Any], Any]:
-    fields = [(data_type.field(i).name, _converter(data_type.field(i).type)) for i in range(data_type.num_fields)]
+def _struct_converter(data_type: Any, strict: bool) -> Callable[[Any], Any]:
+    fields = [
+        (data_type.field(i).name, _converter(data_type.field(i).type, strict)) for i in range(data_type.num_fields)
+    ]
+    names = {name for name, _ in fields}
 
     def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise _Unfit(value, data_type)
+        if strict and not value.keys() <= names:
+            for name, inner in value.items():
+                if name not in names and inner is not None:
+                    raise _Unknown(inner, data_type, f".{name}")
         row: dict[str, Any] = {}
         for name, inner in fields:
             found: Any = value.get(name)
@@ -304,8 +360,8 @@ def _struct_converter(data_type: Any) -> Callable[[Any], Any]:
     return convert
 
 
-def _map_converter(data_type: Any) -> Callable[[Any], Any]:
-    key, item = _converter(data_type.key_type), _converter(data_type.item_type)
+def _map_converter(data_type: Any, strict: bool) -> Callable[[Any], Any]:
+    key, item = _converter(data_type.key_type), _converter(data_type.item_type, strict)
 
     def convert(value: Any) -> list[tuple[Any, Any]]:
         if not isinstance(value, dict):
@@ -317,8 +373,8 @@ def _map_converter(data_type: Any) -> Callable[[Any], Any]:
     return convert
 
 
-def _list_converter(data_type: Any) -> Callable[[Any], Any]:
-    inner = _converter(data_type.value_type)
+def _list_converter(data_type: Any, strict: bool) -> Callable[[Any], Any]:
+    inner = _converter(data_type.value_type, strict)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -332,7 +388,7 @@ def _within(convert: Callable[[Any], Any], value: Any, step: str) -> Any:
     try:
         return convert(value)
     except _Unfit as error:
-        raise _Unfit(error.value, error.data_type, step + error.path) from None
+        raise type(error)(error.value, error.data_type, step + error.path) from None
 
 
 # --- inferred types ------------------------------------------------------------------------------------------

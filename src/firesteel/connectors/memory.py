@@ -16,6 +16,7 @@ from firesteel.connectors.packing import piece_bytes
 from firesteel.connectors.paths import first_line
 from firesteel.errors import UsageError
 from firesteel.operators.program import TaskContext
+from firesteel.operators.python_values import exact_array
 
 _PIECES = 64
 """A small table is still cut into this many splits where it has the rows: a few rows may be much work."""
@@ -165,7 +166,7 @@ def _expect(rows: list[Any], fits: Callable[[Any], bool], what: str) -> None:
 
 def _array(values: list[Any], data_type: pa.DataType | None, name: str) -> pa.Array:
     try:
-        return pa.array(values, data_type)
+        return _made(values, data_type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         row = _first_bad(values, data_type)
         as_what = f"as {data_type}" if data_type is not None else "with the rows before it"
@@ -175,13 +176,17 @@ def _array(values: list[Any], data_type: pa.DataType | None, name: str) -> pa.Ar
         ) from None
 
 
+def _made(values: list[Any], data_type: pa.DataType | None) -> pa.Array:
+    return pa.array(values) if data_type is None else exact_array(values, data_type)
+
+
 def _first_bad(values: list[Any], data_type: pa.DataType | None) -> int:
     """The last row of the shortest beginning that cannot be converted, by halving."""
     good, bad = 0, len(values)
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            pa.array(values[:middle], data_type)
+            _made(values[:middle], data_type)
             good = middle
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             bad = middle

@@ -192,18 +192,23 @@ def infer_type(texts: Sequence[str | None]) -> pa.DataType:
     if not known:
         return pa.string()
     if all(_WHOLE.match(text) for text in known):
-        return _whole_type([int(text) for text in known])
+        data_type = _whole_type([int(text) for text in known])
+        return data_type if _all_parse(known, data_type) else pa.string()  # a leading + is no number to Arrow
     if all(_NUMBER.match(text) for text in known):
         return pa.float64()
     dates = [_DATE.match(text) is not None for text in known]
     if all(dates) or all(date or _TIMESTAMP.match(text) for date, text in zip(dates, known, strict=True)):
         data_type = pa.date32() if all(dates) else _UTC
-        try:
-            parse_values(known, data_type)
-        except pa.ArrowException:  # the 31st of February
-            return pa.string()
-        return data_type
+        return data_type if _all_parse(known, data_type) else pa.string()  # the 31st of February
     return pa.string()
+
+
+def _all_parse(texts: Sequence[str | None], data_type: pa.DataType) -> bool:
+    try:
+        parse_values(texts, data_type)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def _whole_type(numbers: list[int]) -> pa.DataType:

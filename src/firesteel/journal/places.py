@@ -43,9 +43,13 @@ def journal_directories(options: Options) -> list[Path]:
 
 
 def journals(options: Options) -> list[Path]:
-    """All journals of the journal directories, oldest first."""
+    """All journals of the journal directories, oldest first. Raises UsageError for one that is a file."""
     found: list[tuple[float, Path]] = []
     for directory in journal_directories(options):
+        if directory.exists() and not directory.is_dir():
+            raise UsageError(
+                f"The journal directory '{directory}' is a file.", hint=f"Give {JOURNAL_DIR.key} a directory."
+            )
         for path in directory.glob(f"*{SUFFIX}"):
             with suppress(OSError):
                 status = path.stat()

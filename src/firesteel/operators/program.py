@@ -9,6 +9,7 @@ once per vertex with cloudpickle and is the same for every subtask and attempt; 
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,20 @@ from numpy.typing import NDArray
 from firesteel.results.ordering import Order
 
 Batches = Iterator[pa.RecordBatch]
+
+
+def _fixed_size_list(kind: Any) -> tuple[Any, ...]:
+    return pa.list_, (kind.value_field, kind.list_size)
+
+
+def _map(kind: Any) -> tuple[Any, ...]:
+    return pa.map_, (kind.key_field, kind.item_field, kind.keys_sorted)
+
+
+# What pyarrow itself pickles of these two types leaves out the item's name and nullability, and that keys are sorted: the
+# executor would write its rows under another schema than the driver reads them with.
+copyreg.pickle(pa.FixedSizeListType, _fixed_size_list)
+copyreg.pickle(pa.MapType, _map)
 
 MAX_RECORDS_PER_BATCH = 10_000
 """Rows a user function gets at once, as PySpark's spark.sql.execution.arrow.maxRecordsPerBatch."""

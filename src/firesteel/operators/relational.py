@@ -55,7 +55,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[tuple[str, pc.Expression
     fields = []
     for name, expression in columns:
         try:
-            result = _project(schema.empty_table(), [(name, expression)])
+            result = _tried(schema, (name, expression))
         except _EXPRESSION_ERRORS as error:
             raise _expression_error(schema, expression, error, f"column '{name}'") from None
         fields.append(_field(schema, name, expression, result.schema.field(0)))
@@ -65,7 +65,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[tuple[str, pc.Expression
 def check_filter(schema: pa.Schema, expression: pc.Expression) -> None:
     """Raises UsageError when the expression cannot be a filter over rows of ``schema``."""
     try:
-        type_ = _project(schema.empty_table(), [("filter", expression)]).schema.field(0).type
+        type_ = _tried(schema, ("filter", expression)).schema.field(0).type
     except _EXPRESSION_ERRORS as error:
         raise _expression_error(schema, expression, error, "a filter") from None
     if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
@@ -120,19 +120,37 @@ def _field(schema: pa.Schema, name: str, expression: pc.Expression, found: pa.Fi
     return found
 
 
+_HINTS = (
+    ("with timezone to timestamp without", "Give the time a zone: datetime(2024, 1, 1, tzinfo=timezone.utc)."),
+    ("Precision is not great enough", "A plain whole number has 19 digits there: write lit(Decimal('1'))."),
+)
+"""What to do about errors whose words do not say it."""
+
+
 def _expression_error(schema: pa.Schema, expression: pc.Expression, error: BaseException, what: str) -> UsageError:
     missing = re.search(r"FieldRef\.Name\((.*?)\)", str(error))
     if missing is not None and "No match" in str(error):
         return unknown_column(schema, missing[1], what)
     first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UsageError(
-        f"The expression '{expression}' for {what} cannot be computed: {first_line}.",
-        hint=f"The columns are {_typed(schema)}.",
+        f"The expression '{expression}' for {what} cannot be computed: {first_line.rstrip('.')}.",
+        hint=next((hint for said, hint in _HINTS if said in first_line), f"The columns are {_typed(schema)}."),
     )
 
 
 def _typed(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _tried(schema: pa.Schema, column: tuple[str, pc.Expression]) -> pa.Table:
+    """The column, over no rows. Times with and without a zone are told apart only where there is a row."""
+    found = _project(schema.empty_table(), [column])
+    try:
+        _project(pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema), [column])
+    except _EXPRESSION_ERRORS as error:  # of another kind: a row of nulls says nothing about the user's
+        if "timezone" in str(error):
+            raise
+    return found
 
 
 def _project(table: pa.Table, columns: Sequence[tuple[str, pc.Expression]]) -> pa.Table:
@@ -219,7 +237,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The first ``n`` rows of this subtask in the order of ``keys`` (column, ascending), sorted; nulls and NaN last.
+    """The first ``n`` rows of this subtask in the order of ``keys`` (column, ascending), sorted; nulls last, NaN is the largest.
 
     Holds ``n`` rows and one chunk. Ties are cut in the order of arrival.
     """
@@ -245,8 +263,15 @@ class TopK:
             yield from table_batches(best)
 
     def _select(self, table: pa.Table) -> pa.Table:
-        columns = [_sortable(table.column(name)) for name, _ in self.keys]
-        order = [(str(i), "ascending" if ascending else "descending") for i, (_, ascending) in enumerate(self.keys)]
+        columns: list[Any] = []
+        order: list[tuple[str, str]] = []
+        for name, ascending in self.keys:
+            column = _sortable(table.column(name))
+            # pyarrow puts NaN behind the numbers in either direction, so that in a descending column what is NaN comes first
+            nan = None if ascending else _nan(column)
+            for values in (column,) if nan is None else (nan, column):
+                order.append((str(len(columns)), "ascending" if ascending else "descending"))
+                columns.append(values)
         keys = pa.table({str(i): column for i, column in enumerate(columns)})
         rows = pc.sort_indices(keys, sort_keys=order).slice(0, self.n)  # stable
         return pa.Table.from_arrays([take(one_chunk(column), rows) for column in table.columns], schema=table.schema)
@@ -255,6 +280,14 @@ class TopK:
 def _chain(first: pa.RecordBatch, rest: Any) -> Batches:
     yield first
     yield from rest
+
+
+def _nan(column: Any) -> Any:
+    """Which values are NaN (null for null); None where there are none."""
+    if not pa.types.is_floating(column.type):
+        return None
+    nan = pc.is_nan(column)
+    return nan if pc.any(nan).as_py() else None
 
 
 def _sortable(column: Any) -> Any:

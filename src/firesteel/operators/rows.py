@@ -18,6 +18,7 @@ import pyarrow as pa
 from firesteel.errors import UsageError
 from firesteel.operators.batches import one_chunk
 from firesteel.operators.program import TaskContext
+from firesteel.operators.python_values import exact_array
 from firesteel.operators.user_code import UserFunctionError, check_names, complaint
 
 MOST_SHOWN = 200
@@ -147,7 +148,7 @@ class RowBatcher:
 
     def _column(self, values: Sequence[Any], field: pa.Field, rows: list[Sequence[Any]], ctx: TaskContext) -> pa.Array:
         try:
-            array = _arrow(values, field.type)
+            array = exact_array(values, field.type)
         except _WRONG as error:
             raise self._wrong(values, field, rows, error, ctx) from None
         array = one_chunk(array)
@@ -163,7 +164,7 @@ class RowBatcher:
     ) -> UserFunctionError:
         for value, row in zip(values, rows, strict=True):
             try:
-                _arrow([value], field.type)
+                exact_array([value], field.type)
             except _WRONG as reason:
                 return complaint(
                     self._name,
@@ -178,51 +179,10 @@ class RowBatcher:
         return f"the row {shown(row_type(tuple(self._names))(row))}"
 
 
-def _arrow(values: Sequence[Any], type_: pa.DataType) -> Any:
-    """``pa.array``, which would cut a fraction off silently, and leave out what a struct has no field for."""
-    if pa.types.is_nested(type_):
-        for value in values:
-            _check_nested(value, type_)
-    elif _is_whole(type_) and not {float, np.float64, np.float32, np.float16}.isdisjoint(map(type, values)):
-        for value in values:
-            _check_whole(value, type_)
-    return pa.array(values, type_)
-
-
-def _is_whole(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_temporal(type_)
-
-
-def _check_whole(value: Any, type_: pa.DataType) -> None:
-    if isinstance(value, float | np.floating) and not float(value).is_integer():
-        raise ValueError(f"{value!r} is no whole number, as {type_} is")
-
-
-def _check_nested(value: Any, type_: pa.DataType) -> None:
-    if value is None:
-        return
-    types = pa.types
-    if types.is_struct(type_) and isinstance(value, dict):
-        unknown = [str(key) for key in value if type_.get_field_index(key) < 0]
-        if unknown:
-            raise ValueError(f"it has no field {', '.join(unknown)}")
-        for key, inner in value.items():
-            _check_nested(inner, type_.field(key).type)
-    elif types.is_map(type_):
-        for key, inner in value.items() if isinstance(value, dict) else value:
-            _check_nested(key, type_.key_type)
-            _check_nested(inner, type_.item_type)
-    elif types.is_nested(type_) and not types.is_struct(type_) and not types.is_union(type_):
-        for inner in value:
-            _check_nested(inner, type_.value_type)
-    elif _is_whole(type_):
-        _check_whole(value, type_)
-
-
 def fits(value: Any, type_: pa.DataType) -> bool:
     """Whether the Python value is one of this type, losing nothing."""
     try:
-        _arrow([value], type_)
+        exact_array([value], type_)
     except _WRONG:
         return False
     return True

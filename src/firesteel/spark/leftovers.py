@@ -34,7 +34,7 @@ class Owner(Enum):
     """Of what lies there."""
 
     DEAD = "its process is gone"
-    ALIVE = "a job that runs"
+    ALIVE = "it still runs, or is just ending"
     ELSEWHERE = "of another machine"
     UNKNOWN = "whose it is cannot be told yet"
 
