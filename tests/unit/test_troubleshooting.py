@@ -62,11 +62,15 @@ def unserialisable() -> object:
     return serialise_programs(environment.compile())
 
 
-def mixed_files() -> object:
+def mixed_files(merge_schema: bool = False) -> object:
     Path("in").mkdir()
     pq.write_table(pa.table({"n": [1]}), "in/a.parquet")
     pq.write_table(pa.table({"n": ["x"]}), "in/b.parquet")
-    return env().read_parquet("in")
+    return env().read_parquet("in", merge_schema=merge_schema)
+
+
+def unmergeable_files() -> object:
+    return mixed_files(merge_schema=True)
 
 
 def broken_file() -> object:
@@ -109,6 +113,7 @@ TRIGGERS: list[Trigger] = [
     lambda: env().read_parquet("orders/*.parquet"),
     lambda: env().read_text("missing.txt"),
     mixed_files,
+    unmergeable_files,
     broken_file,
     output_exists,
     lambda: words().filter(col("wrod") != ""),

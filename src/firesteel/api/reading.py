@@ -64,7 +64,7 @@ class Reading:
             if all(only_spark_opens(path, filesystem) for path in paths):
                 if errors != "replace":
                     raise UsageError(f"errors={errors!r}: {paths[0]} is read by Spark, which only has 'replace'.")
-                return self._read_by_spark("text", paths, place, path_column)
+                return self._read_by_spark("text", paths, place, path_column=path_column)
             source = TextSource(
                 paths,
                 path_column=path_column,
@@ -75,14 +75,22 @@ class Reading:
             )
             return self._source(source.name, source, place)
 
-    def read_parquet(self, paths: Any, *, partitions: Any = True, filesystem: Any = None) -> DataStream:
-        """Rows of Parquet files of one schema. ``paths`` and ``partitions`` as in :meth:`read_text`. Only what later steps
-        need is read (all of it where only Spark can open the path)."""
+    def read_parquet(
+        self, paths: Any, *, merge_schema: bool = False, partitions: Any = True, filesystem: Any = None
+    ) -> DataStream:
+        """Rows of Parquet files. ``paths`` and ``partitions`` as in :meth:`read_text`. Only what later steps need is read (all
+        of it where only Spark can open the path).
+
+        The files have one schema. ``merge_schema``: they need not; a column that a file lacks is null in its rows, and types
+        are widened to one that holds them all (where only Spark can open the path, by its own rules).
+        """
         with step_at("read_parquet") as place:
             paths = as_paths(paths)
             if all(only_spark_opens(path, filesystem) for path in paths):
-                return self._read_by_spark("parquet", paths, place)
-            source = ParquetSource(paths, partitions=_partitions(partitions), filesystem=filesystem)
+                return self._read_by_spark("parquet", paths, place, merge_schema=merge_schema)
+            source = ParquetSource(
+                paths, merge_schema=merge_schema, partitions=_partitions(partitions), filesystem=filesystem
+            )
             return self._source(source.name, source, place)
 
     def read_csv(
@@ -166,13 +174,17 @@ class Reading:
             )
             return self._source(source.name, source, place)
 
-    def read_arrow(self, paths: Any, *, partitions: Any = True, filesystem: Any = None) -> DataStream:
-        """Rows of Arrow IPC files (``.arrow``, ``.feather``, or streams) of one schema. ``paths`` and ``partitions`` as in
-        :meth:`read_text`."""
+    def read_arrow(
+        self, paths: Any, *, merge_schema: bool = False, partitions: Any = True, filesystem: Any = None
+    ) -> DataStream:
+        """Rows of Arrow IPC files (``.arrow``, ``.feather``, or streams). ``paths`` and ``partitions`` as in
+        :meth:`read_text`, ``merge_schema`` as in :meth:`read_parquet`."""
         with step_at("read_arrow") as place:
             paths = as_paths(paths)
             self._refuse_spark_paths(paths, "read_arrow", filesystem)
-            source = ArrowSource(paths, partitions=_partitions(partitions), filesystem=filesystem)
+            source = ArrowSource(
+                paths, merge_schema=merge_schema, partitions=_partitions(partitions), filesystem=filesystem
+            )
             return self._source(source.name, source, place)
 
     def _refuse_spark_paths(self, paths: list[str], kind: str, filesystem: Any) -> None:
@@ -237,11 +249,13 @@ class Reading:
             work = DataFrameStep(lambda: dataframe_source(dataframe))
             return self._stream(StreamNode("from_dataframe", work, schema, place=place))
 
-    def _read_by_spark(self, kind: str, paths: list[str], place: str, path_column: str | None = None) -> DataStream:
+    def _read_by_spark(
+        self, kind: str, paths: list[str], place: str, *, path_column: str | None = None, merge_schema: bool = False
+    ) -> DataStream:
         from firesteel.api.spark_files import read_frame
         from firesteel.spark.dataframes import dataframe_source
 
-        frame = read_frame(self.spark, kind, paths, path_column)
+        frame = read_frame(self.spark, kind, paths, path_column=path_column, merge_schema=merge_schema)
         work = DataFrameStep(lambda: dataframe_source(frame))
         name = f"read_{kind}({short_name(paths)})"
         return self._stream(StreamNode(name, work, dataframe_schema(frame), place=place))

@@ -31,7 +31,9 @@ _appending: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary(
 so finds what a killed one has left."""
 
 
-def read_frame(session: Any, kind: str, paths: list[str], path_column: str | None = None) -> Any:
+def read_frame(
+    session: Any, kind: str, paths: list[str], *, path_column: str | None = None, merge_schema: bool = False
+) -> Any:
     """A DataFrame of Parquet or text files (``kind``), with Spark's rules for globs and directories. Raises UsageError."""
     from pyspark.sql import functions as f
 
@@ -39,7 +41,8 @@ def read_frame(session: Any, kind: str, paths: list[str], path_column: str | Non
 
     try:
         if kind == "parquet":
-            return session.read.parquet(*paths)
+            reader = session.read.option("mergeSchema", True) if merge_schema else session.read  # else by Spark's conf
+            return reader.parquet(*paths)
         columns = [valid_text("value").alias("value")]
         if path_column is not None:
             columns.append(f.col("_metadata.file_path").alias(path_column))

@@ -32,14 +32,16 @@ class Writing(StreamBase):
         partition_by: Any = (),
         max_file_size: Any = None,
         compression: str = "snappy",
+        merge_schema: bool = False,
         filesystem: Any = None,
     ) -> StreamSink:
         """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
 
         ``mode``, if the directory exists: ``"error"``, ``"overwrite"`` (all of it is replaced, once the new files are
         complete), ``"append"`` (files are added) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values
-        become directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). A path that only Spark
-        can open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
+        become directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: what is
+        appended may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
+        open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
         """
         with step_at("write_parquet") as place:
             if only_spark_opens(path, filesystem):
@@ -47,7 +49,8 @@ class Writing(StreamBase):
                 sink: Sink = self._spark_sink(path, "parquet", mode, compression)
                 return self._sink(f"write_parquet({path})", sink, place)
             layout = _layout(mode, partition_by, max_file_size, filesystem)
-            return self._sink(f"write_parquet({path})", ParquetSink(path, compression=compression, **layout), place)
+            written = ParquetSink(path, compression=compression, merge_schema=merge_schema, **layout)
+            return self._sink(f"write_parquet({path})", written, place)
 
     def write_text(
         self,

@@ -12,11 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
+from firesteel.connectors.evolution import merged_schema, widened
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line
-from firesteel.connectors.shaping import fit, gather, one_schema
+from firesteel.connectors.shaping import gather, one_schema
 from firesteel.connectors.source import FileSource, Piece, for_each_file
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
@@ -46,11 +47,11 @@ class _Footer:
 
 
 class ArrowSource(FileSource):
-    """Rows of Arrow IPC files (the file format, ``.arrow`` or ``.feather``, or the stream format) of one schema.
+    """Rows of Arrow IPC files (the file format, ``.arrow`` or ``.feather``, or the stream format).
 
     Types are the files' own, without metadata, every column nullable. ``partitions`` as in
-    :func:`~firesteel.connectors.partitions.find_partitions`. Footers are read now, as those of
-    :class:`~firesteel.connectors.parquet.ParquetSource` are.
+    :func:`~firesteel.connectors.partitions.find_partitions`, ``merge_schema`` and what files may differ in as in
+    :class:`~firesteel.connectors.parquet.ParquetSource`. Footers are read now, as its are.
 
     Raises UsageError for missing paths, empty globs, files that are damaged or no Arrow files, and mixed schemas.
     """
@@ -63,15 +64,18 @@ class ArrowSource(FileSource):
         *,
         filesystem: Any = None,
         partitions: bool | pa.Schema = True,
+        merge_schema: bool = False,
     ) -> None:
         found, files = self._find(paths, filesystem, partitions)
-        numbers = range(len(files)) if self._partitions is None else range(1)
+        self._merges = merge_schema
+        numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
         self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))
 
     def _agreed(self, found: InputFiles) -> pa.Schema:
         footers = [footer for _, footer in sorted(self._footers.items())]
-        return one_schema(found, [(footer.file.path, footer.schema) for footer in footers])
+        schemas = [(footer.file.path, footer.schema) for footer in footers]
+        return merged_schema(found, schemas) if self._merges else one_schema(found, schemas)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_footers": {}}
@@ -120,13 +124,14 @@ class ArrowSource(FileSource):
 
     def _read_run(self, run: _Batches, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         ctx.place = self._words((run,))
-        names = self._columns_to_read() or [self._file_schema.names[0]]
-        schema = pa.schema([self._file_schema.field(name) for name in names])
+        schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
         try:
             with self._opened(run.piece) as file:
-                for batch in self._batches(file, run, names):
+                for batch in self._batches(file, run, schema.names):
                     for start in range(0, batch.num_rows, _MOST_ROWS):
-                        yield from self._finish(fit(batch.slice(start, _MOST_ROWS), schema), run.piece.values)
+                        yield from self._finish(
+                            widened(batch.slice(start, _MOST_ROWS), schema, ctx.place), run.piece.values
+                        )
         except (OSError, pa.ArrowException) as error:
             raise FiresteelError(
                 f"{ctx.place} cannot be read: {first_line(error)}.",
@@ -136,7 +141,8 @@ class ArrowSource(FileSource):
     @staticmethod
     def _batches(file: Any, run: _Batches, names: list[str]) -> Iterator[pa.RecordBatch]:
         with _reader(file) as whole:
-            wanted = sorted(whole.schema.get_field_index(name) for name in names)
+            numbers = [whole.schema.get_field_index(name) for name in names]
+        wanted = sorted(number for number in numbers if number >= 0) or [0]  # one column at least tells how many rows
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
         with _reader(file, options) as reader:
             if run.last < 0:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -21,12 +23,13 @@ from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
 from firesteel.connectors.conditions import has_type
+from firesteel.connectors.evolution import common_type, merged_schema, widened
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import GatheringPart, PartWriter
 from firesteel.connectors.partitions import Values
 from firesteel.connectors.paths import InputFile, InputFiles, PathLike, first_line, is_local
-from firesteel.connectors.shaping import fit, gather, one_schema, plain_schema, rows_without_columns
+from firesteel.connectors.shaping import gather, one_schema, plain_schema, plain_type, rows_without_columns
 from firesteel.connectors.source import FileSource, for_each_file
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
@@ -59,15 +62,16 @@ class _Footer:
 
 
 class ParquetSource(FileSource):
-    """Rows of Parquet files of one schema.
+    """Rows of Parquet files.
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
-    files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, nothing else.
+    files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, and with ``merge_schema``
+    other columns and types that can be widened (see :mod:`~firesteel.connectors.evolution`), nothing else.
     ``partitions``: as in :func:`~firesteel.connectors.partitions.find_partitions`. ``columns`` and ``filter`` as in
     :meth:`push_down`.
 
-    Footers are read now (of a partitioned tree only the first; the others when splits are listed, of the partitions that
-    filters leave). Raises UsageError for missing paths, empty globs, files that are damaged or no Parquet, mixed schemas,
+    Footers are read now (of a partitioned tree without ``merge_schema`` only the first; the others when splits are listed, of
+    the partitions that filters leave). Raises UsageError for missing paths, empty globs, files that are damaged or no Parquet, mixed schemas,
     and for columns or filters that do not fit.
     """
 
@@ -82,9 +86,11 @@ class ParquetSource(FileSource):
         filter: pc.Expression | None = None,
         filesystem: Any = None,
         partitions: bool | pa.Schema = True,
+        merge_schema: bool = False,
     ) -> None:
         found, files = self._find(paths, filesystem, partitions)
-        numbers = range(len(files)) if self._partitions is None else range(1)
+        self._merges = merge_schema
+        numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
         self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))
         if columns is not None or filter is not None:
@@ -92,7 +98,8 @@ class ParquetSource(FileSource):
 
     def _agreed(self, found: InputFiles) -> pa.Schema:
         footers = [footer for _, footer in sorted(self._footers.items())]
-        return one_schema(found, [(footer.file.path, footer.schema) for footer in footers])
+        schemas = [(footer.file.path, footer.schema) for footer in footers]
+        return merged_schema(found, schemas) if self._merges else one_schema(found, schemas)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_footers": {}}  # of no use on executors, and there may be thousands
@@ -144,16 +151,18 @@ class ParquetSource(FileSource):
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
         everything = [np.flatnonzero(footer.rows) for footer in footers]
-        known = self._known_values()
-        ours = set(self._file_schema.names)
-        usable = [part.expression for part in self._conjuncts if part.prunes and (known or set(part.columns) <= ours)]
-        if not usable:
+        prune = [part for part in self._conjuncts if part.prunes]
+        if not prune:
             return everything
-        condition = usable[0]
-        for part in usable[1:]:
-            condition &= part
+        known = self._known_values()
+        of_partitions = set(self._all_schema.names) - set(self._file_schema.names) if known else set[str]()
 
         def survivors(index: int) -> NDArray[np.intp]:
+            told = self._told_by(footers[index]) | of_partitions
+            usable = [part.expression for part in prune if told.issuperset(part.columns)]
+            if not usable:
+                return everything[index]
+            condition = reduce(and_, usable)
             about = known.get(self._values[self._kept[index]])
             fragment = pads.ParquetFileFormat().make_fragment(
                 footers[index].file.path, self._filesystem, partition_expression=about
@@ -166,6 +175,13 @@ class ParquetSource(FileSource):
 
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(survivors, range(len(footers))))
+
+    def _told_by(self, footer: _Footer) -> set[str]:
+        """Columns of which the footer's statistics tell: those that the file has, in the type of all the files."""
+        if not self._merges:
+            return set(self._file_schema.names)
+        types = {field.name: field.type for field in self._file_schema}
+        return {field.name for field in footer.schema if plain_type(field.type) == types.get(field.name)}
 
     def _known_values(self) -> dict[Values, pc.Expression]:
         """What is known of the rows of each partition; nothing where files have a column of their own under the name of a
@@ -202,7 +218,7 @@ class ParquetSource(FileSource):
                 ) as file:
                     for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
-                        yield from self._read_row_group(file, row_group, groups.values)
+                        yield from self._read_row_group(file, row_group, groups.values, place)
         except FileNotFoundError:
             raise FiresteelError(
                 f"{label} was there when the job was planned and is gone now.",
@@ -214,17 +230,17 @@ class ParquetSource(FileSource):
                 hint="The file is damaged; write it again or leave it out.",
             ) from error
 
-    def _read_row_group(self, file: Any, row_group: int, values: Values) -> Iterator[pa.RecordBatch]:
+    def _read_row_group(self, file: Any, row_group: int, values: Values, place: str) -> Iterator[pa.RecordBatch]:
         about = file.metadata.row_group(row_group)
-        wanted = self._columns_to_read()
+        read_schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
+        wanted = [name for name in read_schema.names if name in file.schema_arrow.names]
         if not wanted:
             for batch in rows_without_columns(about.num_rows):
-                yield from self._finish(batch, values)
+                yield from self._finish(widened(batch, read_schema, place), values)
             return
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
-        read_schema = pa.schema([self._file_schema.field(name) for name in wanted])
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
-            yield from self._finish(fit(batch, read_schema), values)
+            yield from self._finish(widened(batch, read_schema, place), values)
 
 
 # --- footers -------------------------------------------------------------------------------------------------
@@ -294,16 +310,20 @@ def _width(data_type: pa.DataType) -> int:
 class ParquetSink(FileSink):
     """Writes a directory of Parquet files; with no rows at all, one file that has the schema.
 
-    ``compression``: what pyarrow's Parquet writer takes (``"snappy"``, ``"zstd"``, ``"none"``, ...).
+    ``compression``: what pyarrow's Parquet writer takes (``"snappy"``, ``"zstd"``, ``"none"``, ...). ``merge_schema``: what is
+    appended may have other columns than what is there, and types that can be read as one with those.
     """
 
     kind = "write_parquet"
     extension = "parquet"
     chunk_bytes = _ROW_GROUP_BYTES
 
-    def __init__(self, path: PathLike, *, compression: str = "snappy", **options: Any) -> None:
+    def __init__(
+        self, path: PathLike, *, compression: str = "snappy", merge_schema: bool = False, **options: Any
+    ) -> None:
         """``options``: those of :class:`~firesteel.connectors.files.FileSink`."""
         super().__init__(path, **options)
+        self._merges = merge_schema
         try:
             pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
         except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):
@@ -343,13 +363,23 @@ class ParquetSink(FileSink):
         given = plain_schema(schema)
         for name in dict.fromkeys([*given.names, *there.names]):
             kinds = [s.field(name).type if name in s.names else None for s in (there, given)]
-            if kinds[0] is None or kinds[1] is None or not kinds[0].equals(kinds[1]):
+            if not self._go_together(*kinds):
                 said = ["no such column" if kind is None else str(kind) for kind in kinds]
                 raise UsageError(
                     f"What is in {self.target.label} does not fit: column '{name}' is {said[0]} there and {said[1]} in the stream, "
                     "so that nobody could read both.",
-                    hint="Bring the stream's columns to what is there (with_column, select), or write to another directory.",
+                    hint="Bring the stream's columns to what is there (with_column, select), or write to another directory."
+                    + (
+                        ""
+                        if self._merges
+                        else " Columns may be new or missing with merge_schema=True, here and where it is read."
+                    ),
                 )
+
+    def _go_together(self, there: pa.DataType | None, given: pa.DataType | None) -> bool:
+        if there is None or given is None:
+            return self._merges
+        return there.equals(given) or (self._merges and common_type(there, given) is not None)
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         return _ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)

@@ -71,7 +71,8 @@ def one_schema(found: InputFiles, schemas: Sequence[tuple[str, pa.Schema]]) -> p
             ]
             raise UsageError(
                 f"The files do not have one schema: column '{name}' {said[0]} in {found.label(first_path)} and {said[1]} in {found.label(path)}.",
-                hint="Read them as two sources, cast, and join them with union().",
+                hint="With merge_schema=True what a file lacks is null and types are widened; else read them as two sources, cast, "
+                "and join them with union().",
             )
     return schema
 
