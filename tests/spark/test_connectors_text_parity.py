@@ -1,11 +1,14 @@
-"""Lines as Spark's own text reader finds them, wherever a file is cut."""
+"""Lines as Spark's own readers find them, wherever a file is cut."""
 
 from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 
+from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.json_files import JsonSource
 from firesteel.connectors.text import TextSource
 from operators_support import context
 
@@ -58,3 +61,37 @@ def test_lines_are_those_of_spark(spark, tmp_path, name):
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
     for size in (1, 2, 3, 7, 64, 1 << 20):
         assert ours(path, size) == expected, size
+
+
+CORRUPT = {
+    "csv": ["1,one", "2", "3,three,more", "four,four", '5,"fi,ve"', "6,", "7.5,x", "9999999999999999999,big", "-8,x"],
+    "json": [
+        '{"n": 1, "s": "x"}',
+        '{"n": 2',
+        '{"n": "two"}',
+        "[1]",
+        '{"s": 7}',
+        '{"n": 7.5}',
+        "no",
+        "{}",
+        '{"n": 9, "t": 1}',
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "source"), [("csv", CsvSource), ("json", JsonSource)])
+def test_the_lines_that_cannot_be_read_are_those_of_spark(spark, tmp_path, kind, source):
+    (tmp_path / "lines").write_text("\n".join(CORRUPT[kind]) + "\n")
+    read = spark.read.format(kind).schema("n bigint, s string, bad string").option("columnNameOfCorruptRecord", "bad")
+    theirs = [row.asDict() for row in read.load(str(tmp_path / "lines")).collect()]
+    nothing = {"n": None, "s": None}
+    expected = [{**row, **(nothing if row["bad"] is not None else {})} for row in theirs]
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    more = {"csv": CsvFormat(header=False)} if kind == "csv" else {}
+    ours = source(str(tmp_path / "lines"), schema=schema, corrupt_column="bad", **more)
+    for size in (1, 1 << 20):
+        ctx, rows = context(tmp_path), []
+        for split in ours.list_splits(size):
+            rows += [row for batch in ours.read(split.payload, ctx) for row in batch.to_pylist()]
+        assert rows == expected
+    assert {row["bad"] is None for row in rows} == {True, False}

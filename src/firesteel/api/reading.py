@@ -108,6 +108,7 @@ class Reading:
         infer_schema: bool = True,
         newlines_in_values: bool = False,
         encoding: str = "utf-8",
+        corrupt_column: str | None = None,
         compression: str | None = None,
         partitions: Any = True,
         filesystem: Any = None,
@@ -118,7 +119,9 @@ class Reading:
         come from the header and types from the first MiB of the first files (``infer_schema=False``: all strings).
         ``null_values``: what stands for null where it is not quoted. ``date_format`` and ``timestamp_format``: strptime
         patterns besides ISO 8601, one or several. ``newlines_in_values``: values in quotes may hold line ends; each file is
-        one split then. Files that Spark wrote with quotes inside of values want ``escape="\\\\"``.
+        one split then. Files that Spark wrote with quotes inside of values want ``escape="\\\\"``. ``corrupt_column``: a last
+        column with the text of lines that cannot be read and whose other columns are null, as Spark's ``_corrupt_record``;
+        without it such a line ends the job.
         """
         with step_at("read_csv") as place:
             paths = as_paths(paths)
@@ -142,6 +145,7 @@ class Reading:
                 compression=compression,
                 partitions=_partitions(partitions),
                 filesystem=filesystem,
+                corrupt_column=corrupt_column,
             )
             return self._source(source.name, source, place)
 
@@ -151,6 +155,7 @@ class Reading:
         *,
         schema: Any = None,
         newlines_in_values: bool = False,
+        corrupt_column: str | None = None,
         compression: str | None = None,
         partitions: Any = True,
         filesystem: Any = None,
@@ -159,7 +164,7 @@ class Reading:
 
         ``schema``: names and types of the fields to read, as in :meth:`read_csv`; without it they are inferred from the
         first MiB of the first files. ``newlines_in_values``: objects may take several lines, or the file be one array;
-        each file is one split then.
+        each file is one split then. ``corrupt_column`` as in :meth:`read_csv`.
         """
         with step_at("read_json") as place:
             paths = as_paths(paths)
@@ -171,6 +176,7 @@ class Reading:
                 compression=compression,
                 partitions=_partitions(partitions),
                 filesystem=filesystem,
+                corrupt_column=corrupt_column,
             )
             return self._source(source.name, source, place)
 

@@ -6,16 +6,19 @@ A value that holds line ends itself needs ``newlines_in_values=True``, which mak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from firesteel.connectors import corrupt
 from firesteel.connectors.base import Split
 from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.corrupt import RefusedError
 from firesteel.connectors.inference import first_blocks, merge_types
 from firesteel.connectors.lines import count_lines
 from firesteel.connectors.paths import PathLike, first_line
@@ -79,7 +82,8 @@ class CsvFormat:
         """The block in UTF-8. Raises UnicodeDecodeError."""
         return block if self.encoding == "utf-8" or block.isascii() else block.decode(self.encoding).encode()
 
-    def parse_options(self) -> pacsv.ParseOptions:
+    def parse_options(self, skip: Callable[[Any], str] | None = None) -> pacsv.ParseOptions:
+        """``skip``: called with each row of too few or too many values, which is left out then."""
         doubled = self.quote is not None and self.escape in (None, self.quote)
         return pacsv.ParseOptions(
             delimiter=self.sep,
@@ -88,6 +92,7 @@ class CsvFormat:
             escape_char=False if doubled or self.escape is None else self.escape,
             newlines_in_values=self.newlines_in_values,
             ignore_empty_lines=True,
+            invalid_row_handler=skip,
         )
 
     def convert_options(self, types: dict[str, pa.DataType] | None, columns: list[str] | None) -> pacsv.ConvertOptions:
@@ -108,7 +113,8 @@ class CsvSource(FileSource):
     ``schema``: names and types of the files' columns, in their order; None: names from the header (``_c0``, ``_c1``, ...
     without one) and types inferred from the first MiB of the first files (see ``inference``), or all strings with
     ``infer_schema=False``. With a header its names must be those of the schema. ``compression``: of all files; None: by
-    their endings. ``partitions``: as in :func:`~firesteel.connectors.partitions.find_partitions`.
+    their endings. ``partitions``: as in :func:`~firesteel.connectors.partitions.find_partitions`. ``corrupt_column``: a last
+    column, with the text of lines that cannot be read and whose other columns are null (see ``corrupt``).
 
     The first files are opened now when something is inferred. Raises UsageError for missing paths, empty globs, files
     that cannot be read and types that CSV does not have.
@@ -126,15 +132,18 @@ class CsvSource(FileSource):
         compression: str | None = None,
         filesystem: Any = None,
         partitions: bool | pa.Schema = True,
+        corrupt_column: str | None = None,
     ) -> None:
         self._csv = csv or CsvFormat()
         self._csv.check()
+        self._corrupt = corrupt_column
         self._compression = codec_option(compression, "read_csv", infer=True)
         found, _ = self._find(paths, filesystem, partitions, schema)
         refuse_other_codecs(found, self._compression, "read_csv")
         if schema is not None:
-            names = [] if self._partitions is None else self._partitions.schema.names
+            names = self._partition_names()
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
+            own = corrupt.without_column(own, corrupt_column, self.name)
         else:
             own = self._inferred(infer_schema)
         if not len(own):
@@ -142,7 +151,8 @@ class CsvSource(FileSource):
         for field in own:
             _check_type(field, self.name)
         self._own = own
-        self._have(own)
+        whole, taken = self._csv.newlines_in_values, self._partition_names()
+        self._have(corrupt.with_column(own, corrupt_column, self.name, partitions=taken, whole=whole))
 
     def _inferred(self, infer: bool) -> pa.Schema:
         names: list[str] | None = None
@@ -158,7 +168,7 @@ class CsvSource(FileSource):
                 table = pacsv.read_csv(
                     pa.BufferReader(plain),
                     read_options=read,
-                    parse_options=self._csv.parse_options(),
+                    parse_options=self._csv.parse_options(self._skipping()),
                     convert_options=self._csv.convert_options(None, None),
                 )
             except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -190,7 +200,11 @@ class CsvSource(FileSource):
 
     def _column(self, block: bytes, name: str, data_type: pa.DataType, read: pacsv.ReadOptions) -> Any:
         convert = self._csv.convert_options({name: data_type}, [name])
-        return pacsv.read_csv(pa.BufferReader(block), read, self._csv.parse_options(), convert).column(name)
+        parse = self._csv.parse_options(self._skipping())
+        return pacsv.read_csv(pa.BufferReader(block), read, parse, convert).column(name)
+
+    def _skipping(self) -> Callable[[Any], str] | None:
+        return None if self._corrupt is None else lambda _row: "skip"
 
     def _same_names(self, names: list[str] | None, these: list[str], label: str) -> list[str]:
         twice = [name for name in these if these.count(name) > 1]
@@ -224,13 +238,16 @@ class CsvSource(FileSource):
 
     def _wire(self) -> tuple[list[str], dict[str, pa.DataType]]:
         """The columns to parse (at least one: rows must be counted), and as what Arrow parses each column."""
-        wanted = self._columns_to_read() or [self._own.names[0]]
+        if self._corrupt is not None:
+            wanted = self._file_schema.names[:-1]
+        else:
+            wanted = self._columns_to_read() or [self._own.names[0]]
         types = {field.name: _wire_type(field.type, self._csv) for field in self._own}
         return wanted, types
 
     def _read_blocks(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         wanted, types = self._wire()
-        parse, convert = self._csv.parse_options(), self._csv.convert_options(types, wanted)
+        convert = self._csv.convert_options(types, wanted)
         first, lines_before = -1, 0
         header = self._csv.header and piece.start == 0
         for at, given in self._open_blocks(piece, self._compression):
@@ -244,20 +261,67 @@ class CsvSource(FileSource):
             if not block.strip(b"\r\n"):
                 lines_before += count_lines(block)
                 continue
-            read = pacsv.ReadOptions(
-                use_threads=False, column_names=self._own.names, block_size=min(len(block) + 1, _MOST_BLOCK)
-            )
+            if self._corrupt is not None:
+                yield corrupt.rows_of_lines(block, partial(self._blaming, wanted, convert), self._file_schema)
+                continue
             try:
-                table = pacsv.read_csv(pa.BufferReader(block), read, parse, convert)
-                batch = self._converted(table, wanted)
+                batch = self._parsed(block, wanted, convert)
             except (pa.ArrowException, UnicodeDecodeError) as error:
                 lines_before += self._lines_in_front(piece, first) if piece.start else 0
                 raise self._bad_block(piece, block, lines_before, offset, error) from None
-            if self._quote_spans_lines(block, table.num_rows):
+            if self._quote_spans_lines(block, batch.num_rows):
                 raise self._line_end_in_value(piece, offset, block)
             lines_before += count_lines(block)
             if batch.num_rows:
                 yield batch
+
+    def _parsed(
+        self, block: bytes, wanted: list[str], convert: Any, skip: Callable[[Any], str] | None = None
+    ) -> pa.RecordBatch:
+        read = pacsv.ReadOptions(
+            use_threads=False, column_names=self._own.names, block_size=min(len(block) + 1, _MOST_BLOCK)
+        )
+        table = pacsv.read_csv(pa.BufferReader(block), read, self._csv.parse_options(skip), convert)
+        return self._converted(table, wanted)
+
+    def _blaming(self, wanted: list[str], convert: Any, block: bytes) -> pa.RecordBatch:
+        """The rows of the block. Raises RefusedError, with the rows that Arrow names."""
+        numbers: list[int] = []
+
+        def skip(row: Any) -> str:
+            numbers.append(row.number - 1)
+            return "skip"
+
+        # A value that holds a line end makes of several lines one row, and the rows behind have other numbers.
+        sure = not any(char is not None and char.encode() in block for char in (self._csv.quote, self._csv.escape))
+        try:
+            batch = self._parsed(block, wanted, convert, skip)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            if numbers:
+                raise RefusedError(numbers, all=True, sure=sure) from None
+            suspects = self._suspects(block) if count_lines(block) > 1 else []
+            if suspects:
+                raise RefusedError(suspects, all=True, sure=False) from None
+            row = _ROW.search(str(error))
+            raise RefusedError([] if row is None else [int(row[1]) - 1], sure=sure) from None
+        if numbers:
+            raise RefusedError(numbers, all=True, sure=sure)
+        if self._quote_spans_lines(block, batch.num_rows):
+            raise RefusedError
+        return batch
+
+    def _suspects(self, block: bytes) -> list[int]:
+        """Rows with a value that a cast does not make its column's type; Arrow's CSV may take some of them, or refuse others."""
+        try:
+            table = self._strings(block)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return []
+        rows: set[int] = set()
+        for field in self._own:
+            if not pa.types.is_string(field.type):
+                texts = pc.utf8_trim(table.column(field.name).combine_chunks(), " \t")
+                rows.update(corrupt.refused_values(texts, partial(_convert, data_type=field.type)))
+        return sorted(rows)
 
     def _decoded(self, piece: Piece, block: bytes) -> bytes:
         try:
@@ -451,8 +515,7 @@ class CsvSource(FileSource):
 
 _HINT_ROWS = (
     "Check sep=, quote= and escape=; where values hold line ends, read with newlines_in_values=True. If the file is "
-    "damaged, write it again or leave it out. To go on without such rows: env.read_with_spark('csv', path, schema=..., "
-    "header=True, escape='\"', mode='DROPMALFORMED')."
+    "damaged, write it again or leave it out. To go on, corrupt_column='_corrupt_record' keeps such lines in a column of its own."
 )
 
 

@@ -12,13 +12,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pajson
 
+from firesteel.connectors import corrupt
 from firesteel.connectors.base import Split
 from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
+from firesteel.connectors.corrupt import RefusedError
 from firesteel.connectors.csv_files import zoned
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.inference import first_blocks
 from firesteel.connectors.json_text import check_json_type, json_rows
-from firesteel.connectors.json_values import BadValueError, infer_types, merge_json_types, parse_lines, settle_json_type
+from firesteel.connectors.json_values import (
+    BadValueError,
+    infer_types,
+    is_sound,
+    merge_json_types,
+    parse_lines,
+    refused_lines,
+    settle_json_type,
+)
 from firesteel.connectors.lines import count_lines
 from firesteel.connectors.part_files import PartWriter
 from firesteel.connectors.paths import PathLike
@@ -29,6 +39,7 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.operators.program import TaskContext
 
 _READ_BLOCK = 4 << 20
+_MANY_LINES = 2048
 
 
 class JsonSource(FileSource):
@@ -38,7 +49,7 @@ class JsonSource(FileSource):
     strings stay strings, as in Spark). Fields that are not in a given schema are left out; a value in one that is not in
     an inferred schema is an error where all columns are read. Those that a line does not have are null. With
     ``newlines_in_values`` an object may be spread over several lines, or the file be one array of objects; every file is one
-    split then and is held in memory whole. ``compression`` and ``partitions`` as in
+    split then and is held in memory whole. ``compression``, ``partitions`` and ``corrupt_column`` as in
     :class:`~firesteel.connectors.csv_files.CsvSource`.
 
     Raises UsageError for missing paths, empty globs, and files that cannot be read or have nothing to infer from.
@@ -55,21 +66,25 @@ class JsonSource(FileSource):
         compression: str | None = None,
         filesystem: Any = None,
         partitions: bool | pa.Schema = True,
+        corrupt_column: str | None = None,
     ) -> None:
         self._whole = newlines_in_values
+        self._corrupt = corrupt_column
         self._compression = codec_option(compression, "read_json", infer=True)
         found, _ = self._find(paths, filesystem, partitions, schema)
         refuse_other_codecs(found, self._compression, "read_json")
         if schema is not None:
-            names = [] if self._partitions is None else self._partitions.schema.names
+            names = self._partition_names()
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
+            own = corrupt.without_column(own, corrupt_column, self.name)
         else:
             own = self._inferred()
         self._known = frozenset(own.names) if schema is None else None
         """The fields that may have values, where the schema was inferred."""
         for field in own:
             _check_type(field.type, field.name, self.name)
-        self._have(own)
+        taken = self._partition_names()
+        self._have(corrupt.with_column(own, corrupt_column, self.name, partitions=taken, whole=self._whole))
 
     def _inferred(self) -> pa.Schema:
         fields: dict[str, pa.DataType] = {}
@@ -89,7 +104,8 @@ class JsonSource(FileSource):
             )
         return pa.schema([(n, pa.string() if pa.types.is_null(t) else _no_nulls(t)) for n, t in fields.items()])
 
-    def _sampled(self, block: bytes) -> dict[str, pa.DataType]:
+    def _sampled(self, given: bytes) -> dict[str, pa.DataType]:
+        block = given if self._corrupt is None else b"".join(filter(is_sound, given.splitlines(keepends=True)))
         if not self._whole and not _begins_with_null(block):
             read = pajson.ReadOptions(use_threads=False, block_size=len(block) + 1)
             try:
@@ -108,6 +124,10 @@ class JsonSource(FileSource):
 
     def _read_piece(self, piece: Piece, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         ctx.place = self._where(piece)
+        if self._corrupt is not None:
+            for batch in self._read_lines(piece):
+                yield from self._finish(batch, piece.values)
+            return
         names = self._columns_to_read() or [self._file_schema.names[0]]
         schema = pa.schema([self._file_schema.field(name) for name in names])
         # Where only some columns are wanted, nobody misses the others, and Arrow need not parse them to know them.
@@ -131,6 +151,31 @@ class JsonSource(FileSource):
                     lines += self._lines_in_front(piece, first) if piece.start else 0
                     raise self._bad(piece, f"line {lines + error.line + 1}", error) from None
             lines += count_lines(block)
+            if batch.num_rows:
+                yield batch
+
+    def _read_lines(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """With the column of corrupt lines."""
+        schema = self._file_schema.remove(len(self._file_schema) - 1)
+        wire = wire_schema(schema)
+
+        def parse(block: bytes) -> pa.RecordBatch:
+            batch = _fast(block, schema, wire, self._known) if wire is not None and _is_text(block) else None
+            if batch is not None:
+                return batch
+            lines = [line for line in block.splitlines() if line.strip()]
+            if wire is not None and len(lines) > _MANY_LINES:
+                raise RefusedError  # most of its parts Arrow will take
+            refused = refused_lines(lines, schema, self._known)
+            if refused:
+                raise RefusedError(refused, all=True)
+            try:
+                return parse_lines(block, schema, known=self._known)
+            except BadValueError as error:
+                raise RefusedError([error.line], sure=False) from None
+
+        for _, block in self._open_blocks(piece, self._compression):
+            batch = corrupt.rows_of_lines(block, parse, self._file_schema, blank=None)
             if batch.num_rows:
                 yield batch
 
@@ -199,6 +244,16 @@ def _fast(
         return None
     batches = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
+
+
+def _is_text(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _all_known(found: pa.Schema, wire: pa.Schema, known: frozenset[str]) -> bool:

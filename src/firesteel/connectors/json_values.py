@@ -12,7 +12,7 @@ import datetime
 import decimal
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -60,26 +60,53 @@ def parse_lines(
     """The rows of the schema's columns. ``spread``: objects may take several lines, or be one array. ``known``: the only
     fields that may have values, and of structs only theirs; None: others are left out. Raises BadValueError."""
     columns: list[list[Any]] = [[] for _ in schema]
-    strict = known is not None
-    converters = [
-        (field.name, _converter(field.type, strict), column) for field, column in zip(schema, columns, strict=True)
-    ]
-    numbered = enumerate(parse_objects(data)) if spread else _line_objects(data)
+    converters = _converters(schema, known)
+    numbered = enumerate(parse_objects(data)) if spread else _line_objects(data.splitlines())
     for line, row in numbered:
-        if known is not None and not row.keys() <= known:
-            for name, value in row.items():
-                if name not in known and value is not None:
-                    raise _unknown_field(line, name, _type_of(value), name, schema)
-        for name, convert, column in converters:
-            value = row.get(name)
-            try:
-                column.append(None if value is None else convert(value))
-            except _Unknown as error:
-                raise _unknown_field(line, name, _type_of(value), name + error.path, schema) from None
-            except _Unfit as error:
-                raise _bad_value(line, name, error) from None
+        for column, value in zip(columns, _values(line, row, converters, schema, known), strict=True):
+            column.append(value)
     arrays = [_array(column, field) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def refused_lines(lines: Sequence[bytes], schema: pa.Schema, known: frozenset[str] | None) -> list[int]:
+    """The numbers of the lines that :func:`parse_lines` would refuse by themselves, but for values that Arrow refuses."""
+    converters = _converters(schema, known)
+    refused: list[int] = []
+    for number, line in enumerate(lines):
+        try:
+            for _, row in _line_objects((line,)):
+                _values(number, row, converters, schema, known)
+        except BadValueError:
+            refused.append(number)
+    return refused
+
+
+_Converters = list[tuple[str, Callable[[Any], Any]]]
+
+
+def _converters(schema: pa.Schema, known: frozenset[str] | None) -> _Converters:
+    return [(field.name, _converter(field.type, known is not None)) for field in schema]
+
+
+def _values(
+    line: int, row: dict[str, Any], converters: _Converters, schema: pa.Schema, known: frozenset[str] | None
+) -> list[Any]:
+    """The row's values of the schema's columns. Raises BadValueError."""
+    if known is not None and not row.keys() <= known:
+        for name, value in row.items():
+            if name not in known and value is not None:
+                raise _unknown_field(line, name, _type_of(value), name, schema)
+    values: list[Any] = []
+    for name, convert in converters:
+        value = row.get(name)
+        try:
+            values.append(None if value is None else convert(value))
+        except _Unknown as error:
+            raise _unknown_field(line, name, _type_of(value), name + error.path, schema) from None
+        except _Unfit as error:
+            raise _bad_value(line, name, error) from None
+    return values
 
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
@@ -135,8 +162,8 @@ def _ddl(data_type: pa.DataType) -> str:
     return plain.get(data_type, "string")
 
 
-def _line_objects(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(data.splitlines()):
+def _line_objects(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines):
         if not line.strip():
             continue
         try:
@@ -150,6 +177,14 @@ def _line_objects(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(value, dict):
             raise BadValueError(number, f"this is no JSON object: {_shown(line)}", "Each line must be an object {...}.")
         yield number, value
+
+
+def is_sound(line: bytes) -> bool:
+    """Whether it is a JSON object."""
+    try:
+        return any(True for _ in _line_objects((line,)))
+    except BadValueError:
+        return False
 
 
 def parse_objects(data: bytes, *, prefix: bool = False) -> Iterator[dict[str, Any]]:
@@ -398,7 +433,7 @@ def infer_types(data: bytes, *, spread: bool) -> dict[str, pa.DataType]:
     """The fields of the objects in the data and the types that take all their values. ``spread``: as in
     :func:`parse_lines`; the last object may be cut off then. Raises BadValueError."""
     fields: dict[str, pa.DataType] = {}
-    rows = parse_objects(data, prefix=True) if spread else (row for _, row in _line_objects(data))
+    rows = parse_objects(data, prefix=True) if spread else (row for _, row in _line_objects(data.splitlines()))
     for row in rows:
         for name, value in row.items():
             kind = _type_of(value)

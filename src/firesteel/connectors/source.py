@@ -76,6 +76,9 @@ class FileSource:
         self._conjuncts: tuple[Condition, ...] = ()
         return found, list(found.files)
 
+    def _partition_names(self) -> list[str]:
+        return [] if self._partitions is None else self._partitions.schema.names
+
     def _have(self, file_schema: pa.Schema) -> None:
         """``file_schema``: the columns of the files. A partition column takes the place of one with its name, as in Spark."""
         columns = {field.name: field for field in file_schema}
