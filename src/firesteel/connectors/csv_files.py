@@ -292,7 +292,7 @@ class CsvSource(FileSource):
             numbers.append(row.number - 1)
             return "skip"
 
-        # A value that holds a line end makes of several lines one row, and the rows behind have other numbers.
+        # A value that holds a line end makes one row of several lines, and the rows behind have other numbers.
         sure = not any(char is not None and char.encode() in block for char in (self._csv.quote, self._csv.escape))
         try:
             batch = self._parsed(block, wanted, convert, skip)
@@ -304,11 +304,16 @@ class CsvSource(FileSource):
                 raise RefusedError(suspects, all=True, sure=False) from None
             row = _ROW.search(str(error))
             raise RefusedError([] if row is None else [int(row[1]) - 1], sure=sure) from None
+        if self._quote_spans_lines(block, batch.num_rows + len(numbers)):
+            raise RefusedError(self._odd_quotes(block), all=True, sure=False)
         if numbers:
             raise RefusedError(numbers, all=True, sure=sure)
-        if self._quote_spans_lines(block, batch.num_rows):
-            raise RefusedError
         return batch
+
+    def _odd_quotes(self, block: bytes) -> list[int]:
+        """Lines in which quotes may be left open."""
+        quote = (self._csv.quote or "").encode()
+        return [n for n, line in enumerate(filter(None, block.splitlines())) if line.count(quote) % 2]
 
     def _suspects(self, block: bytes) -> list[int]:
         """Rows with a value that a cast does not make its column's type; Arrow's CSV may take some of them, or refuse others."""
