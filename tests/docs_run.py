@@ -64,7 +64,7 @@ def commands(code: str) -> Iterator[str]:
 def call(command: str, at: str, running: list[subprocess.Popen[bytes]]) -> None:
     due = re.search(r"# exits with (\d+)", command)
     _, *arguments = shlex.split(command, comments=True)
-    program = [sys.executable, "-m", "firesteel.cli", *(re.sub(r"^spark://.*", "local[2]", a) for a in arguments)]
+    program = [sys.executable, "-m", "firesteel", *(re.sub(r"^spark://.*", "local[2]", a) for a in arguments)]
     print(f"$ {command}", flush=True)
     if arguments[:2] == ["stream", "run"]:
         running.append(subprocess.Popen(program, stdin=subprocess.DEVNULL))
@@ -81,7 +81,7 @@ def call(command: str, at: str, running: list[subprocess.Popen[bytes]]) -> None:
 def _await_stream(arguments: list[str]) -> None:
     """Until the stream answers."""
     name = Path(arguments[arguments.index("--checkpoint") + 1]).name
-    asked = [sys.executable, "-m", "firesteel.cli", "stream", "status", name]
+    asked = [sys.executable, "-m", "firesteel", "stream", "status", name]
     said = ""
     for _ in range(60):
         answer = subprocess.run(asked, capture_output=True, check=False, timeout=PATIENCE_SECONDS, text=True)

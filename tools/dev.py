@@ -290,7 +290,7 @@ def become(*arguments: object, at_root: bool) -> NoReturn:
 
 def demo(arguments: list[str]) -> NoReturn:
     """the main job on real input: counts the identifiers of all Python sources of this machine"""
-    become("-m", "firesteel.cli", "demo", *arguments, at_root=False)
+    become("-m", "firesteel", "demo", *arguments, at_root=False)
 
 
 def test(arguments: list[str]) -> NoReturn:
@@ -394,7 +394,7 @@ def lock(arguments: list[str]) -> NoReturn:
 
 def firesteel(arguments: list[str]) -> NoReturn:
     """the firesteel command: ./dev firesteel run script.py"""
-    become("-m", "firesteel.cli", *arguments, at_root=False)
+    become("-m", "firesteel", *arguments, at_root=False)
 
 
 def python(arguments: list[str]) -> NoReturn:

@@ -275,7 +275,7 @@ def test_the_sessions_own_settings_and_ctrl_c_handler_stay(spark, env):
 
 def run(folder: Path, text: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     (folder / "job.py").write_text(textwrap.dedent(text))
-    command = [sys.executable, "-m", "firesteel.cli", "run", "job.py", *arguments]
+    command = [sys.executable, "-m", "firesteel", "run", "job.py", *arguments]
     return subprocess.run(
         command,
         capture_output=True,

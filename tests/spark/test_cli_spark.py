@@ -33,7 +33,7 @@ SOURCES = {
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "firesteel.cli", *arguments]
+    return [sys.executable, "-m", "firesteel", *arguments]
 
 
 def firesteel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

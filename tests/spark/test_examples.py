@@ -56,7 +56,7 @@ def test_a_pandas_step_has_its_own_memory(spark, folder, capsys):
 
 
 def test_each_gpu_is_given_to_one_subtask_at_a_time(folder):
-    command = [sys.executable, "-m", "firesteel.cli", "run", "--quiet", str(EXAMPLES / "gpu_step.py")]
+    command = [sys.executable, "-m", "firesteel", "run", "--quiet", str(EXAMPLES / "gpu_step.py")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     per_gpu = {row["gpu"]: row["documents"] for row in pq.read_table(folder / "out/documents-per-gpu").to_pylist()}

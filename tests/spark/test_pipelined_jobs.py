@@ -213,7 +213,7 @@ def test_an_all_to_all_exchange_is_refused_by_the_command_line(tmp_path):
     )
     options = [word for key, value in PIPELINED.items() for word in ("-O", f"{key}={value}")]
     shown = subprocess.run(
-        [sys.executable, "-m", "firesteel.cli", "run", "job.py", *options],
+        [sys.executable, "-m", "firesteel", "run", "job.py", *options],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

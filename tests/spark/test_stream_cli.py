@@ -58,7 +58,7 @@ def folder(tmp_path, monkeypatch):
 
 def firesteel(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "firesteel.cli", "stream", *arguments],
+        [sys.executable, "-m", "firesteel", "stream", *arguments],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ def firesteel(*arguments: str) -> subprocess.CompletedProcess[str]:
 def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     """A terminal of its own, in effect: Ctrl-C reaches all that it started."""
     return subprocess.Popen(
-        [sys.executable, "-m", "firesteel.cli", "stream", "run", "words.py", "in", "--master", "local[2]", *more],
+        [sys.executable, "-m", "firesteel", "stream", "run", "words.py", "in", "--master", "local[2]", *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

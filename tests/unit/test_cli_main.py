@@ -20,7 +20,7 @@ from firesteel.options import Options
 def firesteel(tmp_path):
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "firesteel.cli", *arguments],
+            [sys.executable, "-m", "firesteel", *arguments],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -130,7 +130,7 @@ def test_ctrl_c_at_any_moment_exits_with_130(monkeypatch, capsys):
 
 def test_ctrl_c_within_a_text_that_is_executed_exits_with_130_too(tmp_path):
     (tmp_path / "s.py").write_text("exec('import signal; signal.raise_signal(signal.SIGINT)')")
-    command = [sys.executable, "-m", "firesteel.cli", "run", "s.py"]
+    command = [sys.executable, "-m", "firesteel", "run", "s.py"]
     shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert (shown.returncode, shown.stderr) == (130, "Cancelled.\n")
 
@@ -148,7 +148,7 @@ def test_ctrl_c_before_typer_is_ready_exits_with_130(monkeypatch):
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "firesteel.cli", "options"]
+    command = [sys.executable, "-m", "firesteel", "options"]
     shown = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     os.close(writing)
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -156,7 +156,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 @pytest.mark.parametrize("said", ["options", "--version", "--help"])
 def test_an_output_that_is_full_is_a_sentence(tmp_path, said):
-    command = [sys.executable, "-m", "firesteel.cli", said]
+    command = [sys.executable, "-m", "firesteel", said]
     with Path("/dev/full").open("w") as full:
         shown = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert shown.returncode == 1
@@ -165,7 +165,7 @@ def test_an_output_that_is_full_is_a_sentence(tmp_path, said):
 
 def test_wrong_use_is_told_with_a_closed_output(tmp_path):
     (tmp_path / "s.py").write_text("from firesteel import ExecutionEnvironment\nExecutionEnvironment(options={'x': 1})")
-    command = f"exec '{sys.executable}' -m firesteel.cli run s.py >&-"
+    command = f"exec '{sys.executable}' -m firesteel run s.py >&-"
     shown = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert shown.returncode == 2
     assert "There is no option 'x'" in shown.stderr
@@ -191,7 +191,7 @@ def test_ctrl_c_while_py4j_talks_to_spark_leaves_no_trace(tmp_path):
         "    logging.error('other news')\n"
         "    raise\n"
     )
-    command = [sys.executable, "-m", "firesteel.cli", "run", str(script)]
+    command = [sys.executable, "-m", "firesteel", "run", str(script)]
     shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert shown.returncode == 130
     assert "while sending command" not in shown.stderr and "Traceback" not in shown.stderr

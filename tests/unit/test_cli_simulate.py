@@ -264,13 +264,13 @@ def test_ctrl_c_is_told(monkeypatch):
 
 
 def test_a_closed_output_is_a_sentence(tmp_path):
-    command = ["sh", "-c", f"exec '{sys.executable}' -m firesteel.cli simulate --parallelism 2 >&-"]
+    command = ["sh", "-c", f"exec '{sys.executable}' -m firesteel simulate --parallelism 2 >&-"]
     shown = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
     assert (shown.returncode, shown.stderr) == (1, "firesteel: There is no output to print the report to.\n")
 
 
 @pytest.mark.parametrize("arguments", [["--parallelism", "0"], ["--parallelism", "many"]])
 def test_wrong_use_exits_with_2(arguments, tmp_path):
-    command = [sys.executable, "-m", "firesteel.cli", "simulate", *arguments]
+    command = [sys.executable, "-m", "firesteel", "simulate", *arguments]
     shown = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert shown.returncode == 2 and "--parallelism" in shown.stderr and "Traceback" not in shown.stderr

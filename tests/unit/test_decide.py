@@ -211,7 +211,7 @@ def test_a_file_that_is_not_there_or_empty(tmp_path):
 def test_the_command(tmp_path):
     file = tmp_path / "requests.jsonl"
     file.write_text('{"inputs": [{"bytes": [[1]]}]}\n{"inputs": []}\n')
-    command = [sys.executable, "-m", "firesteel.cli", "decide"]
+    command = [sys.executable, "-m", "firesteel", "decide"]
     shown = subprocess.run([*command, file], capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stderr) == (1, "")
     assert ["error" in json.loads(line) for line in shown.stdout.splitlines()] == [False, True]

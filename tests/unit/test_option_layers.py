@@ -222,7 +222,7 @@ def test_the_list_shows_value_origin_and_default():
 def test_the_command(tmp_path):
     (tmp_path / "c.yaml").write_text("min-parallelism: 2\n")
     shown = subprocess.run(
-        [sys.executable, "-m", "firesteel.cli", "options", "--changed", "--json", "-O", "max-parallelism=8"],
+        [sys.executable, "-m", "firesteel", "options", "--changed", "--json", "-O", "max-parallelism=8"],
         capture_output=True,
         text=True,
         check=True,

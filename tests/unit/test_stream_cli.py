@@ -289,7 +289,7 @@ def test_watch_on_a_terminal_redraws_and_leaves_a_plain_one(stream, tmp_path):
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     environment.pop("NO_LIVE_PROGRESS", None)
     with subprocess.Popen(
-        [sys.executable, "-m", "firesteel.cli", "stream", "status", "words", "--watch", "--interval", "0.05"],
+        [sys.executable, "-m", "firesteel", "stream", "status", "words", "--watch", "--interval", "0.05"],
         stdin=subprocess.DEVNULL,
         stdout=terminal,
         stderr=subprocess.PIPE,
@@ -322,7 +322,7 @@ def test_a_reader_of_watch_that_goes_away_is_no_error(stream, tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     shown = subprocess.run(
-        [sys.executable, "-m", "firesteel.cli", "stream", "status", "words", "--watch"],
+        [sys.executable, "-m", "firesteel", "stream", "status", "words", "--watch"],
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""``python -m firesteel.cli``."""
+"""``python -m firesteel``."""
 
 from firesteel.cli import CANCELLED
 
