@@ -215,12 +215,19 @@ def test_a_journal_names_the_job_and_its_steps(tmp_path):
     assert "\n[1] step 1: 40 subtasks, after [0]\n" in told and "row" not in told
 
 
-def test_only_journals_are_overwritten(tmp_path):
-    for name, content in (("text", "dear diary\n"), ("record", '{"type":"Poem","at":1}\n'), ("binary", b"\xff\x00")):
+def test_only_journals_of_simulations_are_overwritten(tmp_path):
+    call("--journal", str(tmp_path / "its"))
+    real = (tmp_path / "its").read_bytes().replace(b'"simulated"', b'"0123456789ab"')
+    for name, content in (
+        ("text", "dear diary\n"),
+        ("record", '{"type":"Poem","at":1}\n'),
+        ("binary", b"\xff\x00"),
+        ("real", real),
+    ):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         before = path.read_bytes()
-        with pytest.raises(UsageError, match="is there already and no journal: it is not overwritten"):
+        with pytest.raises(UsageError, match="is there already and is not the journal of a simulation: it"):
             call("--journal", str(path))
         assert path.read_bytes() == before
     journal = tmp_path / "journal"

@@ -13,10 +13,10 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.journal import Journal, begins_like_a_journal
+from firesteel.journal.journal import Journal, job_of
 from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Layer, Options, format_value, lookup, parse_size
 from firesteel.simulation.cluster import PROFILES, ClusterSpec, with_workers
-from firesteel.simulation.report import Costs, Simulated, costs_of
+from firesteel.simulation.report import SIMULATED, Costs, Simulated, costs_of
 from firesteel.simulation.workload import ChainShape, EdgeKind
 
 FLAGS = {SCHEDULER.key: "--static or --adaptive", BATCH_SHUFFLE_MODE.key: "--pipelined, or leave it out"}
@@ -131,9 +131,10 @@ def _costs(simulated: Simulated, journal: str | None) -> Costs:
         raise UsageError(f"--journal '{journal}' is no file.", hint="Give the path of a file to write.")
     path = Path(journal)
     try:
-        if path.is_file() and not begins_like_a_journal(path):
+        if path.is_file() and path.stat().st_size and job_of(path) != SIMULATED:
             raise UsageError(
-                f"'{path}' is there already and no journal: it is not overwritten.", hint="Give another --journal."
+                f"'{path}' is there already and is not the journal of a simulation: it is not overwritten.",
+                hint="Give another --journal.",
             )
         path.open("wb").close()  # written anew, and in place: it may be a pipe or a device
         with closing(Journal(path)) as written:

@@ -268,6 +268,17 @@ def begins_like_a_journal(path: Path) -> bool:
     return True
 
 
+def job_of(path: Path) -> str:
+    """The id of the job that the journal is of; empty where it does not begin with one's plan. Raises OSError."""
+    with path.open("rb") as file:
+        for line in (file.readline(_LONGEST_LINE), file.readline(_LONGEST_LINE)):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                record = _decoder.decode(line)
+                if isinstance(record, JobPlanned):
+                    return record.job_id
+    return ""
+
+
 def _plain(value: Any) -> Any:
     """What JSON lacks: numpy scalars and arrays become numbers and lists, anything else its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -33,6 +33,9 @@ from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
 from firesteel.simulation.storage import StorageSpec
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
+SIMULATED = "simulated"
+"""The id of the job in the journal of a simulation."""
+
 PHASES = (
     "build",
     "regions",
@@ -270,7 +273,7 @@ def _plan(simulated: Simulated) -> JobPlanned:
     """Without what is only the simulation's own: restarts without limit."""
     graph, shape = simulated.job_graph(), Options(simulated.shape.options())
     graph.name = f"{graph.name} (simulated, seed {simulated.seed})"
-    return planned(graph, "simulated", shape.with_values(simulated.options))
+    return planned(graph, SIMULATED, shape.with_values(simulated.options))
 
 
 def _region_size(shape: ChainShape) -> int:
