@@ -133,10 +133,13 @@ def test_installers_get_a_home_of_their_own_where_the_users_cannot_be_written(pr
 def test_test_runs_everything_the_quick_ones_on_all_cores(monkeypatch, arguments, codes, runs, code):
     ran: list[tuple[str, ...]] = []
     left = iter(codes)
+    called: list[list[object]] = []
     monkeypatch.setattr(dev, "run_pytest", lambda *parts: ran.append(parts) or next(left))
+    monkeypatch.setattr(dev, "call", called.append)
     with pytest.raises(SystemExit) as ended:
         dev.test(arguments)
     assert ended.value.code == code
+    assert called == [[dev.PYTHON, "tools/spark_archive.py"]] * (runs - 1), "made before Spark's tests, not here"
     assert [parts[-2:] for parts in ran] == [dev.QUICK_TESTS, dev.SPARK_TESTS][:runs]
     assert ran[0][:1] == ("-n",)
     assert all(set(arguments) <= set(parts) for parts in ran)
