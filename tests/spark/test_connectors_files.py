@@ -186,3 +186,38 @@ def test_mirrors_that_lose_leave_no_files(spark, tmp_path):
     assert [p.name for p in tmp_path.iterdir() if ".firesteel-" in p.name] == []
     parts = list((tmp_path / "out").rglob("part-*"))
     assert len(parts) == len({(p.parent, p.name.split("-")[1]) for p in parts})  # one attempt of each subtask
+
+
+def test_a_tree_whose_columns_changed_is_read_as_spark_merges_it(spark, env, tmp_path):
+    old = env.from_collection([{"n": i, "gone": f"g{i}", "x": i} for i in range(50)], "n bigint, gone string, x int")
+    old.write_parquet(tmp_path / "t")
+    env.execute("old")
+    new = env.from_collection(
+        [{"n": i, "new": i % 2 == 0, "x": i} for i in range(50, 90)], "n bigint, new boolean, x int"
+    )
+    new.write_parquet(tmp_path / "t", mode="append", merge_schema=True)
+    env.execute("new")
+    ours = env.read_parquet(tmp_path / "t", merge_schema=True)
+    theirs = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "t"))
+    assert sorted(ours.columns) == sorted(theirs.columns)
+    expected = [row.asDict() for row in theirs.orderBy("n").collect()]
+    assert by(ours.collect()) == by([{name: row[name] for name in ours.columns} for row in expected])
+    kept = ours.filter((col("x") >= 45) & col("new").is_null())
+    assert sorted(row["n"] for row in kept.collect()) == [45, 46, 47, 48, 49]
+    assert ours.key_by("new").count().to_arrow().sort_by("new").to_pylist() == [
+        {"new": False, "count": 20},
+        {"new": True, "count": 20},
+        {"new": None, "count": 50},
+    ]
+
+
+def test_lines_that_cannot_be_read_go_through_a_job(env, tmp_path):
+    lines = [f"{i},{i / 4}" if i % 100 else f"{i},oops" for i in range(100_000)]
+    (tmp_path / "a.csv").write_text("\n".join(["n,x", *lines]))
+    rows = env.read_csv(tmp_path / "a.csv", schema="n bigint, x double", corrupt_column="bad")
+    rows = rows.set_parallelism(3)
+    assert sorted(r["bad"] for r in rows.filter(col("bad").is_valid()).select("bad").collect()) == sorted(
+        f"{i},oops" for i in range(0, 100_000, 100)
+    )
+    good = rows.filter(col("bad").is_null()).agg(n=("n", "sum"), rows=("n", "count")).collect()
+    assert good == [{"n": sum(i for i in range(100_000) if i % 100), "rows": 99_000}]
