@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -25,16 +26,30 @@ class FiresteelError(Exception):
         return self.message if self.hint is None else f"{self.message} {self.hint}"
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows of it: the user's own lines and the sentence; none of our frames, and not what we had caught."""
-        shown = copy.copy(self).with_traceback(None)
-        trace = self.__traceback__
-        above = getattr(self, "cause_trace", None)
-        tb: Any = sys.modules["IPython"].get_ipython().InteractiveTB
-        lines: list[str] = tb.structured_traceback(type(self), shown, _before_ours(trace))
-        return [*above.rstrip().splitlines(), "", *lines] if above else lines
+        return _rendered(self)
 
     def __reduce__(self) -> tuple[Any, ...]:  # keeps ``hint`` across pickling
         return _rebuild, (type(self), self.message, self.hint, dict(self.__dict__))
+
+
+def interruption(message: str) -> KeyboardInterrupt:
+    """What to raise where Ctrl-C has cancelled something, with what was cancelled.
+
+    No error of ours: a script's ``except Exception`` must not go on with the next job, and Python ends a script by the signal
+    only for a KeyboardInterrupt itself.
+    """
+    error = KeyboardInterrupt(message)
+    error.__dict__["_render_traceback_"] = partial(_rendered, error)
+    return error
+
+
+def _rendered(error: BaseException) -> list[str]:
+    """What IPython shows of it: the user's own lines and the sentence; none of our frames, and not what we had caught."""
+    shown = copy.copy(error).with_traceback(None)
+    above = getattr(error, "cause_trace", None)
+    tb: Any = sys.modules["IPython"].get_ipython().InteractiveTB
+    lines: list[str] = tb.structured_traceback(type(error), shown, _before_ours(error.__traceback__))
+    return [*above.rstrip().splitlines(), "", *lines] if above else lines
 
 
 def _before_ours(trace: TracebackType | None) -> TracebackType | None:
@@ -71,7 +86,7 @@ class JobExecutionError(FiresteelError):
 
 
 class JobCancelledError(FiresteelError):
-    """The job was cancelled by the user (``cancel()`` or Ctrl-C)."""
+    """The job was cancelled by ``cancel()``. (Ctrl-C while it is waited for is a KeyboardInterrupt that says so.)"""
 
     exit_code = 130
 

@@ -133,6 +133,10 @@ class Masker:
         masked = mask_text(text, self._home, self._remember)
         return masked if self._pattern is None else self._pattern.sub(MASK, masked)
 
+    def _key(self, key: Any) -> Any:
+        """Plain names stay, whatever password somebody has: readers look for them."""
+        return key if isinstance(key, str) and key.isidentifier() else self.value(key)
+
     def value(self, value: Any, key: str = "") -> Any:
         """Of text, and of what lists and mappings hold; numbers and whatever else is there stay as they are."""
         if isinstance(value, str):
@@ -142,7 +146,7 @@ class Masker:
             return self.text(value)
         if isinstance(value, dict):
             items: dict[Any, Any] = value
-            return {self.value(k): self.value(v, str(k)) for k, v in items.items()}
+            return {self._key(k): self.value(v, str(k)) for k, v in items.items()}
         if isinstance(value, list | tuple) and value and not isinstance(value[0], int | float):
             entries: list[Any] = list(value)
             return [self.value(entry, key) for entry in entries]

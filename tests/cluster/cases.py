@@ -273,7 +273,7 @@ def case_interrupted(spark, folder):
     try:
         env.execute("to be interrupted")
         told = "it finished"
-    except JobCancelledError as error:
+    except KeyboardInterrupt as error:
         told = str(error)
     late.run_all()
     rows = environment(spark, folder).from_source(Pieces(3, 1, 10)).to_arrow()

@@ -12,7 +12,6 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from firesteel.api.job_client import JobClient
-from firesteel.errors import JobCancelledError
 from firesteel.spark.runtime import submit
 from firesteel.spark.session import create_session
 from runtime_support import NUMBERS, options, two_steps
@@ -33,6 +32,6 @@ if __name__ == "__main__":
     client = JobClient(submit(two_steps(splits=4, source=Forever()), spark, options(Path(folder))))
     try:
         client.wait()
-    except JobCancelledError as error:
+    except KeyboardInterrupt as error:
         print(f"told: {error}", flush=True)
-        sys.exit(error.exit_code)
+        sys.exit(130)

@@ -84,6 +84,7 @@ def test_a_syntax_error_is_shown_as_python_shows_it(run, tmp_path):
         ("import sys; sys.exit()", 0, ""),
         ("import sys; sys.exit('enough')", 1, "enough\n"),
         ("raise KeyboardInterrupt", 130, "Cancelled.\n"),
+        ("raise KeyboardInterrupt('The job was interrupted.')", 130, "firesteel: The job was interrupted.\n"),
     ],
 )
 def test_exit_codes(run, text, code, err):

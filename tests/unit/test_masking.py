@@ -90,6 +90,15 @@ def test_a_secret_that_was_seen_is_found_in_any_words():
     assert masker.text("/usr/bin and /run/token stay") == "/usr/bin and /run/token stay"
 
 
+def test_names_of_fields_stay_whatever_somebodys_password_is():
+    masker = Masker({"DB_PASSWORD": "parallelism"}, home="")
+    assert masker.value({"parallelism": 3, "note": "parallelism 3", "x/parallelism": 1}) == {
+        "parallelism": 3,
+        "note": "*** 3",
+        "x/***": 1,
+    }
+
+
 def test_values_under_a_name():
     assert mask_value("x.password", "hunter2") == "***"
     assert mask_value("x.password", "") == ""

@@ -10,6 +10,7 @@ from tests.scheduler_kit import GraphBuilder, ints, plane, sketched
 
 from firesteel.descriptors import decode_gate
 from firesteel.graph.job_graph import ShipStrategy
+from firesteel.masking import Masker
 from firesteel.results.ordering import Order, OrderColumn
 from firesteel.scheduler import commands as c
 from firesteel.scheduler import events as e
@@ -179,6 +180,7 @@ def test_the_record_says_why_these_ranges():
     }
     assert said["result"]["ranges"] == 2 and said["result"]["error"] == 4
     assert "2 ranges of a, b descending over 7.81 KiB, from the sketches of 2 producers" in said["reason"]
+    assert Masker({}, home="").value(said) == said, "nothing in it looks like a secret"
     assert "may be parted" in said["reason"]
     assert "there is nothing" in explain(dataset, decide_ranges([], 4))["reason"]
 

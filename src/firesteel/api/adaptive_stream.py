@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from firesteel.api.environment import ExecutionEnvironment
 from firesteel.control.server import ControlServer, NoControl, open_control
-from firesteel.errors import JobCancelledError, JobExecutionError, UsageError
+from firesteel.errors import JobExecutionError, UsageError, interruption
 from firesteel.journal.journal import Instrument, Instruments, Journal, read
 from firesteel.journal.stream_progress import create_stream_progress
 from firesteel.journal.stream_report import explain_stream
@@ -192,7 +192,7 @@ class AdaptiveStream:
         """Waits for the stream's end, at most ``timeout`` seconds. False: it still runs.
 
         Raises JobExecutionError if it failed. Ctrl-C lets the running batch commit and stops the stream (a second one does not
-        wait for that), and raises JobCancelledError.
+        wait for that), and raises KeyboardInterrupt.
         """
         from firesteel.spark.session import own_interrupts
 
@@ -201,7 +201,7 @@ class AdaptiveStream:
                 ended = self._driver.join(timeout)
             except KeyboardInterrupt:
                 self._interrupt()
-                raise JobCancelledError(f"The stream '{self.name}' was interrupted and stopped.") from None
+                raise interruption(f"The stream '{self.name}' was interrupted and stopped.") from None
         end = self._driver.end
         if end is not None and end.failed:
             sentence, _, trace = end.cause.partition("\n")

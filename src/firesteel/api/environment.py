@@ -22,7 +22,7 @@ from firesteel.api.outside import ReadingOutside
 from firesteel.api.place import caller_level
 from firesteel.api.reading import Reading
 from firesteel.api.steps import step_at
-from firesteel.errors import JobCancelledError, UsageError
+from firesteel.errors import UsageError, interruption
 from firesteel.graph.compiled import CompiledJob
 from firesteel.graph.compiler import compile_job
 from firesteel.graph.describe import describe
@@ -195,7 +195,7 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
     def execute(self, name: str = "firesteel job") -> JobResult:
         """Runs all sinks written since the last call, as one job, and forgets them, whatever comes of it.
 
-        Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, JobCancelledError on
+        Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
         Ctrl-C.
         """
         with _interruptible(name):
@@ -243,7 +243,7 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
             warnings.warn(sentence, UserWarning, stacklevel=caller_level())
 
     def _submit(self, ends: Sequence[StreamNode], name: str) -> tuple[CompiledJob, JobRun, CacheUse]:
-        """Compiles and starts a job. Raises JobCancelledError on Ctrl-C, also while Spark starts."""
+        """Compiles and starts a job. Raises KeyboardInterrupt on Ctrl-C, also while Spark starts."""
         with _interruptible(name):
             return self._started(ends, name)
 
@@ -275,8 +275,10 @@ def _interruptible(name: str) -> Generator[None]:
 
         with own_interrupts(), without_py4j_traces():
             yield
-    except KeyboardInterrupt:
-        raise JobCancelledError(f"The job '{name}' was interrupted before it began.") from None
+    except KeyboardInterrupt as error:
+        if error.args:  # it is told already what was interrupted
+            raise
+        raise interruption(f"The job '{name}' was interrupted before it began.") from None
 
 
 __all__ = ["ExecutionEnvironment", "set_defaults"]

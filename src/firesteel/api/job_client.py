@@ -67,7 +67,7 @@ class JobClient:
     def wait(self, timeout: float | None = None) -> JobResult:
         """Waits for the job's end, at most ``timeout`` seconds.
 
-        Raises JobExecutionError if it failed, JobCancelledError if it was cancelled (Ctrl-C while waiting cancels it),
+        Raises JobExecutionError if it failed, JobCancelledError if it was cancelled, KeyboardInterrupt on Ctrl-C, which cancels it,
         TimeoutError if it still runs when the time is over; it runs on then.
         """
         if not self._run.wait(timeout):

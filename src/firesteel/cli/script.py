@@ -17,7 +17,7 @@ from typing import Any
 
 import firesteel
 from firesteel.cli import CANCELLED
-from firesteel.errors import FiresteelError, JobExecutionError, UsageError
+from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, UsageError
 from firesteel.humanize import unsteering
 
 _OURS = str(Path(firesteel.__file__).parent)
@@ -63,7 +63,9 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
         return 0 if then is None else then(names)
     except FiresteelError as error:
         return report(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        if error.args:  # ours, which says what was cancelled
+            return report(JobCancelledError(str(error)))
         _say("Cancelled.")
         return CANCELLED
     except SystemExit as end:

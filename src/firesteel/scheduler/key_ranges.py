@@ -76,7 +76,7 @@ def explain(dataset: IntermediateDataSet, ranges: KeyRanges) -> dict[str, Any]:
         },
         "reason": (
             f"{plural(n, 'range')} of {by or 'the key'} over {format_bytes(total)}, from the sketches of "
-            f"{plural(ranges.sketches, 'producer')}, without a sampling pass: {even}, each known to within "
+            f"{plural(ranges.sketches, 'producer')}, with no pass to sample them; {even}, each known to within "
             f"{format_bytes(ranges.error)}; {equal}"
         ),
     }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError
+from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.graph.caching import FIRST_HANDLE
 from firesteel.graph.compiled import CompiledJob
 from firesteel.journal.journal import Instrument, Instruments
@@ -202,7 +202,7 @@ class JobRun:
     def wait(self, timeout: float | None = None) -> bool:
         """True when the job has ended, False when ``timeout`` (seconds) is over.
 
-        Ctrl-C while waiting cancels this job, and no other, and raises JobCancelledError at once.
+        Ctrl-C while waiting cancels this job, and no other, and raises KeyboardInterrupt at once.
         """
         with own_interrupts():
             try:
@@ -215,7 +215,7 @@ class JobRun:
                     if publishing
                     else "and is being cancelled"
                 )
-                raise JobCancelledError(f"The job '{self.job_name}' was interrupted {now}.") from None
+                raise interruption(f"The job '{self.job_name}' was interrupted {now}.") from None
 
     @property
     def has_ended(self) -> bool:
