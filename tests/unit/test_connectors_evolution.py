@@ -179,6 +179,21 @@ def test_a_value_that_its_wider_type_cannot_hold_ends_the_job(write_both, write,
         (pa.timestamp("us"), pa.timestamp("us", "UTC"), None),
         (pa.string(), pa.int64(), None),
         (pa.bool_(), pa.int8(), None),
+        (pa.string(), pa.binary(), None),
+        (pa.decimal128(5, 2), pa.int64(), pa.decimal128(22, 2)),
+        (pa.decimal128(38, 2), pa.int64(), pa.decimal128(38, 2)),
+        (pa.decimal128(38, 20), pa.int64(), pa.decimal256(40, 20)),
+        (pa.decimal128(38, 0), pa.decimal128(38, 10), pa.decimal256(48, 10)),
+        (pa.decimal128(15, 4), pa.float32(), pa.float64()),
+        (pa.decimal128(20, 4), pa.float64(), None),
+        (pa.decimal128(5, 2), pa.null(), pa.decimal128(5, 2)),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), pa.string()),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us", "Europe/Zurich"), pa.timestamp("us", "UTC")),
+        (pa.date32(), pa.timestamp("us"), pa.timestamp("us")),
+        (pa.date32(), pa.timestamp("us", "UTC"), None),
+        (pa.struct([("a", pa.int8())]), pa.list_(pa.int8()), None),
+        (pa.map_(pa.string(), pa.int8()), pa.map_(pa.string(), pa.int16()), pa.map_(pa.string(), pa.int16())),
+        (pa.struct([("a", pa.string())]), pa.struct([("a", pa.int8())]), None),
     ],
 )
 def test_common_types(one, other, both):
@@ -218,3 +233,30 @@ def test_other_columns_can_be_appended_where_that_is_said(tmp_path):
     with pytest.raises(UsageError, match=r"column 'id' is int(32|64) there and string in the stream"):
         append(folder, pa.table({"id": ["text"]}), merge_schema=True)
     assert len(list(folder.glob("part-*"))) == 2
+
+
+@pytest.mark.parametrize("given", ["false", 1, None, [True]])
+def test_merge_schema_is_true_or_false(write_both, tmp_path, given):
+    folder = write_both(write_parquet)
+    for make in (ParquetSource, ArrowSource):
+        with pytest.raises(UsageError, match=r"merge_schema=.* must be True or False"):
+            make(folder, merge_schema=given)
+    with pytest.raises(UsageError, match=r"merge_schema=.* must be True or False"):
+        ParquetSink(tmp_path / "out", merge_schema=given)
+
+
+def test_categories_money_and_moments_are_read_with_what_they_became(write_both):
+    when = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
+    old = pa.table(
+        {
+            "c": pa.array(["x", None]).dictionary_encode(),
+            "m": pa.array([1, 2**62], pa.int64()),
+            "t": pa.array([when, None], pa.timestamp("us", "Europe/Zurich")),
+        }
+    )
+    new = pa.table({"c": ["y"], "m": [decimal.Decimal("1.25")], "t": pa.array([when], pa.timestamp("ms", "UTC"))})
+    assert read_all(ParquetSource(write_both(write_parquet, old, new), merge_schema=True)).to_pylist() == [
+        {"c": "x", "m": decimal.Decimal("1.00"), "t": when},
+        {"c": None, "m": decimal.Decimal(2**62), "t": None},
+        {"c": "y", "m": decimal.Decimal("1.25"), "t": when},
+    ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.evolution import merged_schema, widened
+from firesteel.connectors.evolution import check_merge_schema, merged_schema, widened
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import GatheringPart, PartWriter
@@ -66,8 +66,8 @@ class ArrowSource(FileSource):
         partitions: bool | pa.Schema = True,
         merge_schema: bool = False,
     ) -> None:
+        self._merges = check_merge_schema(merge_schema, self.kind)
         found, files = self._find(paths, filesystem, partitions)
-        self._merges = merge_schema
         numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
         self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))

@@ -114,13 +114,22 @@ def _without(
 def _blamed(numbers: list[int], lines: list[bytes], parse: Parse, refused: RefusedError) -> set[int]:
     if len(numbers) == 1:
         return set(numbers)
-    blamed = {numbers[row] for row in refused.rows if row < len(numbers)}
-    return blamed if refused.sure else {n for n in blamed if _refuses(parse, lines[n])}
+    blamed = [numbers[row] for row in refused.rows if row < len(numbers)]
+    if refused.sure:
+        return set(blamed)
+    groups = [blamed[start : start + _FEW] for start in range(0, len(blamed), _FEW)]
+    return {
+        n
+        for group in groups
+        if _refuses(parse, b"".join(lines[n] for n in group))
+        for n in group
+        if _refuses(parse, lines[n])
+    }
 
 
-def _refuses(parse: Parse, line: bytes) -> bool:
+def _refuses(parse: Parse, block: bytes) -> bool:
     try:
-        parse(line)
+        parse(block)
     except RefusedError:
         return True
     return False

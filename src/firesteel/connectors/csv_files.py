@@ -20,7 +20,7 @@ from firesteel.connectors.base import Split
 from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
 from firesteel.connectors.corrupt import RefusedError
 from firesteel.connectors.inference import first_blocks, merge_types
-from firesteel.connectors.lines import count_lines
+from firesteel.connectors.lines import count_lines, is_text, with_line_end
 from firesteel.connectors.paths import PathLike, first_line
 from firesteel.connectors.shaping import fit, gather, plain_schema
 from firesteel.connectors.source import FileSource, Piece
@@ -164,7 +164,7 @@ class CsvSource(FileSource):
                     block_size=max(2 * len(block) + 1, 1 << 16),
                     autogenerate_column_names=not self._csv.header,
                 )
-                plain = self._csv.plain(block)
+                plain = self._sample(with_line_end(block))
                 table = pacsv.read_csv(
                     pa.BufferReader(plain),
                     read_options=read,
@@ -183,6 +183,12 @@ class CsvSource(FileSource):
                 hint='Give schema=, for example "word string, n bigint".',
             )
         return pa.schema([(name, merge_types(found[name])) for name in names])
+
+    def _sample(self, block: bytes) -> bytes:
+        """In UTF-8; where lines may be corrupt, without those that no text can be made of."""
+        if self._corrupt is None or is_text(block):
+            return self._csv.plain(block)
+        return self._csv.plain(b"".join(line for line in block.splitlines(keepends=True) if is_text(line)))
 
     def _sampled(self, block: bytes, field: pa.Field, read: pacsv.ReadOptions) -> pa.DataType:
         """The type of a column that Arrow took for ``field`` in the block; string where reading would not take it so."""
@@ -278,22 +284,27 @@ class CsvSource(FileSource):
     def _parsed(
         self, block: bytes, wanted: list[str], convert: Any, skip: Callable[[Any], str] | None = None
     ) -> pa.RecordBatch:
+        # Without a line end a missing value behind one in quotes would be an empty text.
+        data = with_line_end(block)
         read = pacsv.ReadOptions(
-            use_threads=False, column_names=self._own.names, block_size=min(len(block) + 1, _MOST_BLOCK)
+            use_threads=False, column_names=self._own.names, block_size=min(len(data) + 1, _MOST_BLOCK)
         )
-        table = pacsv.read_csv(pa.BufferReader(block), read, self._csv.parse_options(skip), convert)
+        table = pacsv.read_csv(pa.BufferReader(data), read, self._csv.parse_options(skip), convert)
         return self._converted(table, wanted)
 
     def _blaming(self, wanted: list[str], convert: Any, block: bytes) -> pa.RecordBatch:
         """The rows of the block. Raises RefusedError, with the rows that Arrow names."""
         numbers: list[int] = []
+        if not is_text(block) and not any(_holds_bytes(field.type) for field in self._own):
+            lines = enumerate(filter(None, block.splitlines()))
+            raise RefusedError([n for n, line in lines if not is_text(line)], all=True)
 
         def skip(row: Any) -> str:
             numbers.append(row.number - 1)
             return "skip"
 
         # A value that holds a line end makes one row of several lines, and the rows behind have other numbers.
-        sure = not any(char is not None and char.encode() in block for char in (self._csv.quote, self._csv.escape))
+        sure = not self._has_special(block)
         try:
             batch = self._parsed(block, wanted, convert, skip)
         except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -305,15 +316,16 @@ class CsvSource(FileSource):
             row = _ROW.search(str(error))
             raise RefusedError([] if row is None else [int(row[1]) - 1], sure=sure) from None
         if self._quote_spans_lines(block, batch.num_rows + len(numbers)):
-            raise RefusedError(self._odd_quotes(block), all=True, sure=False)
+            raise RefusedError(self._left_open(block), all=True, sure=False)
         if numbers:
             raise RefusedError(numbers, all=True, sure=sure)
         return batch
 
-    def _odd_quotes(self, block: bytes) -> list[int]:
-        """Lines in which quotes may be left open."""
-        quote = (self._csv.quote or "").encode()
-        return [n for n, line in enumerate(filter(None, block.splitlines())) if line.count(quote) % 2]
+    def _left_open(self, block: bytes) -> list[int]:
+        """Lines in which quotes may be left open, or that an escape may join with the next."""
+        quote, escape = ((char or "\0").encode() for char in (self._csv.quote, self._csv.escape))
+        lines = enumerate(filter(None, block.splitlines()))
+        return [n for n, line in lines if line.count(quote) % 2 or line.endswith(escape)]
 
     def _suspects(self, block: bytes) -> list[int]:
         """Rows with a value that a cast does not make its column's type; Arrow's CSV may take some of them, or refuse others."""
@@ -322,8 +334,9 @@ class CsvSource(FileSource):
         except (pa.ArrowException, UnicodeDecodeError):
             return []
         rows: set[int] = set()
+        formats = bool(self._csv.date_formats or self._csv.timestamp_formats)
         for field in self._own:
-            if not pa.types.is_string(field.type):
+            if not (pa.types.is_string(field.type) or (formats and pa.types.is_temporal(field.type))):
                 texts = pc.utf8_trim(table.column(field.name).combine_chunks(), " \t")
                 rows.update(corrupt.refused_values(texts, partial(_convert, data_type=field.type)))
         return sorted(rows)
@@ -338,20 +351,23 @@ class CsvSource(FileSource):
             ) from None
 
     def _quote_spans_lines(self, block: bytes, rows: int) -> bool:
-        """Whether a value in quotes holds a line end. Arrow takes it, but where a file is cut there it would be two."""
-        if self._csv.quote is None or self._csv.quote.encode() not in block:
+        """Whether a value in quotes, or by an escape, holds a line end. Arrow takes it, but where a file is cut there it would be two."""
+        if not self._has_special(block):
             return False
         ended = block.endswith((b"\n", b"\r"))
         if rows != count_lines(block) + (not ended) and rows < sum(1 for line in block.splitlines() if line):
             return True
         line = block.rstrip(b"\r\n")
         line = line[max(line.rfind(b"\n"), line.rfind(b"\r")) + 1 :]
-        if self._csv.quote.encode() not in line:
+        if not self._has_special(line):
             return False
         try:  # left open, the quotes would swallow what comes after them
             return self._strings(line + b"\n" + line).num_rows != 2
         except pa.ArrowException:
             return True
+
+    def _has_special(self, data: bytes) -> bool:
+        return any(char is not None and char.encode() in data for char in (self._csv.quote, self._csv.escape))
 
     def _line_end_in_value(self, piece: Piece, offset: int, block: bytes) -> FiresteelError:
         return FiresteelError(
@@ -534,6 +550,11 @@ def _row_offset(block: bytes, row: int) -> int:
             seen += 1
         at += len(line)
     return at
+
+
+def _holds_bytes(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_binary(data_type) or types.is_large_binary(data_type) or types.is_fixed_size_binary(data_type)
 
 
 def _check_type(field: pa.Field, name: str) -> None:

@@ -6,6 +6,7 @@ wrong, a slower parser reads, which also knows the line and the value that does 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -29,7 +30,7 @@ from firesteel.connectors.json_values import (
     refused_lines,
     settle_json_type,
 )
-from firesteel.connectors.lines import count_lines
+from firesteel.connectors.lines import count_lines, is_text
 from firesteel.connectors.part_files import PartWriter
 from firesteel.connectors.paths import PathLike
 from firesteel.connectors.shaping import gather, plain_schema
@@ -40,6 +41,9 @@ from firesteel.operators.program import TaskContext
 
 _READ_BLOCK = 4 << 20
 _MANY_LINES = 2048
+_DEEP, _DEEPEST_TYPE = 500, 64
+_NULL_LINE = re.compile(rb"(?:^|[\r\n])[ \t]*null")
+_SEVERAL = re.compile(rb"\}[ \t]*\{")
 
 
 class JsonSource(FileSource):
@@ -78,7 +82,10 @@ class JsonSource(FileSource):
             own = plain_schema(pa.schema([field for field in schema if field.name not in names]))
             own = corrupt.without_column(own, corrupt_column, self.name)
         else:
-            own = self._inferred()
+            try:
+                own = self._inferred()
+            except RecursionError:
+                raise _too_deep(self.name) from None
         self._known = frozenset(own.names) if schema is None else None
         """The fields that may have values, where the schema was inferred."""
         for field in own:
@@ -106,7 +113,7 @@ class JsonSource(FileSource):
 
     def _sampled(self, given: bytes) -> dict[str, pa.DataType]:
         block = given if self._corrupt is None else b"".join(filter(is_sound, given.splitlines(keepends=True)))
-        if not self._whole and not _begins_with_null(block):
+        if not self._whole and not _has_null_lines(block) and not _is_deep(block):
             read = pajson.ReadOptions(use_threads=False, block_size=len(block) + 1)
             try:
                 return {field.name: field.type for field in pajson.read_json(pa.BufferReader(block), read).schema}
@@ -160,7 +167,7 @@ class JsonSource(FileSource):
         wire = wire_schema(schema)
 
         def parse(block: bytes) -> pa.RecordBatch:
-            batch = _fast(block, schema, wire, self._known) if wire is not None and _is_text(block) else None
+            batch = _fast(block, schema, wire, self._known) if wire is not None and is_text(block) else None
             if batch is not None:
                 return batch
             lines = [line for line in block.splitlines() if line.strip()]
@@ -225,7 +232,7 @@ def _fast(
     """The block's rows, or None where Arrow does not take them. ``known``: as for :func:`parse_lines`."""
     if not block.strip():
         return pa.RecordBatch.from_pylist([], schema)
-    if _begins_with_null(block):
+    if _has_null_lines(block) or _is_deep(block):
         return None
     try:
         table = pajson.read_json(
@@ -246,16 +253,6 @@ def _fast(
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
 
 
-def _is_text(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def _all_known(found: pa.Schema, wire: pa.Schema, known: frozenset[str]) -> bool:
     """Whether Arrow, which adds the fields it did not expect, found none with values."""
     for field in found:
@@ -267,15 +264,22 @@ def _all_known(found: pa.Schema, wire: pa.Schema, known: frozenset[str]) -> bool
     return True
 
 
-def _begins_with_null(block: bytes) -> bool:
-    """Arrow's parser (seen in 26) takes the process down with it when the first value is null."""
-    return block.lstrip().startswith(b"null")
+def _has_null_lines(block: bytes) -> bool:
+    """Arrow's parser (seen in 26) takes the process down with it when the first value is null, and others for rows of nulls."""
+    return b"null" in block and _NULL_LINE.search(block) is not None
+
+
+def _is_deep(block: bytes) -> bool:
+    """Whether a line may be nested so deeply that Arrow's parser, which calls itself, takes the process down with it."""
+    opened = block.count(b"[") + block.count(b"{")
+    return opened - count_lines(block) > _DEEP and any(
+        len(line) > 2 * _DEEP and line.count(b"[") + line.count(b"{") > _DEEP for line in block.splitlines()
+    )
 
 
 def _has_lines(block: bytes, count: int) -> bool:
-    """Whether so many lines are not blank."""
-    lines = count_lines(block) + (not block.endswith((b"\n", b"\r")))
-    return count == lines or count == sum(1 for line in block.splitlines() if line.strip())
+    """Whether so many lines are not blank, and none holds several objects."""
+    return count == sum(1 for line in block.splitlines() if line.strip()) and _SEVERAL.search(block) is None
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema | None:
@@ -285,10 +289,8 @@ def wire_schema(schema: pa.Schema) -> pa.Schema | None:
         types = pa.types
         data_type = field.type
         if (
-            types.is_date(data_type)
-            or types.is_time(data_type)
-            or (types.is_timestamp(data_type) and data_type.tz is not None)
-        ):
+            types.is_date(data_type) or types.is_time(data_type) or types.is_timestamp(data_type)
+        ):  # of a text with a zone Arrow's parser would make a timestamp without one
             data_type = pa.string()
         elif not _arrow_parses(data_type):
             return None
@@ -304,13 +306,14 @@ def _arrow_parses(data_type: pa.DataType) -> bool:
         return _arrow_parses(data_type.value_type)
     plain = types.is_integer(data_type) or types.is_boolean(data_type) or types.is_string(data_type)
     real = types.is_float32(data_type) or types.is_float64(data_type) or types.is_decimal128(data_type)
-    return plain or real or (types.is_timestamp(data_type) and data_type.tz is None)
+    return plain or real
 
 
 def _from_wire(column: Any, data_type: pa.DataType) -> Any:
     if column.type == data_type:
         return column
-    return zoned(column, data_type) if pa.types.is_timestamp(data_type) else column.cast(data_type)
+    is_zoned = pa.types.is_timestamp(data_type) and data_type.tz is not None
+    return zoned(column, data_type) if is_zoned else column.cast(data_type)
 
 
 def _no_nulls(data_type: pa.DataType) -> pa.DataType:
@@ -325,15 +328,23 @@ def _no_nulls(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def _check_type(data_type: pa.DataType, column: str, name: str) -> None:
+def _too_deep(name: str) -> UsageError:
+    return UsageError(
+        f"{name}: a value is nested too deeply for a column.", hint="Give schema=, with string for that column."
+    )
+
+
+def _check_type(data_type: pa.DataType, column: str, name: str, depth: int = 0) -> None:
     types = pa.types
+    if depth > _DEEPEST_TYPE:
+        raise _too_deep(name)
     if types.is_dictionary(data_type) or types.is_interval(data_type) or types.is_union(data_type):
         raise UsageError(
             f"{name}: column '{column}' of type {data_type} cannot be read from JSON.", hint="Read it as a string."
         )
     children = [data_type.field(i).type for i in range(data_type.num_fields)] if types.is_nested(data_type) else []
     for child in children:
-        _check_type(child, column, name)
+        _check_type(child, column, name, depth + 1)
 
 
 # --- sink ----------------------------------------------------------------------------------------------------

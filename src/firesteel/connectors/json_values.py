@@ -77,6 +77,8 @@ def refused_lines(lines: Sequence[bytes], schema: pa.Schema, known: frozenset[st
         try:
             for _, row in _line_objects((line,)):
                 _values(number, row, converters, schema, known)
+            if b"\\ud" in line.lower():  # half a pair, which Arrow refuses
+                parse_lines(line, schema, known=known)
         except BadValueError:
             refused.append(number)
     return refused
@@ -93,6 +95,16 @@ def _values(
     line: int, row: dict[str, Any], converters: _Converters, schema: pa.Schema, known: frozenset[str] | None
 ) -> list[Any]:
     """The row's values of the schema's columns. Raises BadValueError."""
+    try:
+        return _converted(line, row, converters, schema, known)
+    except RecursionError:
+        hint = "Mend the line, or give a schema without that field."
+        raise BadValueError(line, "a value is nested too deeply", hint) from None
+
+
+def _converted(
+    line: int, row: dict[str, Any], converters: _Converters, schema: pa.Schema, known: frozenset[str] | None
+) -> list[Any]:
     if known is not None and not row.keys() <= known:
         for name, value in row.items():
             if name not in known and value is not None:
@@ -106,6 +118,8 @@ def _values(
             raise _unknown_field(line, name, _type_of(value), name + error.path, schema) from None
         except _Unfit as error:
             raise _bad_value(line, name, error) from None
+        except RecursionError:
+            raise BadValueError(line, f"column '{name}' has a value that is nested too deeply") from None
     return values
 
 
@@ -168,7 +182,7 @@ def _line_objects(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]
             continue
         try:
             value = _DECODER.decode(line.decode())
-        except (ValueError, RecursionError) as error:
+        except (ValueError, ArithmeticError, RecursionError) as error:
             raise BadValueError(
                 number,
                 f"this is no JSON: {_shown(line)} ({error})",
@@ -210,7 +224,7 @@ def parse_objects(data: bytes, *, prefix: bool = False) -> Iterator[dict[str, An
             return
         try:
             value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, ArithmeticError, RecursionError) as error:
             if prefix and number:
                 return
             raise BadValueError(number, f"this is no JSON ({error})", "The file is damaged.") from None

@@ -94,6 +94,22 @@ def _last_line_end(block: bytes) -> int:
     return max(newline, block.rfind(b"\r", newline + 1, len(block) - 1)) + 1
 
 
+def with_line_end(data: bytes) -> bytes:
+    """Also behind the last line."""
+    return data if data.endswith((b"\n", b"\r")) else data + b"\n"
+
+
+def is_text(data: bytes) -> bool:
+    """Whether it is UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def with_plain_ends(data: bytes) -> bytes:
     """The lines, each ended by ``\\n`` alone, the last one too."""
     if b"\r" in data:

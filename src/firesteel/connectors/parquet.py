@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
 from firesteel.connectors.conditions import has_type
-from firesteel.connectors.evolution import common_type, merged_schema, widened
+from firesteel.connectors.evolution import check_merge_schema, common_type, merged_schema, widened
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.packing import pack, piece_bytes
 from firesteel.connectors.part_files import GatheringPart, PartWriter
@@ -88,8 +88,8 @@ class ParquetSource(FileSource):
         partitions: bool | pa.Schema = True,
         merge_schema: bool = False,
     ) -> None:
+        self._merges = check_merge_schema(merge_schema, self.kind)
         found, files = self._find(paths, filesystem, partitions)
-        self._merges = merge_schema
         numbers = range(len(files)) if merge_schema or self._partitions is None else range(1)
         self._footers: dict[int, _Footer] = for_each_file(found, numbers, _read_footer)
         self._have(self._agreed(found))
@@ -112,7 +112,8 @@ class ParquetSource(FileSource):
         self._agreed(self._found)
         footers = [self._footers[i] for i in self._kept]
         kept = self._prune(footers)
-        sizes = [self._plain_bytes(footer)[ids] for footer, ids in zip(footers, kept, strict=True)]
+        names = set(self._columns_to_read())
+        sizes = [_plain_bytes(footer, names)[ids] for footer, ids in zip(footers, kept, strict=True)]
         target = piece_bytes(int(sum(size.sum() for size in sizes)), data_volume)
         items = [(f, int(g)) for f, ids in zip(self._kept, kept, strict=True) for g in ids]
         weights = [int(size) for per_file in sizes for size in per_file]
@@ -138,12 +139,6 @@ class ParquetSource(FileSource):
         ids = first.row_groups
         which = f"row group {ids[0]}" if len(ids) == 1 else f"row groups {ids[0]}-{ids[-1]}"
         return f"{self._prefix + first.path}, {which}"
-
-    def _plain_bytes(self, footer: _Footer) -> NDArray[np.int64]:
-        """Per row group, of the columns that must be read; at least 1, so that rows without columns count."""
-        names = set(self._columns_to_read())
-        wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
-        return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
     def _prune(self, footers: list[_Footer]) -> list[NDArray[np.intp]]:
         """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers and, where the
@@ -233,7 +228,8 @@ class ParquetSource(FileSource):
     def _read_row_group(self, file: Any, row_group: int, values: Values, place: str) -> Iterator[pa.RecordBatch]:
         about = file.metadata.row_group(row_group)
         read_schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
-        wanted = [name for name in read_schema.names if name in file.schema_arrow.names]
+        there = set(file.schema_arrow.names)
+        wanted = [name for name in read_schema.names if name in there]
         if not wanted:
             for batch in rows_without_columns(about.num_rows):
                 yield from self._finish(widened(batch, read_schema, place), values)
@@ -263,6 +259,12 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
         raise UsageError(
             f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
         ) from None
+
+
+def _plain_bytes(footer: _Footer, names: set[str]) -> NDArray[np.int64]:
+    """Per row group, of the columns that must be read; at least 1, so that rows without columns count."""
+    wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
+    return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
 
 
 def _plain_column_bytes(metadata: Any, schema: pa.Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -323,7 +325,7 @@ class ParquetSink(FileSink):
     ) -> None:
         """``options``: those of :class:`~firesteel.connectors.files.FileSink`."""
         super().__init__(path, **options)
-        self._merges = merge_schema
+        self._merges = check_merge_schema(merge_schema, self.kind)
         try:
             pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
         except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):

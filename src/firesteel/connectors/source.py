@@ -143,7 +143,8 @@ class FileSource:
     def _columns_to_read(self) -> list[str]:
         """The files' columns among those of the schema and those that the filters look at."""
         names = [*self.schema.names, *(name for part in self._conjuncts for name in part.columns)]
-        return [name for name in dict.fromkeys(names) if name in self._file_schema.names]
+        own = set(self._file_schema.names)
+        return [name for name in dict.fromkeys(names) if name in own]
 
     def _kept_files(self) -> list[tuple[InputFile, Values]]:
         assert self._found is not None, "files are listed on the driver"
