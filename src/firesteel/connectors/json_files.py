@@ -266,7 +266,14 @@ def _all_known(found: pa.Schema, wire: pa.Schema, known: frozenset[str]) -> bool
 
 def _has_null_lines(block: bytes) -> bool:
     """Arrow's parser (seen in 26) takes the process down with it when the first value is null, and others for rows of nulls."""
-    return b"null" in block and _NULL_LINE.search(block) is not None
+    if b"null" not in block:
+        return False
+    if block.lstrip().startswith(b"null") or b"\nnull" in block or b"\rnull" in block:
+        return True
+    indented = any(
+        begin in block for begin in (b"\n ", b"\n\t", b"\r ", b"\r\t")
+    )  # the search takes longer than parsing
+    return indented and _NULL_LINE.search(block) is not None
 
 
 def _is_deep(block: bytes) -> bool:
@@ -278,8 +285,11 @@ def _is_deep(block: bytes) -> bool:
 
 
 def _has_lines(block: bytes, count: int) -> bool:
-    """Whether so many lines are not blank, and none holds several objects."""
-    return count == sum(1 for line in block.splitlines() if line.strip()) and _SEVERAL.search(block) is None
+    """Whether so many lines are not blank, and none holds several objects, which would make up for one on several lines."""
+    if _SEVERAL.search(block) is not None:
+        return False
+    lines = count_lines(block) + (not block.endswith((b"\n", b"\r")))
+    return count == lines or count == sum(1 for line in block.splitlines() if line.strip())
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema | None:
