@@ -46,6 +46,7 @@ def interruption(message: str) -> KeyboardInterrupt:
 def _rendered(error: BaseException) -> list[str]:
     """What IPython shows of it: the user's own lines and the sentence; none of our frames, and not what we had caught."""
     shown = copy.copy(error).with_traceback(None)
+    shown.__dict__.pop("__notes__", None)  # these lines come first
     above = getattr(error, "cause_trace", None)
     tb: Any = sys.modules["IPython"].get_ipython().InteractiveTB
     lines: list[str] = tb.structured_traceback(type(error), shown, _before_ours(error.__traceback__))
@@ -83,6 +84,8 @@ class JobExecutionError(FiresteelError):
     def __init__(self, message: str, *, hint: str | None = None, cause_trace: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.cause_trace = cause_trace
+        if cause_trace:
+            self.add_note(cause_trace.rstrip())  # where a script ends by it, Python prints these lines, too
 
 
 class JobCancelledError(FiresteelError):

@@ -12,7 +12,8 @@ from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
 from firesteel.connectors import lines
-from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.csv_sink import CsvSink
 from firesteel.connectors.json_files import JsonSink, JsonSource
 

@@ -7,7 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.json_files import JsonSource
 from firesteel.connectors.text import TextSource
 from operators_support import context

@@ -80,7 +80,7 @@ def test_columns_and_directions_as_in_pyspark(rows, columns, ascending, expected
         (["k"], "up", "ascending='up'"),
         ([("k", "down")], True, "cannot understand"),
         ([col("k") + 1], True, "not the expression"),
-        ([3], True, "not a int"),
+        ([3], True, "not 3 (int)"),
         (["parts"], True, "cannot order by 'parts'"),
     ],
 )

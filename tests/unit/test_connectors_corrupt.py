@@ -12,7 +12,8 @@ import pytest
 
 from connectors_kit import context, read_all
 from firesteel.connectors.corrupt import RefusedError, rows_of_lines
-from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.json_files import JsonSource
 from firesteel.errors import FiresteelError, UsageError
 

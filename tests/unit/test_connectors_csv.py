@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from connectors_kit import context, read_all, run_sink
-from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.csv_sink import CsvSink
 from firesteel.errors import FiresteelError, UsageError
 

@@ -12,7 +12,8 @@ from firesteel.api.ddl import dataframe_schema, to_schema
 from firesteel.api.steps import step_at
 from firesteel.connectors.arrow_files import ArrowSource
 from firesteel.connectors.base import Source
-from firesteel.connectors.csv_files import CsvFormat, CsvSource
+from firesteel.connectors.csv_files import CsvSource
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.json_files import JsonSource
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
 from firesteel.connectors.parquet import ParquetSource

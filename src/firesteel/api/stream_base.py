@@ -81,7 +81,7 @@ class StreamBase(Configurable):
         if self._sides:
             raise UsageError(
                 f"with_broadcast({', '.join(f'{name}=...' for name, _ in self._sides)}) is not used: {kind} calls no function.",
-                hint="Put it right before map_in_arrow, map_in_pandas, or key_by with apply_in_arrow or apply_in_pandas.",
+                hint="Put it right before a step with a function (map_in_arrow, map_in_pandas, map, flat_map, filter), or key_by with one.",
             )
 
     def _same_env(self, other: StreamBase) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from firesteel.connectors import corrupt
 from firesteel.connectors.base import Split
 from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
 from firesteel.connectors.corrupt import RefusedError
+from firesteel.connectors.csv_format import CsvFormat, convert, settled, wire_type
 from firesteel.connectors.inference import first_blocks, merge_types
 from firesteel.connectors.lines import count_lines, is_text, with_line_end
 from firesteel.connectors.paths import PathLike, first_line
@@ -33,78 +33,6 @@ _LONGEST_NULL = 20
 _ROW = re.compile(r"Row #(\d+)")
 _COLUMN = re.compile(r"In CSV column #(\d+)")
 _VALUE = re.compile(r"invalid value '(.*)'", re.DOTALL)
-_ZONE = r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-
-
-@dataclass(frozen=True, slots=True)
-class CsvFormat:
-    """How the files are written. ``None`` for ``quote`` or ``escape``: there is no such character.
-
-    ``date_formats``, ``timestamp_formats``: strptime patterns besides ISO 8601. ``null_values``: what stands for null where
-    it is not quoted. ``encoding``: one in which bytes below 128 are ASCII, as in all but UTF-16 and UTF-32.
-    """
-
-    header: bool = True
-    sep: str = ","
-    quote: str | None = '"'
-    escape: str | None = None
-    null_values: tuple[str, ...] = ("",)
-    date_formats: tuple[str, ...] = ()
-    timestamp_formats: tuple[str, ...] = ()
-    newlines_in_values: bool = False
-    encoding: str = "utf-8"
-
-    def check(self) -> None:
-        """Raises UsageError for what cannot be."""
-        for what, char in (("sep", self.sep), ("quote", self.quote), ("escape", self.escape)):
-            if char is not None and (len(char) != 1 or not char.isascii() or char in "\r\n"):
-                raise UsageError(f"{what}={char!r} must be one character of ASCII, and no line end.")
-        chars = [char for char in (self.sep, self.quote) if char is not None]
-        if len(set(chars)) < len(chars):
-            raise UsageError(f"sep and quote are both {self.sep!r}.", hint="Give them different characters.")
-        try:
-            fits = "a,\n".encode(self.encoding) == b"a,\n"
-        except LookupError:
-            fits = False
-        if not fits:
-            raise UsageError(
-                f"encoding={self.encoding!r} is not one that CSV files can be cut in.",
-                hint="Use one that Python knows and that has ASCII in it, such as utf-8, latin-1 or cp1252.",
-            )
-        for pattern in (*self.date_formats, *self.timestamp_formats):
-            if "%" not in pattern:
-                raise UsageError(
-                    f"The format {pattern!r} is no strptime pattern.",
-                    hint="Write it as Python does, '%d/%m/%Y %H:%M:%S' for dd/MM/yyyy HH:mm:ss.",
-                )
-
-    def plain(self, block: bytes) -> bytes:
-        """The block in UTF-8. Raises UnicodeDecodeError."""
-        return block if self.encoding == "utf-8" or block.isascii() else block.decode(self.encoding).encode()
-
-    def parse_options(self, skip: Callable[[Any], str] | None = None) -> pacsv.ParseOptions:
-        """``skip``: called with each row of too few or too many values, which is left out then."""
-        doubled = self.quote is not None and self.escape in (None, self.quote)
-        return pacsv.ParseOptions(
-            delimiter=self.sep,
-            quote_char=self.quote or False,
-            double_quote=doubled,
-            escape_char=False if doubled or self.escape is None else self.escape,
-            newlines_in_values=self.newlines_in_values,
-            ignore_empty_lines=True,
-            invalid_row_handler=skip,
-        )
-
-    def convert_options(self, types: dict[str, pa.DataType] | None, columns: list[str] | None) -> pacsv.ConvertOptions:
-        parsers: list[Any] = [*self.timestamp_formats, *self.date_formats]
-        return pacsv.ConvertOptions(
-            column_types=types,
-            include_columns=columns,
-            null_values=list(self.null_values),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            timestamp_parsers=[*parsers, pacsv.ISO8601],
-        )
 
 
 class CsvSource(FileSource):
@@ -192,14 +120,14 @@ class CsvSource(FileSource):
 
     def _sampled(self, block: bytes, field: pa.Field, read: pacsv.ReadOptions) -> pa.DataType:
         """The type of a column that Arrow took for ``field`` in the block; string where reading would not take it so."""
-        data_type = _settled(field.type)
+        data_type = settled(field.type)
         if pa.types.is_integer(data_type) and (b"0x" in block or b"0X" in block):
             # Arrow makes a number of 0x1f. Who writes such means an id, whose form would be lost.
             texts = self._column(block, field.name, pa.string(), read)
             return pa.string() if pc.any(pc.match_substring_regex(texts, r"^\s*0[xX]")).as_py() else data_type
         if pa.types.is_timestamp(data_type):
             try:  # seven digits of a second and more are nanoseconds to Arrow, and none of our microseconds
-                _convert(self._column(block, field.name, _wire_type(data_type, self._csv), read), data_type)
+                convert(self._column(block, field.name, wire_type(data_type, self._csv), read), data_type)
             except pa.ArrowException:
                 return pa.string()
         return data_type
@@ -248,7 +176,7 @@ class CsvSource(FileSource):
             wanted = self._file_schema.names[:-1]
         else:
             wanted = self._columns_to_read() or [self._own.names[0]]
-        types = {field.name: _wire_type(field.type, self._csv) for field in self._own}
+        types = {field.name: wire_type(field.type, self._csv) for field in self._own}
         return wanted, types
 
     def _read_blocks(self, piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -338,7 +266,7 @@ class CsvSource(FileSource):
         for field in self._own:
             if not (pa.types.is_string(field.type) or (formats and pa.types.is_temporal(field.type))):
                 texts = pc.utf8_trim(table.column(field.name).combine_chunks(), " \t")
-                rows.update(corrupt.refused_values(texts, partial(_convert, data_type=field.type)))
+                rows.update(corrupt.refused_values(texts, partial(convert, data_type=field.type)))
         return sorted(rows)
 
     def _decoded(self, piece: Piece, block: bytes) -> bytes:
@@ -429,7 +357,7 @@ class CsvSource(FileSource):
 
     def _converted(self, table: pa.Table, wanted: list[str]) -> pa.RecordBatch:
         """From what Arrow parsed to the columns' own types."""
-        columns = [_convert(table.column(name), self._own.field(name).type) for name in wanted]
+        columns = [convert(table.column(name), self._own.field(name).type) for name in wanted]
         schema = pa.schema([self._own.field(name) for name in wanted])
         combined = pa.Table.from_arrays(columns, schema=schema).combine_chunks().to_batches()
         return fit(combined[0] if combined else pa.RecordBatch.from_pylist([], schema), schema)
@@ -497,12 +425,12 @@ class CsvSource(FileSource):
         except pa.ArrowException:
             return None
         for field in self._own:
-            if _wire_type(field.type, self._csv) == field.type:
+            if wire_type(field.type, self._csv) == field.type:
                 continue
             column = table.column(field.name).combine_chunks()
             for row in range(len(column)):
                 try:
-                    _convert(column.slice(row, 1), field.type)
+                    convert(column.slice(row, 1), field.type)
                 except pa.ArrowException:
                     return row, (field.name, str(column[row].as_py()))
         return None
@@ -564,54 +492,3 @@ def _check_type(field: pa.Field, name: str) -> None:
             f"{name}: column '{field.name}' of type {data_type} cannot be read from CSV.",
             hint="Read it as a string, or read JSON or Parquet.",
         )
-
-
-def _settled(data_type: pa.DataType) -> pa.DataType:
-    """What an inferred type becomes: timestamps in microseconds, zoned ones in UTC; times and bytes stay text."""
-    types = pa.types
-    if types.is_timestamp(data_type):
-        return pa.timestamp("us", tz=None if data_type.tz is None else "UTC")
-    if types.is_time(data_type) or types.is_binary(data_type) or types.is_dictionary(data_type):
-        return pa.string()
-    return data_type
-
-
-def _wire_type(data_type: pa.DataType, csv: CsvFormat) -> pa.DataType:
-    """As what Arrow parses a column that shall be of this type."""
-    types = pa.types
-    if types.is_timestamp(data_type) and data_type.tz is not None:
-        return data_type if any("%z" in f for f in csv.timestamp_formats) else _naive(data_type, csv)
-    if types.is_date(data_type) and csv.date_formats:
-        return pa.timestamp("s")
-    if types.is_float16(data_type):
-        return pa.float32()
-    if types.is_null(data_type):
-        return pa.string()
-    return data_type
-
-
-def _naive(data_type: pa.DataType, csv: CsvFormat) -> pa.DataType:
-    return pa.timestamp(data_type.unit) if csv.timestamp_formats else pa.string()
-
-
-def _convert(column: Any, data_type: pa.DataType) -> Any:
-    if column.type == data_type:
-        return column
-    if pa.types.is_timestamp(data_type) and data_type.tz is not None:
-        return zoned(column, data_type)
-    return column.cast(data_type)
-
-
-def zoned(column: Any, data_type: pa.DataType) -> Any:
-    """Timestamps of a zone from texts with an offset or without one (these are UTC), or from plain timestamps."""
-    plain = pa.timestamp(data_type.unit)
-    if not pa.types.is_string(column.type):
-        return pc.assume_timezone(column.cast(plain), "UTC").cast(data_type)
-    has_zone = pc.match_substring_regex(column, _ZONE)
-    if not pc.any(has_zone).as_py():
-        return pc.assume_timezone(column.cast(plain), "UTC").cast(data_type)
-    if pc.all(has_zone).as_py():
-        return column.cast(data_type)
-    without = pc.if_else(has_zone, pa.scalar(None, pa.string()), column).cast(plain)
-    with_zone = pc.if_else(has_zone, column, pa.scalar(None, pa.string())).cast(data_type)
-    return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC").cast(data_type))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from firesteel.connectors.compression import codec_option
-from firesteel.connectors.csv_files import CsvFormat
+from firesteel.connectors.csv_format import CsvFormat
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.part_files import PartWriter
 from firesteel.connectors.paths import PathLike

@@ -147,9 +147,9 @@ class FileSink:
         plain = [n for n, kind in names.items() if kind is pafs.FileType.File and not n.startswith((".", "_"))]
         wanted = self._layout.partition_by[:1]
         if (wanted and (plain or not folders <= set(wanted))) or (not wanted and folders):
-            there = f"by {', '.join(sorted(folders))}" if folders else "not"
+            there = f"partitioned by {', '.join(sorted(folders))}" if folders else "not partitioned"
             raise UsageError(
-                f"What is in {self.target.label} is {there} partitioned, and partition_by is {list(self._layout.partition_by)}.",
+                f"What is in {self.target.label} is {there}, and partition_by is {list(self._layout.partition_by)}.",
                 hint="Append with the same partition_by, or write to another directory.",
             )
 

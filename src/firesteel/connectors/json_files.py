@@ -17,7 +17,7 @@ from firesteel.connectors import corrupt
 from firesteel.connectors.base import Split
 from firesteel.connectors.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
 from firesteel.connectors.corrupt import RefusedError
-from firesteel.connectors.csv_files import zoned
+from firesteel.connectors.csv_format import zoned
 from firesteel.connectors.files import FileSink
 from firesteel.connectors.inference import first_blocks
 from firesteel.connectors.json_text import check_json_type, json_rows

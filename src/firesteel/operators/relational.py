@@ -36,7 +36,7 @@ def as_expression(value: Any) -> pc.Expression:
             hint="Write firesteel.col('name') and firesteel.lit(value) instead of those of pyspark.sql.functions.",
         )
     raise UsageError(
-        f"An expression or a column name is needed, not a {type(value).__name__} ({value!r}).",
+        f"An expression or a column name is needed, not {value!r} ({type(value).__name__}).",
         hint="Write firesteel.col('name') for a column and firesteel.lit(value) for a constant.",
     )
 

@@ -6,6 +6,7 @@ them and keeps the console quiet. A given session is checked and used; nothing o
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -31,6 +32,17 @@ _ANYWHERE = {
     "spark.python.task.killTimeout": "100ms",  # a killed task never ends by itself in that time, and its slot waits
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+_sockets: list[str] = []
+"""Files of sockets that PySpark makes for each context and leaves behind."""
+
+
+@atexit.register  # after what of ours ends jobs, which was registered later
+def _remove_sockets() -> None:
+    for path in _sockets:
+        with suppress(OSError):
+            Path(path).unlink()
 
 
 def create_session(
@@ -66,7 +78,9 @@ def create_session(
 
     def make_context() -> None:
         start.launch(SparkContext, spark_conf)
-        SparkContext(conf=spark_conf)
+        server: Any = SparkContext(conf=spark_conf)._accumulatorServer
+        if isinstance(server.server_address, str):
+            _sockets.append(server.server_address)
 
     variables = _interpreter_variables(version)
     try:
@@ -180,6 +194,8 @@ def _environment(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _told(text: str) -> str:
+    if "stopped SparkContext" in text:  # what came of it, and not why: that Spark only logs
+        return "no master answers there, or it has refused the application."
     return f"{text.rstrip('.')}."
 
 
