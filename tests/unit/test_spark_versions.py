@@ -114,3 +114,12 @@ def test_the_rows_of_an_rdd_come_by_a_context_or_an_iterator(monkeypatch):
     monkeypatch.setattr("pyspark.util._load_from_socket", lambda *_: iter([1, 2]))
     with versions.rows_of(context, rdd, []) as rows:
         assert list(rows) == [1, 2]
+
+
+def test_an_old_pyarrow_is_refused():
+    versions.check_pyarrow()
+    versions.check_pyarrow("27.1.0")
+    with pytest.raises(
+        UsageError, match=r"^Installed is pyarrow 25\.0\.1, and this Firesteel works with 26\.0 and newer"
+    ):
+        versions.check_pyarrow("25.0.1")

@@ -22,7 +22,7 @@ from firesteel.errors import UsageError
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.spark.gateway import Start
 from firesteel.spark.java import find_java_home
-from firesteel.spark.versions import INTERRUPT_HANDLERS, check_spark, installed_pyspark, newest_java
+from firesteel.spark.versions import INTERRUPT_HANDLERS, check_pyarrow, check_spark, installed_pyspark, newest_java
 
 _POOLS = Path(__file__).with_name("fairscheduler.xml")
 _ANYWHERE = {
@@ -118,6 +118,7 @@ def check_session(session: Any) -> None:
     if context._jsc is None or context._jsc.sc().isStopped():
         raise UsageError("This Spark session has been stopped.", hint="Make a new one and a new ExecutionEnvironment.")
     check_spark(context.version)
+    check_pyarrow()
     if context.getConf().get("spark.speculation", "false") == "true":
         raise UsageError(
             "This session has spark.speculation=true: Spark would start second copies of tasks, which Firesteel takes for "

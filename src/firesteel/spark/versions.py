@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 
+LEAST_PYARROW = (26, 0)
 LEAST_SPARK = (3, 5)
 BELOW_SPARK = (5, 0)
 LEAST_STREAMING = (4, 0)
@@ -40,6 +41,16 @@ def check_spark(version: str, what: str = "This session runs") -> None:
         raise UsageError(
             f"{what} Spark {version}, and this Firesteel works with Spark {_text(LEAST_SPARK)} to 4.",
             hint="docs/versions.md says which versions are tested.",
+        )
+
+
+def check_pyarrow(version: str = pa.__version__) -> None:
+    """Raises UsageError for a pyarrow that we do not work with."""
+    found = version_of(version)
+    if found is None or found < LEAST_PYARROW:
+        raise UsageError(
+            f"Installed is pyarrow {version}, and this Firesteel works with {_text(LEAST_PYARROW)} and newer.",
+            hint="pip install --upgrade pyarrow",
         )
 
 
