@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     slots,
     sort,
     speculation,
+    starts,
     sweep,
     tasks,
 )
@@ -44,6 +45,7 @@ BENCHMARKS = {
     "rescale": rescale.main,
     "load": load.main,
     "sort": sort.main,
+    "starts": starts.main,
 }
 
 

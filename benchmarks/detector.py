@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from firesteel.graph.job_graph import JobGraph, JobVertex, SourceInfo
+from firesteel.model.job_graph import JobGraph, JobVertex, SourceInfo
 from firesteel.options import Options
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
-from firesteel.scheduler.execution_time_detector import TIMER, slow_task_detector
-from firesteel.scheduler.executions import ExecutionTable
-from firesteel.scheduler.slow_tasks import SlowTasks
-from firesteel.scheduler.states import ExecutionState
+from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.speculation.detector import SlowTasks
+from firesteel.scheduler.speculation.execution_time_detector import TIMER, slow_task_detector
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
+from firesteel.scheduler.topology.executions import ExecutionTable
 
 RUNNING = (10_000, 100_000)
 FINISHED_PER_RUNNING = 4
@@ -74,7 +74,7 @@ def by_loop(graph: DefaultExecutionGraph, weighted: bool, ratio: float, multipli
     for vertex in graph.vertices:
         if vertex.is_finished or vertex.input_bytes is None:
             continue
-        needed = math.floor(vertex.parallelism * ratio + 0.5)
+        needed = math.ceil(vertex.parallelism * ratio)
         finished: list[tuple[float, float, int]] = []
         running: list[tuple[float, int]] = []
         for subtask, row in enumerate(vertex.newest.tolist()):

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from firesteel import sizes
-from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
+from firesteel.compile.compiled import CompiledJob
+from firesteel.model import sizes
+from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
 from firesteel.options import Options
-from firesteel.scheduler.events import JobStarted
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.information import Blob
-from firesteel.spark.messages import FinishedMessage, Where, Written, encode
+from firesteel.scheduler.kernel.events import JobStarted
+from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
+from firesteel.task.executor.information import Blob
+from firesteel.task.executor.messages import FinishedMessage, Where, Written, encode
 
 MESSAGES = 10_000
 

@@ -51,7 +51,7 @@ def _resident_mib(field: str = "VmRSS") -> float:
 def firesteel(size: int) -> cases.Run:
     """``size`` producers that make rows for ``size`` consumers each."""
     from firesteel.scheduler.scheduler import Scheduler
-    from firesteel.spark.driver import JobDriver
+    from firesteel.spark.driver.loop import JobDriver
 
     options = {"max-parallelism": size, "firesteel.subpartition-factor": 1}
     env = cases._environment(options)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.graph.job_graph import JobGraph
+from firesteel.model.job_graph import JobGraph
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.simulation.cluster import ClusterSpec
-from firesteel.simulation.faults import Faults
+from firesteel.simulation.cluster.nodes import ClusterSpec
+from firesteel.simulation.faults.dice import Faults
 from firesteel.simulation.job import Outcome, SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.workload import ChainShape, Workload
@@ -34,7 +34,7 @@ RULES: Mapping[str, Mapping[str, object]] = {
     "input-weighted": SPECULATION,
     "input-weighted, nothing expected": {**SPECULATION, "firesteel.slow-task-detector.expected": False},
 }
-"""The last is without the further rule, for steps in which the ratio cannot be reached."""
+"""The last is without the fallback rule, for steps in which the ratio cannot be reached."""
 
 
 @dataclass(frozen=True)

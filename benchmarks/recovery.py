@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import ticks
 from benchmarks.speculation import DETECTOR, SPECULATION
-from firesteel.scheduler.records import JournalRecord, StateChange
+from firesteel.scheduler.kernel.records import JournalRecord, StateChange
 
 POLL = 0.005
 PATIENCE = 120.0
@@ -151,7 +151,7 @@ def _options(folder: Path, more: dict[str, str]) -> dict[str, str]:
 
 def _start(env: Any, folder: Path, options: dict[str, str], source: ticks.Ticks) -> tuple[Any, Stamps]:
     """The job, running, with an instrument that listens."""
-    from firesteel.spark.runtime import submit
+    from firesteel.spark.driver.runtime import submit
 
     stamps = Stamps()
     own = type(env)(spark=env.spark, options=_options(folder, options))

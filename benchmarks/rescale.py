@@ -181,7 +181,7 @@ CONTENDERS = {
 
 
 def main(runs: int, only: str) -> None:
-    from firesteel.spark.session import create_session
+    from firesteel.spark.session.sessions import create_session
 
     spark = create_session("local[*]", "rescale benchmark", {"spark.driver.memory": "2g"})
     spark.sparkContext.setLogLevel("OFF")  # a stop in the middle of a batch is no news here

@@ -99,9 +99,10 @@ def heavy_step(kind: str, amount: float) -> Callable[[Iterator[pa.RecordBatch]],
 def firesteel(master: str, case: str, fine: bool, journal: str) -> Callable[[], Any]:
     """``fine``: a group for each stage; else one group for both, as large as the larger."""
     from firesteel import ExecutionEnvironment, SlotSharingGroup
-    from firesteel.journal.history import JobHistory
-    from firesteel.journal.journal import journals, read
-    from firesteel.spark.session import create_session
+    from firesteel.journal.file import read
+    from firesteel.journal.places import journals
+    from firesteel.report.history import JobHistory
+    from firesteel.spark.session.sessions import create_session
 
     shape = CASES[case]
     session = create_session(master, "firesteel benchmark", _conf(shape))

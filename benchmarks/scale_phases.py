@@ -13,14 +13,15 @@ from functools import cache
 
 import numpy as np
 
-from firesteel.descriptors import encode_executions
+from firesteel.model.arrays import Ints
+from firesteel.model.descriptors import encode_executions
 from firesteel.options import Options
-from firesteel.scheduler.commands import Command, Deploy
-from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, Ints, JobStarted, PartitionReports
-from firesteel.scheduler.execution_graph import IntermediateResult
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.regions import SchedulingPipelinedRegions
+from firesteel.scheduler.kernel.commands import Command, Deploy
+from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.topology.execution_graph import IntermediateResult
+from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 

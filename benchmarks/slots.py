@@ -13,18 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.graph.job_graph import JobGraph, JobVertex
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
+from firesteel.model.arrays import Ints
+from firesteel.model.job_graph import JobGraph, JobVertex
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.scheduler.events import ExecutorChanged, Ints
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
-from firesteel.scheduler.slot_pool import SlotPool
-from firesteel.scheduler.slots import ExecutionDeploymentOption
-from firesteel.simulation.cluster import ClusterSpec
+from firesteel.scheduler.kernel.events import ExecutorChanged
+from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
+from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
+from firesteel.simulation.cluster.nodes import ClusterSpec
+from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
-from firesteel.simulation.storage import StorageSpec
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 REQUESTS, NODES = 10_000, 1_000

@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict
 
 from firesteel.errors import UsageError
-from firesteel.simulation.chaos import chaotic_job, run_chaotic
+from firesteel.simulation.faults.random_jobs import random_job, run_random_job
 
 
 def main() -> int:
@@ -29,8 +29,8 @@ def main() -> int:
     events, started = 0, time.perf_counter()
     for seed in range(arguments.first, arguments.first + arguments.jobs):
         try:
-            job = chaotic_job(seed, resources=seed % 2 == 1)
-            outcome, _ = run_chaotic(job, validate_every=arguments.validate_every)
+            job = random_job(seed, resources=seed % 2 == 1)
+            outcome, _ = run_random_job(job, validate_every=arguments.validate_every)
         except UsageError:
             ended["refused"] += 1
         except Exception as error:  # whatever it is, the other seeds are to be heard as well

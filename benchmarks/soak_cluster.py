@@ -46,7 +46,7 @@ BASE = {
 VARIANTS: dict[str, dict[str, str]] = {
     "defaults": {},
     "by count": {"firesteel.decider.cut": "by-count", "firesteel.results.codec": "zstd"},
-    "seed rule": {"firesteel.slow-task-detector.rule": "seed"},
+    "seed rule": {"firesteel.slow-task-detector.rule": "seed", "firesteel.slow-task-detector.expected": "true"},
     "absolute": {"firesteel.slow-task-detector.absolute-time": "3 s"},
     "three at once": {"jobmanager.adaptive-batch-scheduler.speculative.max-concurrent-executions": "3"},
     "offloaded": {"firesteel.deployment.offload-threshold": "1 b", "firesteel.memory.per-task": "1 MiB"},

@@ -16,9 +16,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from firesteel.simulation.stream import SimulatedStream
-from firesteel.simulation.stream_chaos import ChaoticStream, chaotic_stream, run_chaotic_stream
-from firesteel.simulation.stream_world import Hand, StreamWorld
+from firesteel.simulation.streams.random_streams import RandomStream, random_stream, run_random_stream
+from firesteel.simulation.streams.stream import SimulatedStream
+from firesteel.simulation.streams.world import Hand, StreamWorld
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def _soak(seeds: range, hours: float) -> int:
     events, rescales, simulated, started = 0, 0, 0.0, time.perf_counter()
     for seed in seeds:
         try:
-            outcome = run_chaotic_stream(chaotic_stream(seed, faults=seed % 2 == 0, hours=hours))
+            outcome = run_random_stream(random_stream(seed, faults=seed % 2 == 0, hours=hours))
         except Exception as error:  # whatever it is, the other seeds are to be heard as well
             ended["broken"] += 1
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
@@ -55,7 +55,7 @@ def _soak(seeds: range, hours: float) -> int:
 
 def _long(batches: int) -> None:
     world = StreamWorld(most_rows=1000, overhead=0.1, hand=Hand(lower=1, upper=16, end_at=math.inf))
-    scheduler = ChaoticStream(world, {}).scheduler()
+    scheduler = RandomStream(world, {}).scheduler()
     handle, spent = scheduler.handle, [0.0, 0]
 
     def timed(event: Any) -> Any:

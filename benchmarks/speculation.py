@@ -33,7 +33,7 @@ DETECTOR = {
     "slow-task-detector.execution-time.baseline-multiplier": "1.5",
 }
 UNREACHABLE = {"slow-task-detector.execution-time.baseline-ratio": "0.9"}
-"""Of three subtasks all three would have to be finished: only the further rule can speak."""
+"""Of three subtasks all three would have to be finished: only the fallback rule can speak."""
 SAME_THRESHOLDS = {
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
@@ -271,7 +271,7 @@ def _refuse_mirrors(folder: Path) -> None:
 
 def mirrors(journal: Path) -> list[str]:
     """The rule of each mirror that this job has made."""
-    from firesteel.journal.journal import read
+    from firesteel.journal.file import read
 
     return [rule for record in read(journal) for rule in rules(record)]
 

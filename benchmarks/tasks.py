@@ -51,11 +51,11 @@ def driver_time(count: int) -> float:
     """Milliseconds of control plane per subtask: the scheduler alone, driven by made-up reports."""
     import numpy as np
 
-    from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
+    from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
     from firesteel.options import Options
-    from firesteel.scheduler.commands import Deploy
-    from firesteel.scheduler.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
     from firesteel.scheduler.factory import create_scheduler
+    from firesteel.scheduler.kernel.commands import Deploy
+    from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
 
     graph = JobGraph(
         "tiny",

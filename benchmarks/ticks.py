@@ -90,7 +90,7 @@ def conf(slots: int) -> dict[str, str]:
 def environment(master: str, slots: int, options: Mapping[str, Any], more: Mapping[str, str] | None = None) -> Any:
     """An ExecutionEnvironment on a session of its own."""
     from firesteel import ExecutionEnvironment
-    from firesteel.spark.session import create_session
+    from firesteel.spark.session.sessions import create_session
 
     session = create_session(master, "firesteel benchmark", {**conf(slots), **(more or {})})
     return ExecutionEnvironment(spark=session, options={**QUIET, **options})

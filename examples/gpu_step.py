@@ -2,12 +2,14 @@
 
     firesteel run examples/gpu_step.py
 
-Two executions of "embed" run at once, one on each GPU; all others wait. It runs without a GPU as well: then the discovery
-script names two addresses that stand for nothing. On a cluster the same group works with Spark's settings for its executors
-(spark.executor.resource.gpu.amount); here, with a local master, they are the driver's.
+As many executions of "embed" run at once as there are GPUs, one on each; all others wait. Without a GPU, addresses that stand for
+nothing show the same: GPU_ADDRESSES="0 1" before the command. On a cluster the same group works with Spark's settings for its
+executors (spark.executor.resource.gpu.amount); here, with a local master, they are the driver's.
 """
 
+import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ from pyspark.sql import SparkSession
 import firesteel
 from firesteel import ExecutionEnvironment, SlotSharingGroup
 
+GPUS = str(Path(__file__).resolve().with_name("gpus.sh"))
 GPU = (
     SlotSharingGroup.new_builder("gpu")
     .set_cpu_cores(1)
@@ -36,11 +39,14 @@ def embed(batches):
 
 
 def make_session():
+    gpus = json.loads(subprocess.run([GPUS], capture_output=True, check=True).stdout)["addresses"]
+    if not gpus:
+        sys.exit('There is no GPU here: nvidia-smi lists none. GPU_ADDRESSES="0 1" before the command makes two up.')
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.master("local[4]")
-        .config("spark.driver.resource.gpu.amount", "2")
-        .config("spark.driver.resource.gpu.discoveryScript", str(Path(__file__).resolve().with_name("gpus.sh")))
+        .config("spark.driver.resource.gpu.amount", str(len(gpus)))
+        .config("spark.driver.resource.gpu.discoveryScript", GPUS)
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )

@@ -1,4 +1,5 @@
 #!/bin/sh
-# A discovery script, as Spark wants it: prints the addresses of the GPUs of this machine. Without any, two that stand for nothing.
-found=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | sed 's/.*/"&"/' | paste -sd, -)
-echo "{\"name\": \"gpu\", \"addresses\": [${found:-\"0\", \"1\"}]}"
+# A discovery script, as Spark wants it: prints the addresses of the GPUs of this machine, or those that GPU_ADDRESSES makes up ("0 1").
+found=${GPU_ADDRESSES-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null)}
+list=$(printf '%s' "$found" | tr -s ' \n' '\n\n' | sed '/^$/d; s/.*/"&"/' | paste -sd, -)
+echo "{\"name\": \"gpu\", \"addresses\": [$list]}"

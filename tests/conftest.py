@@ -10,10 +10,37 @@ from hypothesis import settings
 
 settings.register_profile("no deadline", deadline=None)  # a busy machine is no failure
 settings.load_profile("no deadline")
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as a shell starts what runs behind it; programs would inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    # ignored by a shell's "&" or nohup, which the programs under test would inherit
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="also the tests marked `full`: everything, on real Spark")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With ``--dist loadfile`` all of tests/cluster go to one worker: clusters lie on the same loopback hosts."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Lanes(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return "tests/cluster" if file.startswith("tests/cluster/") else file
+
+    return Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without ``--all``, tests marked ``full`` are left out, unless they were asked for by name."""
+    if config.getoption("--all") or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 def pytest_collection_finish():
@@ -24,7 +51,7 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def spark():
     """An embedded Spark on two slots, as Firesteel makes it."""
-    from firesteel.spark.session import create_session
+    from firesteel.spark.session.sessions import create_session
 
     session = create_session("local[2]", app_name="firesteel tests")
     yield session

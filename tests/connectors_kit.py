@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from firesteel.operators.program import TaskContext
+from firesteel.task.program import TaskContext
 
 
 def context(**changes):

@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +69,7 @@ def call(command: str, at: str, running: list[subprocess.Popen[bytes]]) -> None:
     print(f"$ {command}", flush=True)
     if arguments[:2] == ["stream", "run"]:
         running.append(subprocess.Popen(program, stdin=subprocess.DEVNULL))
-        _await_stream(arguments)
+        _await_stream(arguments, running[-1])
         return
     if "--watch" in arguments:
         _watch(program)
@@ -78,17 +79,19 @@ def call(command: str, at: str, running: list[subprocess.Popen[bytes]]) -> None:
     assert ended.returncode == wanted, f"{at}: '{command}' ended with {ended.returncode}, not {wanted}"
 
 
-def _await_stream(arguments: list[str]) -> None:
+def _await_stream(arguments: list[str], stream: subprocess.Popen[bytes]) -> None:
     """Until the stream answers."""
-    name = Path(arguments[arguments.index("--checkpoint") + 1]).name
-    asked = [sys.executable, "-m", "firesteel", "stream", "status", name]
-    said = ""
-    for _ in range(60):
+    checkpoint = arguments[arguments.index("--checkpoint") + 1]
+    asked = [sys.executable, "-m", "firesteel", "stream", "status", checkpoint]
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
         answer = subprocess.run(asked, capture_output=True, check=False, timeout=PATIENCE_SECONDS, text=True)
         if answer.returncode == 0:
             return
         said = answer.stdout + answer.stderr
-    raise AssertionError(f"the stream {name} does not answer: {said}")
+        assert stream.poll() is None, f"the stream on {checkpoint} has ended: {said}"
+        if time.monotonic() >= end:
+            raise TimeoutError(f"the stream on {checkpoint} does not answer: {said}")
 
 
 def _watch(program: list[str]) -> None:

@@ -8,12 +8,13 @@ from unittest.mock import MagicMock
 
 import numpy as np
 
-from firesteel.scheduler import events as ev
-from firesteel.scheduler.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
-from firesteel.sizes import pack
-from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.information import Blob
-from firesteel.spark.messages import (
+from firesteel.model.sizes import pack
+from firesteel.scheduler.kernel import events as ev
+from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
+from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
+from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.task.executor.information import Blob
+from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,
     Where,
@@ -23,7 +24,6 @@ from firesteel.spark.messages import (
     encode,
     is_finished,
 )
-from firesteel.spark.nodes import ExecutorInfo
 from runtime_support import two_steps
 
 END = JobStatusChanged(JobStatus.FINISHED)

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.forward_group import forward_groups
-from firesteel.graph.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ResultPartitionType, ShipStrategy
-from firesteel.operators.program import Gate, KeyedHead, PipelinedGate, ResultOutput, TaskContext
-from firesteel.operators.task import Part, TaskRun
+from firesteel.compile.compiled import CompiledJob
+from firesteel.model.forward_group import forward_groups
+from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ResultPartitionType, ShipStrategy
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore
+from firesteel.results.storage.store import ResultStore
+from firesteel.task.program import Gate, KeyedHead, PipelinedGate, ResultOutput, TaskContext
+from firesteel.task.runner import Part, TaskRun
 
 SUBPARTITIONS = {
     ShipStrategy.HASH: 7,

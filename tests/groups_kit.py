@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.scheduler_kit import GraphBuilder, Plane, plane
 
-from firesteel.graph.job_graph import ResultPartitionType, ShipStrategy
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
-from firesteel.scheduler import records as r
-from firesteel.scheduler.resource_profile import WorkerResources
+from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
+from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.scheduler.kernel import records as r
+from firesteel.scheduler.slots.resource_profile import WorkerResources
 
 GIB = 1 << 30
 LIGHT = SlotSharingGroup("light", 1.0, GIB)
@@ -19,12 +19,12 @@ DEFAULT = {"jobmanager__scheduler": "Default"}
 MOST_EVENTS = 2000
 
 
-def sources(*counts, groups=(LIGHT, HEAVY), mode=None, **options) -> Plane:
+def sources(*counts, groups=(LIGHT, HEAVY), mode=None, join=None, **options) -> Plane:
     """A source of the ``k``-th group with so many subtasks, for each of the counts."""
     builder = GraphBuilder("sources", *groups)
     for group, count in zip(groups, counts, strict=True):
         builder.source([100] * count, parallelism=count, slot_sharing_group=group.name)
-    return plane(builder.graph, slot_mode=mode, **options)
+    return plane(builder.graph, slot_mode=mode, join=join, **options)
 
 
 def requests(job) -> list[r.Decision]:

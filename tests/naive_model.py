@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from tests.scheduler_kit import GraphBuilder
 
-from firesteel.graph.job_graph import DistributionPattern, JobGraph, ResultPartitionType, ShipStrategy
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph
-from firesteel.scheduler.groups import EdgeGroups
+from firesteel.model.job_graph import DistributionPattern, JobGraph, ResultPartitionType, ShipStrategy
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
+from firesteel.scheduler.topology.groups import EdgeGroups
 
 Task = tuple[int, int]
 """(vertex, subtask)."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from firesteel.operators.program import TaskContext
-from firesteel.operators.units import SpoolInput
+from firesteel.task.operators.units import SpoolInput
+from firesteel.task.program import TaskContext
 
 
 def context(scratch: Path, memory: int = 64 << 20, **kwargs) -> TaskContext:

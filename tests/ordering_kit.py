@@ -8,7 +8,7 @@ import math
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from firesteel.results.ordering import Order, OrderColumn
+from firesteel.model.order import Order, OrderColumn
 
 BIG = 2**63
 VALUES = {

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
-from firesteel.operators.functions import MapInArrow
-from firesteel.operators.program import GateHead, ResultOutput, SinkOutput, SourceHead, VertexProgram
+from firesteel.compile.compiled import CompiledJob
+from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
 from firesteel.options import Options
 from firesteel.results.reader import GateReader
+from firesteel.scheduler.kernel.records import StateChange
+from firesteel.task.functions.batch_functions import MapInArrow
+from firesteel.task.program import GateHead, ResultOutput, SinkOutput, SourceHead, VertexProgram
 
 NUMBERS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -28,6 +33,44 @@ class Numbers:
     def read(self, split: int, ctx: Any):
         v = np.arange(split * self.rows, (split + 1) * self.rows, dtype=np.int64)
         yield pa.RecordBatch.from_arrays([pa.array(v % self.keys), pa.array(v)], schema=NUMBERS)
+
+
+@dataclass(frozen=True)
+class DiesBeside:
+    """The worker of split 0 is killed once that of split 1 runs, which then waits for the second attempt of split 0."""
+
+    folder: str
+
+    def read(self, split: int, ctx: Any):
+        mark = Path(self.folder, f"began-{split}-{ctx.attempt}")
+        mark.touch()
+        if split < 2 and ctx.attempt == 0:
+            awaited = mark.with_name("began-0-1" if split else "began-1-0")
+            while not awaited.exists():
+                time.sleep(0.01)
+        if split == 0 and ctx.attempt == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from Numbers(10).read(split, ctx)
+
+
+class Seen:
+    """An instrument that keeps all records of a job."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+
+    def record(self, record: Any) -> None:
+        self.records.append(record)
+
+    def close(self) -> None:
+        pass
+
+    def states(self, state: str, vertex: int) -> list[int]:
+        """Subtasks whose executions went there."""
+        changes = [
+            r for r in list(self.records) if isinstance(r, StateChange) and r.state == state and r.vertex == vertex
+        ]
+        return [s for change in changes for s in change.subtasks]
 
 
 @dataclass

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from firesteel import descriptors
 from firesteel.errors import MERGED_ATTEMPT
-from firesteel.graph.job_graph import (
+from firesteel.model import descriptors
+from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -26,19 +26,19 @@ from firesteel.graph.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
+from firesteel.model.sketches import Sketch, encode_sketch
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import SPECULATIVE_ENABLED, Options
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler import records as r
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotMode, WorkerResources
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel import records as r
+from firesteel.scheduler.kernel.states import IS_DEPLOYED
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.scheduler.slow_tasks import SetTimer, SlowTaskDetectorListener, SlowTasks
-from firesteel.scheduler.states import IS_DEPLOYED
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotMode, WorkerResources
+from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetectorListener, SlowTasks
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 from firesteel.simulation.key_ranges import KeyRangeBook
-from firesteel.sketches import Sketch, encode_sketch
 
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
@@ -193,6 +193,8 @@ class Plane:
     detector: PickingDetector | None = None
     """Present where speculation is on."""
     blocked: tuple[str, ...] = ()
+    shared: list[c.ShareBlockedNode] = field(default_factory=list)
+    """What other jobs of the session are told."""
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
     merges: list[c.MergePartitions] = field(default_factory=list)
@@ -242,15 +244,15 @@ class Plane:
         columns = {"subtasks": ints(s), "attempts": ints(a), "executors": (task.worker,) if task.worker else ()}
         return self.send(e.ExecutionsDeploying(at=self.tick(), vertex=v, **columns, running=running, nodes=(node,)))
 
-    def hand_back(self, *keys: Key, node: str = "node-0", retired: bool = False) -> list[c.Command]:
+    def reject(self, *keys: Key, node: str = "node-0", retired: bool = False) -> list[c.Command]:
         """Tasks of one vertex find themselves on a blocked node, or in a worker process that is retired, and do not begin."""
         for key in keys:
             placement = self.tasks.pop(key).deploy.placement
-            assert retired or (placement is not None and placement.returns)
+            assert retired or (placement is not None and placement.may_reject)
         columns = {"subtasks": ints(*(k[1] for k in keys)), "attempts": ints(*(k[2] for k in keys))}
         nodes = [node] * len(keys)
         return self.send(
-            e.ExecutionsReturned(at=self.tick(), vertex=keys[0][0], **columns, nodes=nodes, retired=retired)
+            e.ExecutionsRejected(at=self.tick(), vertex=keys[0][0], **columns, nodes=nodes, retired=retired)
         )
 
     def worker(
@@ -351,7 +353,7 @@ class Plane:
         *keys: Key,
         kind: e.FailureKind = e.FailureKind.USER,
         bad: tuple[int, int, int, int] | None = None,
-        culpable: bool = True,
+        counted: bool = True,
     ) -> list[c.Command]:
         for key in keys:
             self.tasks.pop(key)
@@ -360,7 +362,7 @@ class Plane:
         subtasks, attempts = ints(*(k[1] for k in keys)), ints(*(k[2] for k in keys))
         return self.send(
             e.ExecutionsFailed(
-                at=self.tick(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause, culpable=culpable
+                at=self.tick(), vertex=vertex, subtasks=subtasks, attempts=attempts, cause=cause, counted=counted
             )
         )
 
@@ -438,6 +440,8 @@ class Plane:
                 self.blobs[digest] = descriptors.decode_gate(data)
             case c.BlockNodes(nodes):
                 self.blocked = nodes
+            case c.ShareBlockedNode():
+                self.shared.append(command)
             case c.DropBlobs(digests):
                 for digest in digests:
                     del self.blobs[digest]
@@ -815,29 +819,33 @@ def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.Input
     assert (read == (ranges.parallelism if gate.is_broadcast else 1)).all(), "a cell is read twice or not at all"
 
 
-def plane(graph: JobGraph, check: bool = True, sizes=None, slot_mode: SlotMode | None = None, **options) -> Plane:
+def plane(
+    graph: JobGraph, check: bool = True, sizes=None, slot_mode: SlotMode | None = None, join=None, **options
+) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
     values = {"subpartition-factor": 4}  # what the tests reckon with, whatever the default
     values |= {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
     chosen = Options(values)
     detector = PickingDetector() if chosen[SPECULATIVE_ENABLED] else None
     made = Plane(
-        create_scheduler(graph, chosen, detector=detector, slot_mode=slot_mode), check=check, detector=detector
+        create_scheduler(graph, chosen, detector=detector, slot_mode=slot_mode, join=join),
+        check=check,
+        detector=detector,
     )
     if sizes is not None:
         made.sizes = sizes
     return made
 
 
-# --- chaos ---------------------------------------------------------------------------------------------------
+# --- fault injection ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Chaos:
+class FaultInjection:
     """Chances per step of what can go wrong."""
 
     user: float = 0.0
-    innocent: float = 0.0
+    uncounted: float = 0.0
     worker: float = 0.0
     storage: float = 0.0
     lose: float = 0.0
@@ -857,33 +865,33 @@ class Chaos:
     """A row of sizes that cannot be read back."""
     slow: float = 0.0
     """A running task is found to be slow; in vain, where speculation is off."""
-    hand_back: float = 0.0
-    """A task that was not launched is handed back by a blocked node."""
+    reject: float = 0.0
+    """A task that was not launched is rejected by a blocked node."""
     lost: float = 0.0
     """An executor dies, and Spark runs its tasks again."""
     race: float = 0.3
     """A cancelled task that finishes before it is gone."""
 
 
-def drive(plane: Plane, rng: random.Random, chaos: Chaos, steps: int = 4000) -> Plane:
+def drive(plane: Plane, rng: random.Random, faults: FaultInjection, steps: int = 4000) -> Plane:
     """Random events until the job ends. Raises AssertionError with what it waits for if it does not."""
     plane.start()
     for _ in range(steps):
         if plane.ended is not None:
             return plane
-        if plane.commit is not None and rng.random() >= chaos.publishing:
-            plane.fail_commit = rng.random() < chaos.fail_commit
+        if plane.commit is not None and rng.random() >= faults.publishing:
+            plane.fail_commit = rng.random() < faults.fail_commit
             plane.answer_commit()
             continue
-        _step(plane, rng, chaos)
+        _step(plane, rng, faults)
     raise AssertionError("\n".join(["the job does not end", *plane.scheduler.waiting_for()]))
 
 
-def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
+def _step(plane: Plane, rng: random.Random, faults: FaultInjection) -> None:
     def happens(chance: float) -> bool:
         return rng.random() < chance
 
-    if happens(chaos.double) and plane.sent:
+    if happens(faults.double) and plane.sent:
         plane.send(rng.choice(plane.sent[-20:]))
         return
     if plane.verify and happens(0.3):
@@ -891,29 +899,29 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         return
     timers = sorted(plane.timers.keys() - {DETECTOR_TIMER})
     if plane.load and (happens(0.3) or not (plane.tasks or timers)):
-        plane.answer_load(chaos.unreadable, rng)
+        plane.answer_load(faults.unreadable, rng)
         return
     if plane.merges and happens(0.2 if plane.tasks else 0.7):
         number = rng.randrange(len(plane.merges))
         groups = len(plane.merges[number].bounds) - 1
         plane.answer_merge(number, [g for g in range(groups) if happens(0.2)])
         return
-    if happens(chaos.lose_merged):
+    if happens(faults.lose_merged):
         plane.lost_merged |= set(rng.sample(sorted(plane.merged), 1)) if plane.merged else set()
-    if happens(chaos.lose):
+    if happens(faults.lose):
         alive = sorted(plane.written - plane.released - plane.lost)
         alive = [o for o in alive if plane.scheduler.graph.consumers[o[0]]]
         plane.lost |= {rng.choice(alive)} if alive else set()
-    if happens(chaos.cancel):
+    if happens(faults.cancel):
         plane.send(e.CancelRequested(at=plane.tick()))
         return
-    if happens(chaos.executors):
+    if happens(faults.executors):
         added = happens(0.5)
         plane.executor(number := rng.randrange(3), f"node-{number}", added)
         return
     if plane.commit is not None and not plane.tasks:
         return
-    if plane.detector is not None and happens(chaos.slow) and plane.timers.get(DETECTOR_TIMER):
+    if plane.detector is not None and happens(faults.slow) and plane.timers.get(DETECTOR_TIMER):
         plane.slow(*[key for key in sorted(plane.tasks) if happens(0.3)])
         return
     if timers and (not plane.tasks or happens(0.2)):
@@ -925,27 +933,27 @@ def _step(plane: Plane, rng: random.Random, chaos: Chaos) -> None:
         raise AssertionError("\n".join(["nothing runs, and the job has not ended", *plane.scheduler.waiting_for()]))
     key = rng.choice(sorted(plane.tasks))
     task = plane.tasks[key]
-    if (task.cancelled and not happens(chaos.race)) or happens(chaos.foreign_cancel):
+    if (task.cancelled and not happens(faults.race)) or happens(faults.foreign_cancel):
         plane.confirm_cancel(key)
     elif not task.launched and happens(0.5):
         plane.launch(key, running=happens(0.5))
     elif (
-        not task.launched and plane.detector is not None and task.deploy.placement.returns and happens(chaos.hand_back)
+        not task.launched and plane.detector is not None and task.deploy.placement.may_reject and happens(faults.reject)
     ):
-        plane.hand_back(key)
-    elif happens(chaos.lost):
+        plane.reject(key)
+    elif happens(faults.lost):
         plane.fail(*_siblings(plane, key), kind=e.FailureKind.LOST)
-    elif happens(chaos.user):
+    elif happens(faults.user):
         plane.fail(key)
-    elif happens(chaos.fatal):
+    elif happens(faults.fatal):
         plane.fail(key, kind=e.FailureKind.FATAL)
-    elif happens(chaos.worker):
+    elif happens(faults.worker):
         plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER)
-    elif happens(chaos.storage):
+    elif happens(faults.storage):
         plane.fail(key, kind=e.FailureKind.STORAGE)
-    elif happens(chaos.innocent):
-        plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER, culpable=False)
-    elif not task.cancelled and happens(chaos.other_token):
+    elif happens(faults.uncounted):
+        plane.fail(*_siblings(plane, key), kind=e.FailureKind.WORKER, counted=False)
+    elif not task.cancelled and happens(faults.other_token):
         if plane.finish(key, keep=True) is not None and key in plane.tasks:
             plane.finish(key)
     else:

@@ -15,15 +15,15 @@ import pyarrow as pa
 
 import firesteel
 from driver_loop import decode
-from firesteel.descriptors import encode_executions
-from firesteel.operators.functions import MapInArrow
-from firesteel.operators.program import SourceHead, SparkHead, VertexProgram
-from firesteel.results.store import ResultStore
-from firesteel.spark.environments import WithEnvironment, environment
-from firesteel.spark.information import Blob, JobInformation, VertexInformation, VertexPart
-from firesteel.spark.serialise import dumps
-from firesteel.spark.slot import SlotInformation
-from firesteel.spark.task import BatchFunction, DataFrameFunction
+from firesteel.model.descriptors import encode_executions
+from firesteel.results.storage.store import ResultStore
+from firesteel.spark.driver.environments import WithEnvironment, environment
+from firesteel.spark.driver.serialise import dumps
+from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.task.executor.slot import SlotInformation
+from firesteel.task.executor.spark_task import BatchFunction, DataFrameFunction
+from firesteel.task.functions.batch_functions import MapInArrow
+from firesteel.task.program import SourceHead, SparkHead, VertexProgram
 
 NUMBERS = pa.schema({"v": pa.int64()})
 MIB = 1 << 20

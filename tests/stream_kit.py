@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler.records import Decision
+from firesteel.scheduler.kernel import commands as kernel
+from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming import commands, events
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.records import RescaleRecord
-from firesteel.scheduler.streaming.requirements import ResourceRequirements
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
 
 COUNT = events.StreamPlan(stateful=("count",), parallelism=2)
 
@@ -18,9 +20,12 @@ COUNT = events.StreamPlan(stateful=("count",), parallelism=2)
 class Stream:
     """``tell`` and the shorthands return the commands without timers and records, and keep those aside."""
 
-    def __init__(self, lower: int = 1, upper: int = 128, **options: Any) -> None:
+    def __init__(
+        self, lower: int = 1, upper: int = 128, *, group: SlotSharingGroup | None = None, cpus: int = 1, **options: Any
+    ) -> None:
         named = {name.replace("_", "-"): value for name, value in options.items()}
-        self.scheduler = AdaptiveScheduler("s", "chk", ResourceRequirements(lower, upper), Options(named))
+        needs, of_slots = ResourceRequirements(lower, upper), {} if group is None else {"group": group}
+        self.scheduler = AdaptiveScheduler("s", "chk", needs, Options(named), cpus=cpus, **of_slots)
         self.at = 0.0
         self.timers: dict[str, float] = {}
         self.records: list[Any] = []
@@ -33,11 +38,11 @@ class Stream:
         kept: list[commands.StreamCommand] = []
         for command in told:
             match command:
-                case commands.SetTimer():
-                    self.timers[command.timer] = command.when
-                case commands.CancelTimer():
+                case kernel.SetTimer():
+                    self.timers[command.timer] = command.at
+                case kernel.CancelTimer():
                     self.timers.pop(command.timer, None)
-                case commands.WriteRecord():
+                case kernel.Record():
                     self.records.append(command.record)
                 case _:
                     kept.append(command)
@@ -61,6 +66,11 @@ class Stream:
 
     def cores(self, cores: int, **how: Any) -> list[commands.StreamCommand]:
         return self.tell(events.ClusterChanged(at=self.at, cores=cores, executors=max(cores, 1), **how))
+
+    def executors(self, *offers: events.ExecutorOffer, **how: Any) -> list[commands.StreamCommand]:
+        """These are there now."""
+        cores, count = sum(each.count * each.cores for each in offers), sum(each.count for each in offers)
+        return self.tell(events.ClusterChanged(at=self.at, cores=cores, executors=count, offers=offers, **how))
 
     def started(self, plan: events.StreamPlan = COUNT, **how: Any) -> list[commands.StreamCommand]:
         return self.tell(events.QueryStarted(at=self.at, run=self.run, plan=plan, batch=self.batch, **how))

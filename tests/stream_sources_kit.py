@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +27,44 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
+"""After which a test that waits gives up: far longer than anything takes on a machine with other work to do. It is never a verdict."""
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def until(true: Callable[[], Any], what: str, seconds: float = PATIENCE_SECONDS) -> Any:
-    """Waits for something true and returns it; fails with ``what`` if it does not come."""
+    """Waits for something true and returns it. Raises TimeoutError if it does not come."""
     end = time.monotonic() + seconds
     while not (found := true()):
-        assert time.monotonic() < end, f"waited {seconds:.0f} s in vain for {what}"
+        if time.monotonic() >= end:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}, and gave up")
         time.sleep(0.01)
     return found
+
+
+def come_to_rest(stream: Any, sessions: list[Any], seconds: float = PATIENCE_SECONDS) -> None:
+    """Returns when the stream, whose queries run in these sessions, has read, committed and given out all that there is.
+
+    Raises what it failed with, and TimeoutError if it goes on for ever.
+    """
+    ended = threading.Event()
+
+    def finish() -> None:
+        while stream.is_active:
+            for query in [query for session in list(sessions) for query in session.streams.active]:
+                with suppress(Exception):  # it has failed: the stream starts it again, or ends
+                    query.processAllAvailable()
+                    if query.isActive:
+                        ended.set()
+                        return
+            time.sleep(0.01)  # between two queries there is none
+        ended.set()
+
+    threading.Thread(target=finish, daemon=True).start()
+    if not ended.wait(seconds):
+        raise TimeoutError(f"waited {seconds:.0f} s for a stream to come to rest, and gave up")
+    assert stream.is_active or stream.await_termination(), "it has ended"  # a failed one raises
 
 
 def write_file(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:

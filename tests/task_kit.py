@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from firesteel.operators.program import Gate
 from firesteel.results.reader import GateReader
+from firesteel.task.program import Gate
 from operators_support import collect
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})

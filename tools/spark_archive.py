@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,13 @@ def archive() -> Path:
 def options() -> str:
     """For any JVM of Spark: driver, executor, master, worker."""
     found = archive()
-    return f"{PLAIN} -XX:SharedArchiveFile={found} -Xlog:disable" if found.exists() else PLAIN
+    return f"{PLAIN} {_quoted(f'-XX:SharedArchiveFile={found}')} -Xlog:disable" if found.exists() else PLAIN
+
+
+def _quoted(option: str) -> str:
+    """One option, however its path is named: Spark parts a text of options at blanks outside quotes."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def set_options(variables: MutableMapping[str, str]) -> None:
@@ -45,7 +52,8 @@ def set_options(variables: MutableMapping[str, str]) -> None:
     given = variables.get("SPARK_SUBMIT_OPTS", "")
     if ours not in given:
         variables["SPARK_SUBMIT_OPTS"] = f"{given} {ours}".strip()
-    variables.setdefault("PYSPARK_SUBMIT_ARGS", f'--conf "spark.executor.extraJavaOptions={ours}" pyspark-shell')
+    setting = shlex.quote(f"spark.executor.extraJavaOptions={ours}")
+    variables.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf {setting} pyspark-shell")
 
 
 def make() -> bool:
@@ -58,7 +66,10 @@ def make() -> bool:
         outdated.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="firesteel-archive-", ignore_cleanup_errors=True) as folder:
         made = Path(folder) / path.name
-        train = {**os.environ, "SPARK_SUBMIT_OPTS": f"{PLAIN} -XX:ArchiveClassesAtExit={made} -Xlog:disable"}
+        train = {
+            **os.environ,
+            "SPARK_SUBMIT_OPTS": f"{PLAIN} {_quoted(f'-XX:ArchiveClassesAtExit={made}')} -Xlog:disable",
+        }
         with suppress(subprocess.TimeoutExpired, OSError):
             # the JVM writes the archive at its end, which is when nobody holds its output any more
             subprocess.run(

@@ -1,6 +1,6 @@
 """Firesteel: PySpark pipelines whose every step's parallelism is decided from the bytes its inputs really produced.
 
-The public names are loaded when first used, so that an executor that imports ``firesteel.operators.task`` loads nothing else.
+The public names are loaded when first used, so that an executor that imports ``firesteel.task.runner`` loads nothing else.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firesteel import errors as errors
-    from firesteel.api import window as window
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
     from firesteel.api.history import History
     from firesteel.api.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
+    from firesteel.api.steps import window as window
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
-    from firesteel.expressions import col, lit
-    from firesteel.graph.slot_sharing_group import SlotSharingGroup
-    from firesteel.operators.rows import Row
-    from firesteel.spark.resources import TaskResources, task_resources
+    from firesteel.model.slot_sharing_group import SlotSharingGroup
+    from firesteel.scheduler.parallelism.model import ConsumedResult
+    from firesteel.scheduler.parallelism.vertex_decider import UndecidedStep, VertexParallelismDecider
+    from firesteel.scheduler.speculation.strategy import SlowTaskBaseline, SlowTaskStrategy, StepTimes
+    from firesteel.task.executor.resources import TaskResources, task_resources
+    from firesteel.task.expressions import col, lit
+    from firesteel.task.functions.rows import Row
 
 _DRIVER_NEEDS = ("msgspec", "numpy", "pyarrow")
 """A bundle (``firesteel bundle``) cannot carry them: they are compiled."""
 _HOMES = {
     "BroadcastStream": "firesteel.api.data_stream",
+    "ConsumedResult": "firesteel.scheduler.parallelism.model",
     "DataStream": "firesteel.api.data_stream",
     "Decided": "firesteel.api.deciding",
     "ExecutionEnvironment": "firesteel.api.environment",
@@ -35,23 +39,29 @@ _HOMES = {
     "JobClient": "firesteel.api.job_client",
     "JobResult": "firesteel.api.job_client",
     "KeyedStream": "firesteel.api.keyed_stream",
-    "Row": "firesteel.operators.rows",
+    "Row": "firesteel.task.functions.rows",
     "Sink": "firesteel.connectors.base",
     "SinkWriter": "firesteel.connectors.base",
-    "SlotSharingGroup": "firesteel.graph.slot_sharing_group",
+    "SlotSharingGroup": "firesteel.model.slot_sharing_group",
+    "SlowTaskBaseline": "firesteel.scheduler.speculation.strategy",
+    "SlowTaskStrategy": "firesteel.scheduler.speculation.strategy",
     "Source": "firesteel.connectors.base",
     "Split": "firesteel.connectors.base",
-    "TaskResources": "firesteel.spark.resources",
-    "col": "firesteel.expressions",
+    "StepTimes": "firesteel.scheduler.speculation.strategy",
+    "TaskResources": "firesteel.task.executor.resources",
+    "UndecidedStep": "firesteel.scheduler.parallelism.vertex_decider",
+    "VertexParallelismDecider": "firesteel.scheduler.parallelism.vertex_decider",
+    "col": "firesteel.task.expressions",
     "decide": "firesteel.api.deciding",
-    "lit": "firesteel.expressions",
-    "task_resources": "firesteel.spark.resources",
+    "lit": "firesteel.task.expressions",
+    "task_resources": "firesteel.task.executor.resources",
 }
 
-_MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.window"}
+_MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.steps.window"}
 
 __all__ = [
     "BroadcastStream",
+    "ConsumedResult",
     "DataStream",
     "Decided",
     "ExecutionEnvironment",
@@ -63,9 +73,14 @@ __all__ = [
     "Sink",
     "SinkWriter",
     "SlotSharingGroup",
+    "SlowTaskBaseline",
+    "SlowTaskStrategy",
     "Source",
     "Split",
+    "StepTimes",
     "TaskResources",
+    "UndecidedStep",
+    "VertexParallelismDecider",
     "col",
     "decide",
     "errors",

@@ -11,16 +11,26 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+OURS = __file__.removesuffix("errors.py")
+"""With this begin the file names of this package's code in this process, as Python has them: unresolved, and in a zip perhaps
+relative. A name in a path says nothing: a user's folder may be called firesteel, too."""
+MOST_CHARACTERS = 2000
+"""Of a user's error message, in what is told of it."""
+
 
 class FiresteelError(Exception):
-    """Base of all errors of ours. ``exit_code`` is what the command line exits with."""
+    """Base of all errors of ours. ``exit_code`` is what the command line exits with. ``cause_trace`` holds the user's frames, if
+    code of theirs raised."""
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: str | None = None, cause_trace: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.cause_trace = cause_trace
+        if cause_trace:
+            self.add_note(cause_trace.rstrip())  # where a script ends by it, Python prints these lines, too
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} {self.hint}"
@@ -33,7 +43,7 @@ class FiresteelError(Exception):
 
 
 def interruption(message: str) -> KeyboardInterrupt:
-    """What to raise where Ctrl-C has cancelled something, with what was cancelled.
+    """The KeyboardInterrupt to raise where Ctrl-C has cancelled something.
 
     No error of ours: a script's ``except Exception`` must not go on with the next job, and Python ends a script by the signal
     only for a KeyboardInterrupt itself.
@@ -43,11 +53,28 @@ def interruption(message: str) -> KeyboardInterrupt:
     return error
 
 
+def error_words(error: BaseException) -> str:
+    """``ValueError: its message``; also of an exception that cannot say what it is, and of one that says too much."""
+    try:
+        text = shortened(str(error).strip().rstrip("."))
+    except Exception:
+        text = "<its message cannot be shown>"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning and how much is left out."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    end = "\n" if text.endswith("\n") else ""
+    return f"{text[:MOST_CHARACTERS]}... ({len(text) - MOST_CHARACTERS:,} more characters){end}"
+
+
 def _rendered(error: BaseException) -> list[str]:
-    """What IPython shows of it: the user's own lines and the sentence; none of our frames, and not what we had caught."""
+    """The traceback that IPython shows: the user's own lines and the sentence, without our frames and caught causes."""
     shown = copy.copy(error).with_traceback(None)
     shown.__dict__.pop("__notes__", None)  # these lines come first
-    above = getattr(error, "cause_trace", None)
+    above: str | None = getattr(error, "cause_trace", None)  # a KeyboardInterrupt has none
     tb: Any = sys.modules["IPython"].get_ipython().InteractiveTB
     lines: list[str] = tb.structured_traceback(type(error), shown, _before_ours(error.__traceback__))
     return [*above.rstrip().splitlines(), "", *lines] if above else lines
@@ -79,13 +106,7 @@ class UsageError(FiresteelError):
 
 
 class JobExecutionError(FiresteelError):
-    """A job was started and failed. ``cause_trace`` holds the user's frames, if a user function raised."""
-
-    def __init__(self, message: str, *, hint: str | None = None, cause_trace: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.cause_trace = cause_trace
-        if cause_trace:
-            self.add_note(cause_trace.rstrip())  # where a script ends by it, Python prints these lines, too
+    """A job was started and failed."""
 
 
 class JobCancelledError(FiresteelError):

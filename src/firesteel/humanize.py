@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters but line ends and tabs, and those that turn the direction of text."""
@@ -45,6 +47,18 @@ def format_seconds(seconds: float) -> str:
 def plural(count: int, noun: str, ending: str = "s") -> str:
     """``"1 subtask"``, ``"12 subtasks"``; ``"12 batches"`` with the ending ``"es"``."""
     return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}{ending}"
+
+
+def first_of(names: Sequence[str], most: int = 50) -> str:
+    """``"a, b, c"``; of many names the first, and how many more there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])} and {format_count(len(names) - most + 1)} more"
+
+
+def named_twice(names: Iterable[str]) -> str | None:
+    """The first name that occurs more than once; None where none does."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _three_digits(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What this package consists of, wherever it lies: a folder, or a zip such as ``firesteel bundle`` writes."""
+"""The files of this package, wherever it lies: a folder, or a zip such as ``firesteel bundle`` writes."""
 
 from __future__ import annotations
 

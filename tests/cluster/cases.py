@@ -22,11 +22,12 @@ import pyarrow.parquet as pq
 import runtime_support
 from firesteel import ExecutionEnvironment, Split, col
 from firesteel.errors import JobCancelledError
-from firesteel.scheduler.records import Decision, StateChange
-from firesteel.spark.cleaning import late
-from firesteel.spark.preflight import executors
-from firesteel.spark.runtime import submit
-from firesteel.spark.session import create_session
+from firesteel.scheduler.kernel.records import Decision, StateChange
+from firesteel.spark.driver.runtime import submit
+from firesteel.spark.session.preflight import executors
+from firesteel.spark.session.sessions import create_session
+from firesteel.spark.slots.session_account import forget_blocked_nodes
+from firesteel.spark.storage.cleaning import late
 from runtime_support import collected, left_behind, options, two_steps
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -131,7 +132,7 @@ def run(spark, folder, compiled, **more):
 
 def story(folder):
     """The records of the only journal of a folder."""
-    from firesteel.journal.journal import read
+    from firesteel.journal.file import read
 
     (path,) = (folder / "journal").glob("*.jsonl")
     records = Records()
@@ -334,7 +335,7 @@ def case_repartitioned(spark, folder, partitions):
 class Work:
     """``splits`` splits, each of ``naps`` naps of a millisecond: what stops a process makes them long. Says where it begins.
 
-    ``race``: every attempt at split 0 waits before its end for the file ``go-end``.
+    ``race``: every attempt at split 0 says its number and waits before its end for the file ``go-end``.
     """
 
     name, schema = "work", SCHEMA
@@ -353,7 +354,8 @@ class Work:
         from pathlib import Path
 
         def tell(what):
-            (Path(self.folder) / f"at-{what}-{uuid.uuid4().hex}-{os.environ.get('SPARK_LOCAL_IP')}").touch()
+            host = os.environ.get("SPARK_LOCAL_IP")
+            (Path(self.folder) / f"at-{what}-{uuid.uuid4().hex}-{host}").touch()
 
         tell("begin")
         for part in range(10):
@@ -363,7 +365,7 @@ class Work:
             for _ in range(self.naps // 10):
                 time.sleep(0.001)
         if self.race and split == 0:
-            tell("end")
+            tell(f"end-{ctx.attempt}")
             while not (Path(self.folder) / "go-end").exists():
                 time.sleep(0.001)
 
@@ -404,6 +406,7 @@ def case_speculating(
         "mirrors": found.decisions("speculation"),
         "winners": found.decisions("winner"),
         "blocked": found.decisions("blocklist"),
+        "failovers": found.decisions("failover"),
         "hidden": [p.name for p in out.rglob("*") if p.name.startswith(".")],
         "beside": sorted(p.name for p in folder.iterdir() if p.name.startswith(".")),
         "left": left_behind(folder),
@@ -446,6 +449,11 @@ def all_there(spark, count=3):
         time.sleep(0.05)
 
 
+def no_node_is_blocked(spark):
+    """Whatever an earlier case found slow: nodes stay blocked for all jobs of a session."""
+    forget_blocked_nodes(spark.sparkContext.applicationId)
+
+
 def main():
     faulthandler.register(signal.SIGUSR1)  # where does it hang?
     answers, sys.stdout = sys.stdout, sys.stderr
@@ -454,6 +462,7 @@ def main():
         case, folder, arguments = json.loads(line)
         try:
             all_there(spark)
+            no_node_is_blocked(spark)
             answer = globals()[f"case_{case}"](spark, Path(folder), **arguments)
         except BaseException:
             answer = {"raised": traceback.format_exc()}

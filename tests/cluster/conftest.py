@@ -22,7 +22,7 @@ from tools.standalone import HOSTS, StandaloneCluster
 
 set_options(os.environ)
 
-DRIVER_SECONDS = 240.0
+DRIVER_SECONDS = 600.0
 PATIENCE_SECONDS = 120.0
 
 

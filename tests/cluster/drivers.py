@@ -12,10 +12,10 @@ import mirrors_kit
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.options import Options
-from firesteel.spark.cleaning import late
-from firesteel.spark.preflight import executors
-from firesteel.spark.runtime import submit
-from firesteel.spark.session import create_session
+from firesteel.spark.driver.runtime import submit
+from firesteel.spark.session.preflight import executors
+from firesteel.spark.session.sessions import create_session
+from firesteel.spark.storage.cleaning import late
 from oracle import tpch
 from runtime_support import Numbers, RecordingSink, collected, left_behind, options, two_steps
 from tpch_kit import QUANTITY, SMALL, example

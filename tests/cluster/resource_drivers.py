@@ -13,15 +13,16 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+from cases import story
 
 from firesteel import ExecutionEnvironment, SlotSharingGroup, Split
 from firesteel.errors import FiresteelError
-from firesteel.journal.journal import read
-from firesteel.scheduler.records import Decision
-from firesteel.spark.cleaning import late
-from firesteel.spark.preflight import executors
-from firesteel.spark.session import create_session
-from firesteel.spark.status import SparkStatus
+from firesteel.journal.file import read
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.session.preflight import executors
+from firesteel.spark.session.sessions import create_session
+from firesteel.spark.storage.cleaning import late
 from intervals_kit import SCHEMA, busy, intervals
 
 ROWS = 1_000
@@ -59,10 +60,12 @@ def session(**more):
     return made
 
 
-def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, **more):
-    """A job whose second step has this group: whether its answer is right, what its tasks wrote down, its decisions."""
+def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, step=None, meet=None, **more):
+    """A job whose second step (``step``, else one that waits for ``at_once``) has this group: whether its answer is right, what
+    its tasks wrote down, its decisions. ``meet``: the folder in which its tasks wait for each other; None: its own."""
     own = folder / name
     own.mkdir()
+    meet = meet or own
     given = {
         "firesteel.storage.directory": str(own / "storage"),
         "firesteel.journal.directory": str(own / "journal"),
@@ -72,7 +75,7 @@ def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, **more)
     }
     env = ExecutionEnvironment(spark=spark, options=given)
     numbers = env.from_source(Numbers(subtasks)).set_parallelism(subtasks).rebalance()
-    squares = numbers.map_in_arrow(busy(own, at_once, patience=patience), SCHEMA).slot_sharing_group(group)
+    squares = numbers.map_in_arrow(step or busy(meet, at_once, patience=patience), SCHEMA).slot_sharing_group(group)
     began, error, right = time.monotonic(), "", False
     try:
         found = squares.set_parallelism(subtasks).to_arrow()
@@ -86,7 +89,8 @@ def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, **more)
         "right": right,
         "error": error,
         "seconds": time.monotonic() - began,
-        "intervals": intervals(own),
+        "intervals": intervals(meet),
+        "waited": [d.reason for d in decided if d.rule == "slots of other jobs" and d.result == "waits"],
         "slots": [str(d.result) for d in decided if d.what == "slots"],
     }
 
@@ -105,17 +109,24 @@ def case_local(folder):
         "heavy": run(spark, folder, "heavy", heavy, 4, 2),
         "gpu": run(spark, folder, "gpu", gpu, 4, 2),
         "hungry": run(spark, folder, "hungry", hungry, 4, 2, firesteel__executor__memory="1400 MiB"),
-        "together": together(spark, folder, gpu),
+        "together": together(spark, folder, "together", gpu, 4, 1),
+        "one each": together(spark, folder, "one each", gpu, 1, 2),
+        "memory": together(spark, folder, "memory", hungry, 3, 1, firesteel__executor__memory="1400 MiB"),
         "dataframe": of_a_dataframe(spark, folder, heavy),
     }
 
 
-def together(spark, folder, group):
-    """What the tasks of two jobs wrote down that were submitted at once."""
-    told = []
+def together(spark, folder, name, group, subtasks, at_once, **more):
+    """What the tasks of two jobs wrote down that were submitted at once: ``at_once`` of them, of both jobs, wait for each other."""
+    told, meet = [], folder / name
+    meet.mkdir()
     jobs = [
-        threading.Thread(target=lambda name=name: told.append(run(spark, folder, name, group, 4, 2)))
-        for name in ("first", "second")
+        threading.Thread(
+            target=lambda job=job: told.append(
+                run(spark, folder, f"{name} {job}", group, subtasks, at_once, meet=meet, patience=60.0, **more)
+            )
+        )
+        for job in ("first", "second")
     ]
     for job in jobs:
         job.start()
@@ -125,7 +136,8 @@ def together(spark, folder, group):
     return {
         "right": all(one["right"] for one in told),
         "error": errors,
-        "intervals": [i for one in told for i in one["intervals"]],
+        "intervals": intervals(meet),
+        "waited": [reason for one in told for reason in one["waited"]],
     }
 
 
@@ -167,6 +179,56 @@ def case_static(folder):
         "huge": run(spark, folder, "huge", huge, 1, 1, **memory),
         "lacking": run(spark, folder, "lacking", lacking, 1, 1, **memory),
         "killed": run(spark, folder, "killed", heavy, 3, 3, patience=3.0, **memory),
+    }
+
+
+def working(folder, naps):
+    """A step that squares ``v`` in so many naps of a millisecond: what stops a process makes them long. Says where it begins."""
+    where = str(folder)
+
+    def square(batches):
+        import json
+        import os
+        import time
+        import uuid
+        from pathlib import Path
+
+        import pyarrow.compute as pc
+        from pyspark import TaskContext
+
+        place, own, host = Path(where), uuid.uuid4().hex, os.environ.get("SPARK_LOCAL_IP", "")
+        began = time.time()
+        (place / f"began-{own}-{host}").touch()
+        for batch in batches:
+            for _ in range(naps):
+                time.sleep(0.001)
+            yield pa.record_batch([pc.multiply(batch.column("v"), batch.column("v"))], schema=batch.schema)
+        told = {"host": host, "cpus": TaskContext.get().cpus(), "began": began, "ended": time.time()}
+        (place / f"ran-{own}").write_text(json.dumps(told))
+
+    return square
+
+
+def case_speculating(folder):
+    """Eight subtasks of a group of two cores, with speculation; what became of every attempt at them."""
+    spark = session()
+    while len(executors(spark.sparkContext)) < 3:
+        time.sleep(0.05)
+    options = {
+        "jobmanager.adaptive-batch-scheduler.speculative.enabled": "true",
+        "slow-task-detector.check-interval": "200 ms",
+        "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+        "slow-task-detector.execution-time.baseline-ratio": "0.5",
+        "firesteel.executor.memory": "1 GiB",
+    }
+    heavy = SlotSharingGroup("heavy", cpu_cores=2, task_heap_memory="100 MiB")
+    told = run(spark, folder, "heavy", heavy, 8, 3, step=working(folder, 800), **options)
+    records = story(folder / "heavy")
+    return {
+        **told,
+        "intervals": intervals(folder),
+        "attempts": [a for a in records.attempts() if a["vertex"] == 1],
+        "blocked": [d["result"] for d in records.decisions("blocklist")],
     }
 
 

@@ -60,6 +60,28 @@ def kill_one_of(cluster, driver, folder: Path, victim):
     cluster.standalone.kill_executor(victim)
 
 
+def test_mirrors_get_slots_of_their_group_on_nodes_that_are_well(cluster, tmp_path):
+    """A node with one slot for the group gets slow; of the two others one has two, and one is too small for any."""
+    driver = cluster.driver("speculating", tmp_path, "resource_drivers.py")
+    until = time.monotonic() + 180.0
+    while not any(tmp_path.glob(f"began-*-{GPUS}")):
+        assert driver.process.poll() is None, driver.log.read_text()[-3000:]
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    with cluster.standalone.slow(GPUS):
+        told = driver.answer()
+    assert told["right"], told["error"]
+    won = [a for a in told["attempts"] if a["mirror"] and "FINISHED" in a["states"]]
+    assert won and {a["node"] for a in won} == {LARGE}
+    assert {a["node"] for a in told["attempts"] if a["node"]} == {LARGE, GPUS}, "none where no slot of the group fits"
+    finished = [a["subtask"] for a in told["attempts"] if "FINISHED" in a["states"]]
+    assert sorted(finished) == list(range(8)), "one attempt of each subtask was admitted"
+    most = most_by(told["intervals"], host)
+    assert most[LARGE] == 2 and most.get(GPUS, 1) == 1, "2 cores each, of 4 and 2: mirrors are no exception"
+    assert {one["cpus"] for one in told["intervals"]} == {2}
+    assert told["blocked"], "the slow node was blocked"
+
+
 def test_executors_made_for_a_group(cluster, tmp_path):
     told = cluster.driver("dynamic", tmp_path, "resource_drivers.py").answer()
     gpu = told["gpu"]

@@ -6,6 +6,9 @@ from statistics import median
 
 import pytest
 
+from firesteel.journal.file import read
+from firesteel.scheduler.kernel.records import StateChange
+
 pytestmark = pytest.mark.cluster
 VICTIM = "127.0.0.4"
 
@@ -78,7 +81,7 @@ def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(slowed):
 
 @pytest.mark.parametrize("splits", [3, 9])
 def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits):
-    """In one wave, where only the further rule can help, and with work that is queued."""
+    """In one wave, where only the fallback rule can help, and with work that is queued."""
     session.start("speculating", tmp_path, splits=splits, naps=800)
     with hurt_once_all_work(session, tmp_path, cluster.standalone.freeze):
         answer = session.answer()
@@ -89,13 +92,53 @@ def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits
     assert_right(session.run("speculating", after, splits=6, naps=10), 6)
 
 
+def racing(folder):
+    """Attempt at subtask 0 to its host, of all that have come to their end."""
+    names = [path.name.split("-") for path in folder.glob("at-end-*")]
+    return {int(attempt): host for _, _, attempt, _, host in names}
+
+
+def finished(folder):
+    """The subtasks that have finished as the journal tells while the job runs."""
+    changes = [r for path in (folder / "journal").glob("*.jsonl") for r in read(path) if isinstance(r, StateChange)]
+    return {subtask for change in changes if change.state == "FINISHED" for subtask in change.subtasks}
+
+
 def test_two_attempts_that_finish_in_the_same_moment_give_their_rows_once(session, tmp_path):
     session.start("speculating", tmp_path, splits=5, naps=100, race=True, sink="text")
-    session.until(lambda: len(at(tmp_path, "end")) == 2)
+    session.until(lambda: len(racing(tmp_path)) >= 2)
     (tmp_path / "go-end").touch()
     answer = session.answer()
     assert_right(answer, 5)
     assert sum(a["subtask"] == 0 and "FINISHED" in a["states"] for a in answer["attempts"]) == 1
+
+
+def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, session, tmp_path):
+    """First that of a mirror, then that of the slow original, while another attempt goes on."""
+    session.start("speculating", tmp_path, splits=5, naps=100, race=True)
+    session.until(lambda: finished(tmp_path) == {1, 2, 3, 4})  # nothing else dies with an executor
+    session.until(lambda: set(racing(tmp_path)) == {0, 1})
+    original, mirror = racing(tmp_path)[0], racing(tmp_path)[1]
+    assert original != mirror
+    cluster.standalone.kill_executor(mirror)
+    session.until(lambda: 2 in racing(tmp_path))
+    cluster.standalone.kill_executor(original)
+    session.until(lambda: 3 in racing(tmp_path))
+    (tmp_path / "go-end").touch()
+    answer = session.answer()
+    assert_right(answer, 5)
+    own = [a for a in answer["attempts"] if a["subtask"] == 0]
+    lost = [a for a in own if "FAILED" in a["states"]]
+    assert [a["mirror"] for a in lost] == [False, True]
+    for one, host in zip(lost, (original, mirror), strict=True):
+        assert one["cause"].startswith(("The executor", "An executor")) and one["node"] in (
+            host,
+            "",
+        )  # perhaps it was never seen to run
+    (won,) = [a for a in own if "FINISHED" in a["states"]]
+    assert won["mirror"]
+    told = [(f["rule"], f["result"]) for f in answer["failovers"]]
+    assert told == [("another current execution can finish", {})] * 2, "nothing ran again"
 
 
 def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tmp_path):

@@ -20,15 +20,45 @@ def test_executors_that_come_and_go_by_dynamic_allocation_do_not_rescale(cluster
     assert told["totals"] == [[key, 3] for key in range(50)]
 
 
+def test_changes_in_the_cooldown_are_followed_together_at_its_end(cluster, tmp_path):
+    told = cluster.driver("in_cooldown", tmp_path, "stream_drivers.py").answer()
+    assert told["waits"].startswith("the end of the cooldown (in "), told["waits"]
+    began = told["phases"][0]
+    ended = next(at for at, phase in told["phases"] if phase != "Cooldown")
+    assert began[1] == "Cooldown" and ended > began[0] + 9.99
+    assert not [one for one in told["rescales"] if one["end"] == "failed"]
+    (rescale,) = [one for one in told["rescales"] if one["end"] == "completed"]
+    assert (rescale["before"], rescale["granted"]) == (1, 2)
+    assert rescale["first_change"] < ended <= rescale["triggered"], "a change in the cooldown, followed behind it"
+    first = told["batches"][0]
+    assert first[1] == 1 and first[0] <= rescale["triggered"], "a checkpoint in the cooldown is no trigger"
+    assert rescale["replayed_rows"] == told["twice"] == 0
+    assert told["totals"] == [[key, 2] for key in range(50)]
+
+
+def test_a_second_failed_checkpoint_in_a_row_sets_the_rescale_off(cluster, tmp_path):
+    told = cluster.driver("failing", tmp_path, "stream_drivers.py").answer()
+    assert not [one for one in told["rescales"] if one["end"] == "failed"]
+    (rescale,) = [one for one in told["rescales"] if one["end"] == "completed"]
+    assert (rescale["before"], rescale["granted"]) == (1, 2)
+    assert rescale["trigger"] == "failed checkpoints: 2"
+    assert rescale["triggered"] - rescale["first_change"] > 2.0, "one failed checkpoint is not enough"
+    assert rescale["replayed_rows"] == 50, "the batch that stood still"
+    assert list(dict.fromkeys(parallelism for _, parallelism in told["batches"])) == [1, 2]
+    assert told["twice"] == 0
+    assert told["totals"] == [[key, 3] for key in range(50)]
+
+
 def test_a_stream_follows_its_workers(cluster, tmp_path):
     cluster.standalone.kill_worker(SECOND)
     driver = cluster.driver("follow", tmp_path, "stream_drivers.py")
 
     def wait(true, what):
-        end = time.monotonic() + 120.0
+        end = time.monotonic() + 600.0
         while not true():
             assert driver.process.poll() is None, driver.log.read_text()[-3000:]
-            assert time.monotonic() < end, f"waited in vain for {what}"
+            if time.monotonic() >= end:
+                raise TimeoutError(f"gave up on {what}")
             time.sleep(0.01)
 
     wait((tmp_path / "started").exists, "the stream")

@@ -1,7 +1,15 @@
-"""A source tree; and what the README's stream reads and calls."""
+"""A source tree, and a session and a function for the PySpark half; what the README's stream reads and calls."""
 
+import os
 import sys
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from firesteel import ExecutionEnvironment, col
 
 Path("src/words").mkdir(parents=True)
 Path("src/words/one.py").write_text("def count(words):\n    return len(words)\n")
@@ -13,3 +21,15 @@ sys.argv = ["word_count.py"]
 
 def sink(frame, batch):
     frame.collect()
+
+
+def tokenize(batches):
+    for batch in batches:
+        words = pc.list_flatten(pc.split_pattern_regex(batch["value"], r"\W+"))
+        yield pa.record_batch({"word": words, "n": pa.repeat(pa.scalar(1), len(words))})
+
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+env = ExecutionEnvironment(spark=spark)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
-from firesteel.connectors import lines
-from firesteel.connectors.csv_files import CsvSource
-from firesteel.connectors.csv_format import CsvFormat
-from firesteel.connectors.csv_sink import CsvSink
-from firesteel.connectors.json_files import JsonSink, JsonSource
+from firesteel.connectors.files import lines
+from firesteel.connectors.formats.csv_files import CsvSource
+from firesteel.connectors.formats.csv_format import CsvFormat
+from firesteel.connectors.formats.csv_sink import CsvSink
+from firesteel.connectors.formats.json_files import JsonSink, JsonSource
 
 quick = settings(max_examples=examples(100), deadline=None)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all
-from firesteel.connectors import lines as lines_module
-from firesteel.connectors import packing
+from firesteel.connectors.files import lines as lines_module
+from firesteel.connectors.files import packing
+from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.connectors.formats.text import TextSource
 from firesteel.connectors.memory import TableSource
-from firesteel.connectors.parquet import ParquetSource
-from firesteel.connectors.text import TextSource
 
 quick = settings(max_examples=examples(150), deadline=None)
 

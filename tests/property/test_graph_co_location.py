@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
-from firesteel.api.actions import collected
-from firesteel.graph.compiler import compile_job
-from firesteel.operators.program import KeyedHead
+from firesteel.api.steps.actions import collected
+from firesteel.compile.compiler import compile_job
 from firesteel.results.keys import KeyTypeError, common_key_type
+from firesteel.task.program import KeyedHead
 from graph_kit import check_shape, run_local
 
 _DAY = dt.datetime(2020, 1, 1)
@@ -64,7 +64,7 @@ def exchanged(stream: DataStream) -> DataStream:
 
 
 def run(stream: DataStream, seed: int | None = None) -> pa.Table:
-    job = compile_job([collected(stream)], stream._env.options, "chain")
+    job = compile_job([collected(stream._pipeline)], stream._pipeline.env.options, "chain")
     check_shape(job)
     with tempfile.TemporaryDirectory() as directory:
         return run_local(job, Path(directory), lambda vertex: 3 if seed is None else 1 + (vertex * 5 + seed) % 4)[0]
@@ -190,5 +190,5 @@ def test_united_streams_that_lie_by_different_orders_are_exchanged():
 def test_an_aggregate_behind_a_permuted_one_needs_no_exchange():
     env = ExecutionEnvironment()
     twice = two_keys(env).key_by("k", "g").aggregate({"v": "sum"}).key_by("g", "k").aggregate({"v": "max"})
-    job = compile_job([collected(twice.key_by("k", "g").aggregate({"v": "min"}))], env.options, "fused")
+    job = compile_job([collected(twice.key_by("k", "g").aggregate({"v": "min"})._pipeline)], env.options, "fused")
     assert sum(isinstance(vertex.program.head, KeyedHead) for vertex in job.job_graph.vertices) == 1

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
-from firesteel.api.actions import collected
-from firesteel.graph.compiler import compile_job
-from firesteel.graph.job_graph import ResultPartitionType
-from firesteel.graph.stream_graph import CollectStep, StreamNode
+from firesteel.api.steps.actions import collected
+from firesteel.compile.compiler import compile_job
+from firesteel.compile.stream_graph import CollectStep, StreamNode
+from firesteel.model.job_graph import ResultPartitionType
 from graph_kit import LocalRun, check_shape, run_local
 
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
@@ -153,7 +153,11 @@ def dressed(draw, stream: DataStream) -> DataStream:
     how = draw(st.sampled_from(["", "", "", *ways]))
     if how in ("rebalance", "rescale", "forward", "global_"):
         return getattr(stream, how)()
-    if stream._ship is not None or stream._node.kind in ("union",) or stream._node.kind.startswith("top_k"):
+    if (
+        stream._pipeline.ship is not None
+        or stream._pipeline.node.kind in ("union",)
+        or stream._pipeline.node.kind.startswith("top_k")
+    ):
         return stream
     if how == "chain":
         return stream.start_new_chain()
@@ -193,7 +197,8 @@ def pipelines(draw):
 def test_a_compiled_pipeline_has_a_valid_shape_and_gives_the_right_rows(pipeline, seed):
     env, ends = pipeline
     nodes = [
-        StreamNode("collect", CollectStep(i), stream.schema, (stream._edge(),)) for i, (stream, _) in enumerate(ends)
+        StreamNode("collect", CollectStep(i), stream.schema, (stream._pipeline.edge(),))
+        for i, (stream, _) in enumerate(ends)
     ]
     job = compile_job(nodes, env.options, "random")
     check_shape(job)
@@ -242,7 +247,8 @@ def pointwise_pipelines(draw):
 def test_a_pipelined_job_gives_the_rows_that_a_blocking_one_gives(pipeline, parallelism):
     env, ends = pipeline
     nodes = [
-        StreamNode("collect", CollectStep(i), stream.schema, (stream._edge(),)) for i, (stream, _) in enumerate(ends)
+        StreamNode("collect", CollectStep(i), stream.schema, (stream._pipeline.edge(),))
+        for i, (stream, _) in enumerate(ends)
     ]
     pipelined = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
     job = compile_job(nodes, env.options.with_values(pipelined), "random")
@@ -271,6 +277,6 @@ def test_a_null_among_a_dictionarys_values_is_null_to_every_step(tmp_path):
 
     for number, s in enumerate((stream, stream.map_in_arrow(again, stream.schema))):
         for name, kept in (("found", s.filter(col("d").is_valid())), ("lost", s.filter(col("d").is_null()))):
-            job = compile_job([collected(kept)], s._env.options, name)
+            job = compile_job([collected(kept._pipeline)], s._pipeline.env.options, name)
             rows = run_local(job, tmp_path / f"{name}{number}")[0].column("d").to_pylist()
             assert set(rows) == {"a" if name == "found" else None}

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.operators.aggregate import (
+from firesteel.task.batches import take_rows
+from firesteel.task.operators.aggregate import (
     Aggregation,
     Distinct,
     DistinctCombiner,
@@ -21,7 +22,6 @@ from firesteel.operators.aggregate import (
     PartialAggregate,
     partial_schema,
 )
-from firesteel.operators.batches import take_rows
 from operators_support import collect, context, rows, unit, value
 
 QUICK = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

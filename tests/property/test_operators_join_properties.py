@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.operators.join import HOWS, HashJoin, join_schema
-from firesteel.operators.keyed import ApplyInArrow, CoGroupApplyInArrow
-from firesteel.operators.units import run_unit
+from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyInArrow
+from firesteel.task.operators.join import HOWS, HashJoin, join_schema
+from firesteel.task.operators.units import run_unit
 from operators_support import collect, context, rows, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

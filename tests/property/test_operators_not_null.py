@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, col
-from firesteel.api.actions import collected
-from firesteel.connectors.parquet import ParquetSink
-from firesteel.graph.compiler import compile_job
+from firesteel.api.steps.actions import collected
+from firesteel.compile.compiler import compile_job
+from firesteel.connectors.formats.parquet import ParquetSink
 from graph_kit import run_local
 
 INNER = pa.struct([pa.field("x", pa.int64(), False)])
@@ -77,7 +77,7 @@ def run(names: list[str], schema: pa.Schema, n: int, distinct: int, memory: int)
     other = env.from_arrow(table(n // 3, distinct + 2, schema))
     for name in names:
         stream = STEPS[name](stream, other if stream.schema.types == other.schema.types else stream)
-    job = compile_job([collected(stream)], env.options, "nulls")
+    job = compile_job([collected(stream._pipeline)], env.options, "nulls")
     with tempfile.TemporaryDirectory() as directory:
         found = run_local(job, Path(directory), lambda vertex: 1 + vertex % 3, memory)[0]
     found.validate(full=True)
@@ -85,7 +85,7 @@ def run(names: list[str], schema: pa.Schema, n: int, distinct: int, memory: int)
     return Counter(map(repr, found.to_pylist()))
 
 
-@pytest.mark.parametrize("memory", [32 << 20, 20_000])
+@pytest.mark.parametrize("memory", [pytest.param(32 << 20, marks=pytest.mark.full), 20_000])
 @pytest.mark.parametrize("first", ["semi join", "anti join", "distinct", "aggregate", "union"])
 @pytest.mark.parametrize("then", ["aggregate", "distinct", "top_k", "apply_in_arrow", "full join", "map_in_arrow"])
 def test_keyed_steps_over_what_keyed_steps_give(first, then, memory):

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 from tests.naive_model import PIPELINED, RESCALE, Naive, components, naive, random_dag
-from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_sizes
+from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, random_sizes
 
-from firesteel.graph.pipelined_region import logical_pipelined_regions
-from firesteel.graph.tarjan import strongly_connected_components
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import gathering
+from firesteel.model.pipelined_region import logical_pipelined_regions
+from firesteel.model.tarjan import strongly_connected_components
+from firesteel.scheduler.deployment import gathering
+from firesteel.scheduler.kernel import commands as c
 
-CHAOS = Chaos(
-    user=0.03, innocent=0.05, worker=0.02, storage=0.02, lose=0.05, double=0.05, other_token=0.03, foreign_cancel=0.02
+FAULTS = FaultInjection(
+    user=0.03, uncounted=0.05, worker=0.02, storage=0.02, lose=0.05, double=0.05, other_token=0.03, foreign_cancel=0.02
 )
 SEEDS = st.integers(0, 1 << 32)
 
@@ -110,7 +110,7 @@ def watch(p):
 
     def restart(failed):
         found = by_groups(failed)
-        first = [(v, int(k)) for chosen in (failed, found.rereaders) for v, ks in chosen.items() for k in ks]
+        first = [(v, int(k)) for chosen in (failed, found.invalidated) for v, ks in chosen.items() for k in ks]
         model = naive(p.scheduler, cache)
         expected = model.restart_set(first)
         assert {(v, k) for v, ks in found.tasks.items() for k in ks.tolist()} == expected
@@ -170,7 +170,7 @@ def test_every_decision_of_an_undisturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
     p = job(random_dag(rng, most=60, pipelined=pipelined), rng)
     watch(p)
-    assert drive(p, rng, Chaos(race=0.0)).status == "FINISHED"
+    assert drive(p, rng, FaultInjection(race=0.0)).status == "FINISHED"
     assert not p.decisions("failover")
 
 
@@ -180,7 +180,7 @@ def test_every_decision_of_a_disturbed_job_is_the_naive_one(seed, pipelined):
     rng = random.Random(seed)
     p = job(random_dag(rng, most=30, pipelined=pipelined), rng)
     watch(p)
-    assert drive(p, rng, CHAOS).status == "FINISHED"
+    assert drive(p, rng, FAULTS).status == "FINISHED"
 
 
 @settings(max_examples=examples(14), deadline=None)
@@ -193,7 +193,7 @@ def test_every_decision_around_a_circle_is_the_naive_one(first, middle, last, se
     builder.step((a, RESCALE, PIPELINED), (b, RESCALE), parallelism=last)
     p = job(builder.graph, rng)
     watch(p)
-    assert drive(p, rng, CHAOS).status == "FINISHED"
+    assert drive(p, rng, FAULTS).status == "FINISHED"
 
 
 @settings(max_examples=examples(14), deadline=None)
@@ -202,4 +202,4 @@ def test_every_decision_in_a_dynamic_graph_is_the_naive_one(seed):
     rng = random.Random(seed)
     p = job(random_dag(rng, most=30, pipelined=0.0), rng, "AdaptiveBatch")
     watch(p)
-    assert drive(p, rng, CHAOS).status == "FINISHED"
+    assert drive(p, rng, FAULTS).status == "FINISHED"

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ResultPartitionType
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
+from firesteel.model.job_graph import ResultPartitionType
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler.commands import JobStatus
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
-from firesteel.simulation.chaos import chaotic_job, random_graph, run_chaotic
-from firesteel.simulation.cluster import ClusterSpec
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
+from firesteel.simulation.cluster.nodes import ClusterSpec
+from firesteel.simulation.cluster.storage import StorageSpec
+from firesteel.simulation.faults.random_jobs import random_graph, random_job, run_random_job
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
-from firesteel.simulation.storage import StorageSpec
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import ChainShape, Workload
 
@@ -37,7 +37,7 @@ POOL, TASKS, EXECUTORS = SlotEnforcement
 def run(seed, faults=True, every=20):
     """None where the job asks for what cannot be."""
     try:
-        return run_chaotic(chaotic_job(seed, faults, resources=True), validate_every=every)
+        return run_random_job(random_job(seed, faults, resources=True), validate_every=every)
     except UsageError:
         return None
     except AssertionError as error:
@@ -61,7 +61,7 @@ def test_every_event_leaves_the_pool_valid():
 def test_where_nothing_goes_wrong_nothing_is_restarted():
     for seed in range(4000, 4010):
         found = run(seed, faults=False)
-        if found is not None and not chaotic_job(seed, False, resources=True).impossible:
+        if found is not None and not random_job(seed, False, resources=True).impossible:
             assert found[0].status is JobStatus.FINISHED and "failover" not in found[0].decisions
 
 
@@ -119,7 +119,7 @@ def test_a_shared_slot_never_mixes_groups_and_holds_one_subtask_of_a_vertex():
     """In jobs with pipelined exchanges, whose regions share slots."""
     shared = 0
     for seed in range(220):
-        job = chaotic_job(seed, resources=True)
+        job = random_job(seed, resources=True)
         if all(dataset.type is ResultPartitionType.BLOCKING for dataset in job.graph.datasets):
             continue
         try:
@@ -187,7 +187,7 @@ def test_a_group_whose_only_worker_is_gone_waits_for_it_but_not_for_ever(enforce
     job = simulated(graph, *workers, mode=SlotMode(enforcement), **options)
     job.start()
     job.step()
-    job.mishaps.kill(1, back_after=back_after)
+    job.fault_injection.kill(1, back_after=back_after)
     said = []
     while job.plane.ended is None:
         job.step()
@@ -213,7 +213,7 @@ def broken(change, **wanted):
     """What is complained of when ``change(job)`` breaks the scheduler."""
     with pytest.raises(ViolationError) as complaint:
         for seed in range(200):
-            chaotic = chaotic_job(seed, wanted.get("faults", False), resources=True)
+            chaotic = random_job(seed, wanted.get("faults", False), resources=True)
             if chaotic.world.cluster.mode.enforcement not in wanted.get("of", [*SlotEnforcement]) or chaotic.impossible:
                 continue
             try:
@@ -280,7 +280,7 @@ def test_an_address_that_two_hold_is_seen():
 
 def test_a_slot_on_a_blocked_node_is_seen():
     def careless(job):
-        pool_of(job).watch(job.scheduler.executions, tuple)
+        pool_of(job)._avoided = tuple
 
     assert "whose node is blocked" in broken(careless, of=[POOL], faults=True)
 
@@ -292,7 +292,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
     """Guards the tests above against dice that have gone quiet."""
     seen = collections.Counter()
     for seed in range(40):
-        job = chaotic_job(seed, resources=True)
+        job = random_job(seed, resources=True)
         try:
             simulated_job = SimulatedJob(job.scheduler(), job.world)
         except UsageError:
@@ -302,7 +302,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         def counted(event, handle=handle, mode=job.world.cluster.mode.enforcement):
             commands = handle(event)
             seen.update([type(event).__name__])
-            if isinstance(event, e.ExecutionsReturned) and event.retired:
+            if isinstance(event, e.ExecutionsRejected) and event.retired:
                 seen["retired"] += 1
             for slots in (k.slots for k in commands if isinstance(k, c.Deploy) and k.slots is not None):
                 seen.update([mode.name, f"insists {slots.insists}", f"addresses {bool(slots.addresses)}"])

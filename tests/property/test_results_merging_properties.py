@@ -15,7 +15,7 @@ from tests.effort import examples
 from firesteel.results import merging, messages
 from firesteel.results.merging import MergeInput, merge_objects
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore, merged_name, object_name
+from firesteel.results.storage.store import ResultStore, merged_name, object_name
 from firesteel.results.writer import ResultWriter
 
 SCHEMA = pa.schema(

@@ -14,7 +14,7 @@ from tests.effort import examples
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.keys import normalise_key
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore, object_name
+from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 
 RELAXED = settings(max_examples=examples(60), deadline=None)

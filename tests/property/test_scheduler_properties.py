@@ -9,21 +9,21 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
-from tests.scheduler_kit import Chaos, GraphBuilder, drive, plane, random_graph, random_sizes
+from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, random_graph, random_sizes
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import DistributionPattern, ShipStrategy
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler import merging
-from firesteel.scheduler.commands import InputRanges
-from firesteel.scheduler.groups import EdgeGroups
-from firesteel.scheduler.records import StateChange
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.model.job_graph import DistributionPattern, ShipStrategy
+from firesteel.scheduler.exchange import merging
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.records import StateChange
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.topology.groups import EdgeGroups
 
-CHAOS = Chaos(
+FAULTS = FaultInjection(
     user=0.03,
-    innocent=0.05,
+    uncounted=0.05,
     worker=0.02,
     storage=0.02,
     lose=0.05,
@@ -35,13 +35,13 @@ CHAOS = Chaos(
     publishing=0.5,
     unreadable=0.1,
     slow=0.05,
-    hand_back=0.05,
+    reject=0.05,
     lost=0.02,
 )
-ENDING = Chaos(
+ENDING = FaultInjection(
     user=0.05,
     worker=0.02,
-    innocent=0.02,
+    uncounted=0.02,
     lose=0.02,
     double=0.05,
     fatal=0.02,
@@ -51,7 +51,7 @@ ENDING = Chaos(
     unreadable=0.1,
 )
 encoder = msgspec.json.Encoder()
-DEADLY = Chaos(user=0.02, lost=0.2, worker=0.2, storage=0.2, innocent=0.1, lose=0.1, double=0.05)
+DEADLY = FaultInjection(user=0.02, lost=0.2, worker=0.2, storage=0.2, uncounted=0.1, lose=0.1, double=0.05)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -94,7 +94,7 @@ def job(rng, **options):
 @given(st.integers(0, 1 << 32))
 def test_every_undisturbed_job_finishes_without_a_restart(seed):
     rng = random.Random(seed)
-    p = drive(job(rng), rng, Chaos(race=0.0))
+    p = drive(job(rng), rng, FaultInjection(race=0.0))
     assert p.status == "FINISHED"
     assert not p.decisions("failover") and not p.discarded
     assert all(d.attempts.max(initial=0) == 0 for d in p.deploys)
@@ -105,7 +105,7 @@ def test_every_undisturbed_job_finishes_without_a_restart(seed):
 def test_every_disturbed_job_finishes_when_restarts_are_plenty(seed):
     """One admitted winner per subtask, consumers told of winners only, each object released once: see the driver."""
     rng = random.Random(seed)
-    p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, CHAOS)
+    p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, FAULTS)
     assert p.status == "FINISHED", p.ended
 
 
@@ -134,7 +134,7 @@ def test_a_job_that_fails_more_often_than_not_ends_soon(seed):
 def test_the_same_seed_tells_the_same_story(seed):
     def run():
         rng = random.Random(seed)
-        p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, CHAOS)
+        p = drive(job(rng, restart_strategy__fixed_delay__attempts=10_000), rng, FAULTS)
         return [str(r) for r in p.records], [p.scheduler.story(v.id) for v in p.scheduler.graph.vertices]
 
     assert run() == run()
@@ -200,12 +200,12 @@ def test_failover_restarts_what_a_naive_walk_over_edges_finds(seed):
 
     def compared(failed):
         restart = by_groups(failed)
-        expected = naive_restart_set(p.scheduler.graph, [*failed.items(), *restart.rereaders.items()])
+        expected = naive_restart_set(p.scheduler.graph, [*failed.items(), *restart.invalidated.items()])
         assert {(v, int(s)) for v, chosen in restart.tasks.items() for s in chosen} == expected
         return restart
 
     strategy.tasks_needing_restart = compared
-    drive(p, rng, CHAOS)
+    drive(p, rng, FAULTS)
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -277,11 +277,11 @@ def test_the_driver_really_disturbs():
         p = valid_job(rng, restart_strategy__fixed_delay__attempts=10_000)
         if p is None:
             continue
-        drive(p, rng, CHAOS)
+        drive(p, rng, FAULTS)
         seen |= {type(x).__name__ for x in (*p.commands, *p.sent)}
         seen |= {x.cause.kind.name for x in p.sent if isinstance(x, e.ExecutionsFailed)}
         seen |= {f"{len(d.result)} vertices restarted" for d in p.decisions("failover")}
-        seen |= {"rereaders" for d in p.decisions("failover") if d.inputs["rereaders"]}
+        seen |= {"invalidated" for d in p.decisions("failover") if d.inputs["invalidated"]}
     for kind in (
         c.Cancel, c.DiscardExecutions, c.SetTimer, c.ReleasePartitions, c.CommitSinks, c.VerifyPartitions,
         c.MergePartitions, c.ReleaseMerged, c.StoreSizes, c.LoadSizes, c.DropSizes, c.StoreBlob, c.DropBlobs,
@@ -289,7 +289,7 @@ def test_the_driver_really_disturbs():
     ):  # fmt: skip
         assert kind.__name__ in seen
     causes = {"USER", "WORKER", "PARTITION", "STORAGE"}
-    assert {*causes, "1 vertices restarted", "3 vertices restarted", "rereaders"} <= seen
+    assert {*causes, "1 vertices restarted", "3 vertices restarted", "invalidated"} <= seen
 
 
 @given(st.integers(0, 2**31))
@@ -302,7 +302,7 @@ def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed
         taken = []
         single = p.scheduler.single.admit
         p.scheduler.single.admit = lambda event: short and single(event) and taken.append(event) is None
-        drive(p, rng, CHAOS)
+        drive(p, rng, FAULTS)
         return p, len(taken)
 
     (quick, taken), (general, _) = story(True), story(False)

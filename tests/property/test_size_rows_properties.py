@@ -10,10 +10,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.graph.job_graph import IntermediateDataSet, ShipStrategy
-from firesteel.scheduler import commands as c
-from firesteel.scheduler.events import PartitionReports, SizesLoaded
-from firesteel.scheduler.result_info import blocking_result_info
+from firesteel.model.job_graph import IntermediateDataSet, ShipStrategy
+from firesteel.scheduler.exchange.result_info import blocking_result_info
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel.events import PartitionReports, SizesLoaded
 
 
 class Model:

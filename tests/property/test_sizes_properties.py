@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.sizes import ALWAYS_BYTES, budget, counts_of, fold, pack, unfold, unpack
+from firesteel.model.sizes import ALWAYS_BYTES, budget, counts_of, fold, pack, unfold, unpack
 
 COUNTS = st.sampled_from([0, 1, 2, 17, 1000, 3000])
 LARGEST = st.sampled_from([0, 1, 255, 256, 65_535, 65_536, 1 << 20, 100 << 20, 1 << 33, 1 << 50])

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.effort import examples
 
-from firesteel.graph.job_graph import JobGraph, JobVertex
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
-from firesteel.scheduler.events import ExecutorChanged
-from firesteel.scheduler.executions import ExecutionTable
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
-from firesteel.scheduler.slot_pool import SlotPool
-from firesteel.scheduler.slots import ExecutionDeploymentOption
+from firesteel.model.job_graph import JobGraph, JobVertex
+from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.scheduler.kernel.events import ExecutorChanged
+from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
+from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 
 MIB = 1 << 20
 NODES = ("a", "b", "c")
@@ -104,9 +103,8 @@ class PoolAgainstLoop(RuleBasedStateMachine):
     def begin(self, first):
         vertices = [JobVertex(n, g.name, g.name, slot_sharing_group=g.name) for n, g in enumerate(GROUPS)]
         graph = JobGraph("pool", vertices, [], {group.name: group for group in GROUPS})
-        self.pool = SlotPool(graph, SlotMode(SlotEnforcement.POOL))
+        self.pool = SlotPool(graph, SlotMode(SlotEnforcement.POOL), avoided=lambda: self.blocked)
         self.blocked: tuple[str, ...] = ()
-        self.pool.watch(ExecutionTable(), lambda: self.blocked)
         self.model: dict[str, NaiveWorker] = {}
         self.lost: set[int] = set()
         """Executions whose worker has gone, and that still hold their slots."""

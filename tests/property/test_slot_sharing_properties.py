@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import DataStream, ExecutionEnvironment, SlotSharingGroup, col
-from firesteel.api.actions import collected
-from firesteel.graph import plan as planning
-from firesteel.graph.compiler import compile_job
-from firesteel.graph.plan import plan
-from firesteel.graph.push_down import push_down
-from firesteel.graph.slot_sharing import slot_sharing
-from firesteel.graph.stream_graph import StreamNode, UnionStep, reachable
-from firesteel.graph.vertices import fuse
+from firesteel.api.steps.actions import collected
+from firesteel.compile import plan as planning
+from firesteel.compile.compiler import compile_job
+from firesteel.compile.plan import plan
+from firesteel.compile.push_down import push_down
+from firesteel.compile.slot_sharing import slot_sharing
+from firesteel.compile.stream_graph import StreamNode, UnionStep, reachable
+from firesteel.compile.vertices import fuse
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 NAMES = ["a", "b", "default"]
@@ -37,7 +37,7 @@ def pipelines(draw):
     for _ in range(draw(st.integers(1, 10))):
         stream, other = draw(st.sampled_from(pool)), draw(st.sampled_from(pool[-3:]))
         made = _step(draw, stream, other)
-        if not isinstance(made._node.work, UnionStep) and draw(st.booleans()):
+        if not isinstance(made._pipeline.node.work, UnionStep) and draw(st.booleans()):
             made = made.slot_sharing_group(draw(st.sampled_from(NAMES)))
         pool.append(made)
     for stream in pool[:1]:
@@ -87,7 +87,7 @@ def inputs_of(node: StreamNode) -> list[StreamNode]:
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines())
 def test_every_step_is_in_the_group_that_the_rule_gives_it(ends):
-    nodes = reachable([collected(stream) for stream in ends])
+    nodes = reachable([collected(stream._pipeline) for stream in ends])
     sharing = slot_sharing(nodes, {})
     assert dict(sharing.group_of) == {node: group_by_the_rule(node) for node in nodes}
     assert not sharing.groups
@@ -98,14 +98,14 @@ def test_every_step_is_in_the_group_that_the_rule_gives_it(ends):
 def test_a_task_has_steps_of_one_group_only(ends, most):
     before, planning.MAX_UNITED = planning.MAX_UNITED, most  # with 2, unions become steps of their own
     try:
-        nodes = [collected(stream) for stream in ends]
+        nodes = [collected(stream._pipeline) for stream in ends]
         every = reachable(nodes)
         vertices, _ = fuse(plan(nodes, push_down(every), slot_sharing(every, {}).group_of))
         for vertex in vertices:
             steps = [*vertex.steps, *vertex.ends]
             assert {group_by_the_rule(step.node) for step in steps} == {vertex.first.group}
         resources = {name: SlotSharingGroup(name, 1 + i, "1 GiB") for i, name in enumerate(NAMES)}
-        graph = compile_job(nodes[:1], ends[0]._env.options, "job", resources).job_graph
+        graph = compile_job(nodes[:1], ends[0]._pipeline.env.options, "job", resources).job_graph
         used = {vertex.slot_sharing_group for vertex in graph.vertices}
         assert graph.slot_sharing_groups == {name: group for name, group in resources.items() if name in used}
     finally:

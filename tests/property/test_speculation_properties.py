@@ -9,6 +9,7 @@ thousands of jobs on which all of it comes by dice.
 from __future__ import annotations
 
 import collections
+import os
 import random
 from dataclasses import replace
 from typing import ClassVar
@@ -22,19 +23,19 @@ from tests.effort import examples
 
 from firesteel.errors import UsageError
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED, Options
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.slow_tasks import SlowTasks
-from firesteel.scheduler.states import ExecutionState
-from firesteel.simulation.chaos import chaotic_job, random_graph
-from firesteel.simulation.cluster import ClusterSpec
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.speculation.detector import SlowTasks
+from firesteel.simulation.cluster.nodes import ClusterSpec
+from firesteel.simulation.cluster.runs import RunState
+from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.faults import Faults
+from firesteel.simulation.faults.dice import Faults
+from firesteel.simulation.faults.random_jobs import random_graph, random_job
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
-from firesteel.simulation.runs import RunState
-from firesteel.simulation.storage import StorageSpec
 from firesteel.simulation.violation import ViolationError
 from firesteel.simulation.workload import Workload
 
@@ -121,7 +122,7 @@ class SpeculatingJob(RuleBasedStateMachine):
             seed,
         )
         self.accuser = Accuser(0.2, nth)
-        self.job = None
+        self.job, self.counted = None, [0, 0]
         graph = random_graph(rng)
         try:
             scheduler = create_scheduler(graph, Options(options), detector=self.accuser)
@@ -160,20 +161,20 @@ class SpeculatingJob(RuleBasedStateMachine):
     @rule(node=st.integers(0, NODES - 1), seconds=st.sampled_from([0.5, 3.0, 20.0]))
     def a_node_stands_still(self, node, seconds):
         if self.job.plane.cluster.healthy[node]:
-            self.job.mishaps.freeze(node, seconds)
+            self.job.fault_injection.freeze(node, seconds)
 
     @precondition(lambda self: self.under_way)
     @rule(node=st.integers(0, NODES - 1))
     def a_node_dies(self, node):
         healthy = self.job.plane.cluster.healthy
         if healthy[node] and healthy.sum() > 1:
-            self.job.mishaps.kill(node)
+            self.job.fault_injection.kill(node)
 
     @precondition(lambda self: self.under_way)
     @rule(dataset=st.integers(0, 20), count=st.integers(1, 3))
     def objects_are_lost_or_damaged(self, dataset, count):
         if self.job.plane.graph.datasets:
-            self.job.mishaps.lose(dataset % len(self.job.plane.graph.datasets), count)
+            self.job.fault_injection.lose(dataset % len(self.job.plane.graph.datasets), count)
 
     @precondition(lambda self: self.under_way)
     @rule(which=st.integers(0, 30))
@@ -187,6 +188,14 @@ class SpeculatingJob(RuleBasedStateMachine):
         if self.job is not None:
             self.job.scheduler.validate()
 
+    @invariant()
+    def what_counts_never_falls(self):
+        if self.job is not None:
+            numbers = self.job.scheduler.metrics.job.read()
+            now = [numbers[name] for name in ("numRestarts", "numEffectiveSpeculativeExecutions")]
+            assert all(later >= earlier for later, earlier in zip(now, self.counted, strict=True))
+            self.counted = now
+
     def teardown(self):
         if getattr(self, "job", None) is None:
             return
@@ -194,7 +203,7 @@ class SpeculatingJob(RuleBasedStateMachine):
             self.job.step()
         assert self.job.plane.status is c.JobStatus.FINISHED
         done = self.job.outcome().speculation
-        for what in ("mirrors", "effective", "blocked", "returned"):
+        for what in ("mirrors", "effective", "blocked", "rejected"):
             self.seen[what] += getattr(done, what)
 
 
@@ -203,6 +212,7 @@ class TestSpeculatingJobs(SpeculatingJob.TestCase):
         max_examples=max(12, examples(12)),
         stateful_step_count=25,
         deadline=None,
+        derandomize="FIRESTEEL_EXAMPLES" not in os.environ,  # the same jobs each time: they do speculate
         suppress_health_check=[HealthCheck.too_slow],
     )
 
@@ -220,7 +230,7 @@ def test_jobs_did_speculate():
 def speculating_jobs(count=60):
     """Chaotic jobs that speculate, ready to run."""
     for seed in range(count):
-        job = chaotic_job(seed)
+        job = random_job(seed)
         if not job.options[SPECULATIVE_ENABLED]:
             continue
         try:
@@ -266,7 +276,7 @@ def test_too_many_attempts_are_seen():
 def test_a_deployment_that_keeps_away_from_nothing_is_seen():
     def careless(_event, commands):
         return [
-            replace(command, placement=c.Placement(returns=False)) if isinstance(command, c.Deploy) else command
+            replace(command, placement=c.Placement(may_reject=False)) if isinstance(command, c.Deploy) else command
             for command in commands
         ]
 
@@ -302,7 +312,7 @@ def test_a_job_that_waits_for_ever_is_seen():
 
 def test_the_same_seed_tells_the_same_story_of_speculation():
     def story(seed):
-        job, journal = chaotic_job(seed), JournalDigest()
+        job, journal = random_job(seed), JournalDigest()
         try:
             outcome = SimulatedJob(job.scheduler(), job.world, journal).run()
         except UsageError:

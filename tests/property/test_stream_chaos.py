@@ -13,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.scheduler.streaming import adaptive_scheduler, rescaling
+from firesteel.scheduler.streaming import adaptive_scheduler
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange
-from firesteel.scheduler.streaming.rescale_manager import RescaleManager
-from firesteel.scheduler.streaming.states import PHASE_MOVES, STATE_MOVES
+from firesteel.scheduler.streaming.rescaling import rescales as rescaling
+from firesteel.scheduler.streaming.rescaling.manager import RescaleManager
+from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
+from firesteel.scheduler.streaming.wanted.slots import ProfileSlots
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.stream import SimulatedStream
-from firesteel.simulation.stream_chaos import chaotic_stream, run_chaotic_stream
+from firesteel.simulation.streams.random_streams import random_stream, run_random_stream
+from firesteel.simulation.streams.stream import SimulatedStream
 from firesteel.simulation.violation import ViolationError
 
 SEEDS = st.integers(0, 1 << 40)
@@ -48,15 +50,15 @@ class Journal:
 @given(SEEDS)
 def test_a_stream_whatever_happens_to_it(seed):
     """What is checked: see stream_plane.py (what must never be asked) and stream_oversight.py (FLIP-461's promises)."""
-    run_chaotic_stream(chaotic_stream(seed, hours=0.2))
+    run_random_stream(random_stream(seed, hours=0.2))
 
 
 @EACH
 @given(SEEDS)
 def test_a_stream_whose_cluster_and_user_change_and_nothing_else(seed):
-    stream = chaotic_stream(seed, faults=False, hours=0.2)
+    stream = random_stream(seed, faults=False, hours=0.2)
     again = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 1 << 30}
-    outcome = run_chaotic_stream(replace(stream, options=stream.options | again))
+    outcome = run_random_stream(replace(stream, options=stream.options | again))
     if stream.world.executors and not outcome.cause.startswith("No core was there to run the stream after "):
         assert not outcome.failed, outcome.cause
 
@@ -66,7 +68,7 @@ def test_streams_are_as_wild_as_they_are_meant_to_be():
     seen, ends, moves, phases, how = collections.Counter(), set(), set(), set(), collections.Counter()
     for seed in range(160):
         journal = Journal()
-        outcome = run_chaotic_stream(chaotic_stream(seed, faults=seed % 4 != 2, hours=0.1), (journal,))
+        outcome = run_random_stream(random_stream(seed, faults=seed % 4 != 2, hours=0.1), (journal,))
         seen.update(journal.count)
         ends.add(outcome.failed)
         how.update(
@@ -80,14 +82,14 @@ def test_streams_are_as_wild_as_they_are_meant_to_be():
                 phases.add((phase, next_phase))
     wanted = """BatchStarted BatchCommitted QueryIdle QueryStarted QueryFailed QueryStopped QueryFinished RescaleStepped RescaleFailed
         TimerFired ClusterChanged RequirementsChanged RescaleRequested StopRequested CancelRequested StartQuery HoldCheckpoints
-        Continue Rescale StopQuery SetTimer CancelTimer WriteRecord EndStream"""
+        Continue Rescale StopQuery SetTimer CancelTimer Record EndStream"""
     assert not [kind for kind in wanted.split() if not seen[kind]]
     assert ends == {True, False}
     parts = [{part for key, part in enumerate_parts(how, place)} for place in range(4)]
     assert parts[0] == {"completed", "failed", "ignored"} and parts[1] == {"nothing", "restart", "repartition"}
     assert parts[2] >= {"checkpoint", "max"} and len(parts[3]) >= 4
-    assert len({(move.source.value, move.target.value) for move in PHASE_MOVES} - phases) <= 2
-    rare = {(move.source.value, move.target.value) for move in STATE_MOVES} - moves
+    assert len({(move.source.value, move.target.value) for move in RESCALE_PHASES.table} - phases) <= 2
+    rare = {(move.source.value, move.target.value) for move in SCHEDULER_STATES.table} - moves
     assert len(rare) <= 6, rare
 
 
@@ -98,7 +100,7 @@ def enumerate_parts(counter, place):
 def test_the_same_seed_tells_the_same_story():
     def story(seed):
         journal = Journal()
-        outcome = run_chaotic_stream(chaotic_stream(seed, hours=0.1), (journal,))
+        outcome = run_random_stream(random_stream(seed, hours=0.1), (journal,))
         return outcome, journal.digest.digest
 
     assert [story(seed) for seed in range(8)] == [story(seed) for seed in range(8)]
@@ -134,12 +136,15 @@ def broken(monkeypatch, fault):
 
             monkeypatch.setattr(adaptive_scheduler.AdaptiveScheduler, "_settle", silent)
         case "replays what it holds":
-            plain_emit = adaptive_scheduler.StreamRecorder.emit
+            plain_emit = adaptive_scheduler.Recorder.emit
 
             def replays(self, command):
                 plain_emit(self, replace(command, parallelism=1) if type(command).__name__ == "Rescale" else command)
 
-            monkeypatch.setattr(adaptive_scheduler.StreamRecorder, "emit", replays)
+            monkeypatch.setattr(adaptive_scheduler.Recorder, "emit", replays)
+        case "promises slots twice":
+            plain_slots = ProfileSlots.there
+            monkeypatch.setattr(ProfileSlots, "there", lambda self, resources: 2 * plain_slots(self, resources))
         case "never stops":
             monkeypatch.setattr(adaptive_scheduler.AdaptiveScheduler, "_end_requested", lambda self, cancel: None)
 
@@ -151,6 +156,7 @@ FAULTS = {
     "forgets to write a rescale down": "no record",
     "does not answer": "gets no answer",
     "replays what it holds": "asked for|it has 1 partitions|of Rescale",
+    "promises slots twice": "and there are",
     "never stops": "was asked to end",
 }
 
@@ -160,22 +166,22 @@ def test_a_scheduler_with_a_fault_is_caught(monkeypatch, fault):
     broken(monkeypatch, fault)
     with pytest.raises(ViolationError, match=FAULTS[fault]):
         for seed in range(300):
-            run_chaotic_stream(chaotic_stream(seed, faults=False, hours=0.2))
+            run_random_stream(random_stream(seed, faults=False, hours=0.2))
 
 
 def test_rows_are_read_once_where_every_rescale_waits_for_its_checkpoint():
     """The seed's aim: nothing is processed twice by a rescale."""
     rescales = 0
     for seed in range(12):
-        stream = chaotic_stream(seed, faults=False, hours=0.2)
+        stream = random_stream(seed, faults=False, hours=0.2)
         calm = replace(stream.world, faults=replace(stream.world.faults, executor_every=0.0), can_hold=True, pending=0)
-        hand = replace(calm.hand, requirements_every=60.0, most=16, end="stop")
+        user = replace(calm.user, requirements_every=60.0, most=16, end="stop")
         options = stream.options | {
             "jobmanager.adaptive-scheduler.max-delay-for-scale-trigger": "1 h",
             "execution.checkpointing.timeout": "1 h",
         }
         options.pop("firesteel.stream.max-downtime", None)
-        outcome = run_chaotic_stream(replace(stream, world=replace(calm, hand=hand, executors=2), options=options))
+        outcome = run_random_stream(replace(stream, world=replace(calm, user=user, executors=2), options=options))
         assert outcome.replayed_rows == 0 and not outcome.failed
         rescales += outcome.rescales
     assert rescales > 20
@@ -183,8 +189,8 @@ def test_rows_are_read_once_where_every_rescale_waits_for_its_checkpoint():
 
 def test_nothing_grows_with_the_number_of_batches():
     """A stream runs for months: after thousands of batches the scheduler is as large as after a few."""
-    stream = chaotic_stream(1, faults=False)
-    world = replace(stream.world, executors=2, refusal="", hand=replace(stream.world.hand, end_at=400.0))
+    stream = random_stream(1, faults=False)
+    world = replace(stream.world, executors=2, refusal="", user=replace(stream.world.user, end_at=400.0))
     world = replace(world, rates=(1000.0,), overhead=0.1, trigger_interval=None, rows_to_end=math.inf, most_rows=1000)
     scheduler = replace(stream, world=world, options={}).scheduler()
     sizes = []
@@ -222,7 +228,7 @@ def deep_size(thing):
 def test_a_rescale_that_is_overtaken_before_its_first_batch_is_written_down():
     """Cooldown 0, and the user has another word before the query that was started has committed anything."""
     journal = Journal()
-    run_chaotic_stream(chaotic_stream(2, faults=False, hours=0.1), (journal,))
+    run_random_stream(random_stream(2, faults=False, hours=0.1), (journal,))
     asked = [record for record in journal.rescales if record.trigger]
     assert sum("next rescale" in record.reason for record in asked) == 2
     assert len(asked) == journal.count["Rescale"] == 7

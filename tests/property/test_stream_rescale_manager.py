@@ -11,12 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming.events import TimerFired
-from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
-from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
-from firesteel.scheduler.streaming.states import PHASE_MOVES, Phase
+from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.states import RESCALE_PHASES, Phase
 
-MOVES = {(move.source, move.target) for move in PHASE_MOVES}
+MOVES = {(move.source, move.target) for move in RESCALE_PHASES.table}
 UP, DOWN = Direction.UP, Direction.DOWN
 
 
@@ -52,7 +53,7 @@ class Driven:
 
     def __init__(self, times: Times, first: Want = NOTHING) -> None:
         self.world, self.rescaled, self.phases, self.went = first, None, [], None
-        self.recorder = StreamRecorder()
+        self.recorder = Recorder()
         self.timers = Timers(self.recorder)
         delays = Delays(times.up, times.down, times.stabilization, lambda: times.max_delay)
         self.manager = RescaleManager(
@@ -110,17 +111,17 @@ def naive(times: Times, inputs: list[Input], until: float = 1e6) -> float | None
 
     Exact for one cooldown; for two, where all that is wanted is sufficient.
     """
-    world, first, last = NOTHING, None, None
+    world, first, desired = NOTHING, None, None
     pending, told = sorted(inputs, key=lambda each: each[0]), 0
     now = 0.0
     while True:
         moments = [pending[told][0]] if told < len(pending) else []
-        if first is not None and last is not None:
+        if first is not None:
             entered = max(first, times.cooldown(world.direction))
             settled = max(entered, first + times.stabilization)
-            for moment in (max(last, entered) + times.max_delay, max(settled, first + times.max_delay)):
-                moments += [moment] if moment > now or (moment == now and not told) else []
-            moments += [settled] if settled > now else []
+            late = [max(entered, desired + times.max_delay)] if desired is not None else []
+            for moment in (*late, max(settled, first + times.max_delay), settled):
+                moments += [moment] if moment > now else []
         moment = min(moments, default=math.inf)
         if moment > until:
             return None
@@ -131,22 +132,23 @@ def naive(times: Times, inputs: list[Input], until: float = 1e6) -> float | None
             if isinstance(what, Want):
                 world = what
                 if world.direction is None:
-                    first = last = None
+                    first = desired = None
                 elif world.sufficient:
-                    first, last = now if first is None else first, now
+                    first = now if first is None else first
+                    desired = now if desired is None and world.desired else desired
             else:
                 trigger = True
-        if first is None or last is None or now < times.cooldown(world.direction):
+        if first is None or now < times.cooldown(world.direction):
             continue
         entered = max(first, times.cooldown(world.direction))
         settled = max(entered, first + times.stabilization)
         if now < settled:
-            if world.desired and (trigger or now >= max(last, entered) + times.max_delay == now):
+            if world.desired and desired is not None and (trigger or now >= desired + times.max_delay):
                 return now
         elif trigger or now >= first + times.max_delay:
             if world.sufficient:
                 return now
-            first = last = None
+            first = desired = None
 
 
 def apart(inputs: list[tuple[int, Want | str]]) -> list[Input]:
@@ -221,6 +223,67 @@ def test_a_change_that_stays_wanted_is_not_put_off_by_further_ones(times, inputs
     assert rescaled <= max(times.up, firsts[0] + times.stabilization, firsts[0] + times.max_delay)
 
 
+SLOW_TO_STABILIZE = st.builds(lambda cool, delay: Times(cool, cool, 600.0, delay), SECONDS, SECONDS)
+
+
+@EACH
+@given(SLOW_TO_STABILIZE, timeline((NOTHING, Want(UP), Want(UP, True), TRIGGER)), st.integers(0, 300))
+@example(Times(30, 30, 600, 10), [(float(at), Want(UP, True)) for at in range(5, 40, 5)], 40)
+def test_once_the_desired_slots_are_there_max_delay_is_a_bound(times, before, since):
+    """Whatever else changes meanwhile, and in cooldown too: the option says "no longer than this"."""
+    more = [(float(since + after), Want(UP, True, True)) for after in range(0, 500, 5)]
+    rescaled = Driven(times).run([each for each in before if each[0] < since] + more)
+    assert rescaled == max(times.up, since + times.max_delay)
+
+
+@EACH
+@given(SLOW_TO_STABILIZE, timeline(SUFFICIENT), st.integers(1, 20))
+def test_no_timer_is_started_anew_by_a_change_that_changes_nothing(times, inputs, every):
+    repeated = list(inputs)
+    for second in range(0, 300, every):
+        when = second + 1 / 64
+        known = [what for at, what in inputs if at <= when and what != TRIGGER]
+        repeated.append((when, known[-1] if known else NOTHING))
+    assert Driven(times).run(sorted(repeated, key=lambda each: each[0])) == Driven(times).run(inputs)
+
+
+@EACH
+@given(TWO_COOLDOWNS, timeline(WANTS))
+def test_each_timer_ends_when_the_table_in_the_documents_says(times, inputs):
+    """Of each phase: which timers run, and until when, worked out from the changes alone."""
+    driven = Driven(times)
+    first = desired = None
+    for when, told in inputs:
+        for what in (None, told, None):  # what is due fires; the change; what is due by it
+            seen = len(driven.phases)
+            driven.at(when, what) if what is not None else driven.run([], until=when)
+            if isinstance(what, Want) and what.direction is None:
+                first = desired = None
+            elif isinstance(what, Want) and what.sufficient:
+                first = when if first is None else first
+                desired = when if desired is None and what.desired else desired
+            if (Phase.STABILIZED, Phase.IDLING) in itertools.pairwise(driven.phases[max(0, seen - 1) :]):
+                first = desired = None  # there were no sufficient slots, or nothing is wanted
+        now, world = driven.manager.phase, driven.world
+        if driven.rescaled:
+            return
+        shown = (driven.manager.cooldown_until, driven.manager.stabilized_at, driven.manager.rescales_at)
+        match now:
+            case Phase.IDLING:
+                assert shown == (None, None, None)
+            case Phase.COOLDOWN:
+                assert shown[0] in (times.up, times.down)
+                assert shown[1:] == (None, None)
+                if first is not None and world.sufficient:
+                    assert shown[0] == times.cooldown(world.direction)
+            case Phase.STABILIZING:
+                late = None if desired is None else desired + times.max_delay
+                waits = late is not None and late > when
+                assert shown == (None, first + times.stabilization, late if waits else None)
+            case Phase.STABILIZED:
+                assert shown == (None, None, first + times.max_delay)
+
+
 @EACH
 @given(TWO_COOLDOWNS, timeline(WANTS))
 def test_what_has_changed_back_is_not_followed(times, inputs):
@@ -250,6 +313,6 @@ def test_a_manager_takes_over_what_the_one_before_it_could_not_follow(delay):
     """The query failed meanwhile: the first change is as old as it is."""
     times = Times(10, 10, 60, delay)
     driven = Driven(times, Want(UP, True))
-    driven.manager.first_change = -55.0
+    driven.manager.since = FirstChanges(sufficient=-55.0)
     rescaled = driven.run([])
     assert rescaled == 10.0

@@ -12,8 +12,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from firesteel.api.job_client import JobClient
-from firesteel.spark.runtime import submit
-from firesteel.spark.session import create_session
+from firesteel.spark.driver.runtime import submit
+from firesteel.spark.session.sessions import create_session
 from runtime_support import NUMBERS, options, two_steps
 
 

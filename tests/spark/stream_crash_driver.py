@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from firesteel.scheduler.records import Decision
+from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamBatch, StreamEnded
-from firesteel.spark.session import create_session
+from firesteel.spark.session.sessions import create_session
 from firesteel.streaming import AdaptiveStream, ResourceRequirements
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import col
-from firesteel.connectors.paths import only_spark_opens
+from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.errors import JobExecutionError, UsageError
 
 pytestmark = pytest.mark.spark
@@ -50,6 +50,7 @@ def test_parquet_is_written_and_read_by_spark(env, view, tmp_path):
     assert by(env.read_parquet(f"{view}/out").collect()) == by(ROWS)
 
 
+@pytest.mark.full
 def test_text_is_written_and_read_by_spark(env, view, tmp_path):
     env.from_collection([{"value": "ä"}, {"value": None}, {"value": "b c"}]).write_text(f"{view}/lines")
     env.execute("write")
@@ -60,12 +61,14 @@ def test_text_is_written_and_read_by_spark(env, view, tmp_path):
     assert all(row["file"].endswith("raw.txt") for row in found)
 
 
+@pytest.mark.full
 def test_no_rows_still_make_an_output(env, view):
     env.from_collection(ROWS, SCHEMA).filter(col("k") > 100).write_parquet(f"{view}/empty")
     env.execute("nothing")
     assert env.read_parquet(f"{view}/empty").count() == 0
 
 
+@pytest.mark.full
 def test_a_failed_job_writes_nothing(env, view, tmp_path):
     def fail(batches):
         for batch in batches:
@@ -78,6 +81,7 @@ def test_a_failed_job_writes_nothing(env, view, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full
 def test_what_cannot_be_is_said_before_the_job(env, view):
     with pytest.raises(UsageError, match=r"Spark cannot read .*missing"):
         env.read_parquet(f"{view}/missing")

@@ -7,10 +7,10 @@ import random
 import pyarrow as pa
 import pytest
 
-from firesteel.connectors.csv_files import CsvSource
-from firesteel.connectors.csv_format import CsvFormat
-from firesteel.connectors.json_files import JsonSource
-from firesteel.connectors.text import TextSource
+from firesteel.connectors.formats.csv_files import CsvSource
+from firesteel.connectors.formats.csv_format import CsvFormat
+from firesteel.connectors.formats.json_files import JsonSource
+from firesteel.connectors.formats.text import TextSource
 from operators_support import context
 
 pytestmark = pytest.mark.spark
@@ -49,6 +49,7 @@ def by_spark(spark, path) -> list[str]:
     return [row.value for row in spark.read.text(str(path)).collect()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [*CASES, "random 1", "random 2", "random 3"])
 def test_lines_are_those_of_spark(spark, tmp_path, name):
     data = CASES[name] if name in CASES else mixed(int(name[-1]))

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.docs_run import blocks
 
+from firesteel.control.places import RUNTIME_VARIABLE
+
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,14 +24,17 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+MARKED = [page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.full) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
 def test_all_blocks_of_a_page_run(page, tmp_path):
     runtime = tmp_path / "runtime"
     runtime.mkdir(mode=0o700)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "XDG_RUNTIME_DIR": str(runtime),
+        RUNTIME_VARIABLE: str(runtime),  # else `stream list` shows other processes' streams
         "PYTHONWARNINGS": "default",
     }
     folder = tmp_path / "reader"

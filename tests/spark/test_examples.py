@@ -1,7 +1,8 @@
-"""The examples of docs/fine-grained-resources.md, as they stand."""
+"""The examples of docs/fine-grained-resources.md and docs/speculation.md, as they stand."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def folder(tmp_path, monkeypatch):
     set_defaults()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("outside", ["YAML", "command line"])
 def test_a_pipeline_that_names_no_group_gets_resources_from_outside(spark, folder, capsys, outside):
     (folder / "code.py").write_text("one two\ntwo\n")
@@ -55,12 +57,59 @@ def test_a_pandas_step_has_its_own_memory(spark, folder, capsys):
     assert "    group        wide: 1 core, 1 GiB heap, 128 MiB managed" in told and "; [1]." in told
 
 
-def test_each_gpu_is_given_to_one_subtask_at_a_time(folder):
+def gpu_step(folder, addresses):
     command = [sys.executable, "-m", "firesteel", "run", "--quiet", str(EXAMPLES / "gpu_step.py")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=120)
+    variables = {**os.environ, "GPU_ADDRESSES": addresses}
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables, check=False, timeout=300)
+
+
+@pytest.mark.full
+def test_one_gpu_is_enough_and_without_any_a_sentence_says_so(folder):
+    done = gpu_step(folder, "7")
+    assert done.returncode == 0, done.stderr
+    per_gpu = {row["gpu"]: row["documents"] for row in pq.read_table(folder / "out/documents-per-gpu").to_pylist()}
+    assert per_gpu == {"7": 8} and "1 slot held at once at most" in done.stdout
+    none = gpu_step(folder, "")
+    assert none.returncode == 1 and none.stderr.startswith("There is no GPU here: nvidia-smi lists none.")
+    assert "Traceback" not in none.stderr and "at org.apache" not in none.stderr
+
+
+@pytest.mark.full
+def test_each_gpu_is_given_to_one_subtask_at_a_time(folder):
+    done = gpu_step(folder, "0 1")
     assert done.returncode == 0, done.stderr
     per_gpu = {row["gpu"]: row["documents"] for row in pq.read_table(folder / "out/documents-per-gpu").to_pylist()}
     assert sum(per_gpu.values()) == 8
     assert len(per_gpu) == 2, "both are used"
     assert "    group        gpu: 1 core, 1 GiB heap" in done.stdout
     assert "2 slots held at once at most" in done.stdout
+
+
+@pytest.mark.full
+def test_a_slow_task_detector_of_ones_own(folder):
+    (folder / "code.py").write_text("one two\ntwo\n")
+    command = [sys.executable, "-m", "firesteel", "run", "--quiet", str(EXAMPLES / "slow_tasks.py"), "code.py"]
+    own = ["-O", "slow-task-detector.check-interval=10 ms", "-O", "firesteel.journal.directory=journal"]
+    done = subprocess.run(
+        [*command[:4], *own, *command[4:]], capture_output=True, text=True, cwd=folder, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "two" in done.stdout
+    # its errors are its author's, and end the job
+    broken = (
+        (EXAMPLES / "slow_tasks.py")
+        .read_text()
+        .replace("def baseline(self, step):", "def baseline(self, step):\n        step.nothing")
+    )
+    (folder / "broken.py").write_text(broken)
+    done = subprocess.run(
+        [*command[:4], *own, "broken.py", "code.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "firesteel.slow-task-detector.function = '__main__:Throughput' raised AttributeError" in done.stderr
+    assert "step.nothing" in done.stderr and "scheduler" not in done.stderr

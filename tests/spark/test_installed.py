@@ -124,7 +124,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     ours = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "firesteel").rglob("*") if p.is_file()}
     ours = {name for name in ours if "__pycache__" not in name}
     assert {name for name in names if ".dist-info/" not in name} == ours
-    assert {"firesteel/py.typed", "firesteel/spark/fairscheduler.xml", "firesteel/spark/log4j2.properties"} <= ours
+    assert {
+        "firesteel/py.typed",
+        "firesteel/spark/session/fairscheduler.xml",
+        "firesteel/spark/session/log4j2.properties",
+    } <= ours
     assert [name for name in names if name.endswith("licenses/LICENSE")]
     metadata = archive.read(next(name for name in names if name.endswith("/METADATA"))).decode()
     asked = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
@@ -135,6 +139,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert "firesteel = firesteel.cli.main:main" in entry
 
 
+@pytest.mark.full
 def test_the_sdist_builds_the_same_wheel(built, tmp_path):
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -157,6 +162,7 @@ def test_the_command_runs_a_script_where_only_the_wheel_and_its_dependencies_are
     assert {row["word"]: row["n"] for row in rows} == {"A": 3, "B": 2, "C": 1}
 
 
+@pytest.mark.full
 def test_types_are_seen_from_outside(installed, tmp_path):
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(UNTYPED_PYARROW))
     (tmp_path / "program.py").write_text(PROGRAM)

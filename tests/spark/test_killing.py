@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from driver_loop import END, Script, ints
-from firesteel.results.store import ResultStore
-from firesteel.scheduler import events as ev
-from firesteel.scheduler.commands import Cancel, Deploy, SetTimer, Splits
-from firesteel.spark.driver import Clock, DriverInput, JobDriver
-from firesteel.spark.information import Blob, JobInformation
-from firesteel.spark.nodes import NodeNames
-from firesteel.spark.serialise import serialise_programs
-from firesteel.spark.status import SparkStatus
+from firesteel.results.storage.store import ResultStore
+from firesteel.scheduler.kernel import events as ev
+from firesteel.scheduler.kernel.commands import Cancel, Deploy, SetTimer, Splits
+from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
+from firesteel.spark.driver.serialise import serialise_programs
+from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.status import SparkStatus
+from firesteel.task.executor.information import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 
 pytestmark = pytest.mark.spark
@@ -91,7 +91,7 @@ def both_run(told):
     return {s for e in told if isinstance(e, ev.ExecutionsDeploying) for s in e.subtasks.tolist()} >= {0, 1}
 
 
-@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("exclusive", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_on(spark, tmp_path, exclusive):
     at = SimpleNamespace(killed=0.0)
 
@@ -126,6 +126,7 @@ def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_o
     assert set(done.reports.nodes.names) == {"127.0.0.1"}
 
 
+@pytest.mark.full
 def test_one_that_waits_for_a_slot_is_killed_when_it_starts(spark, tmp_path):
     """Three on two slots: the third gets that of the second, which is killed too."""
     lost: list[ev.ExecutionsFailed] = []
@@ -148,6 +149,7 @@ def test_one_that_waits_for_a_slot_is_killed_when_it_starts(spark, tmp_path):
     assert run.scheduler.of(ev.ExecutionsFinished)[0].subtasks.tolist() == [0]
 
 
+@pytest.mark.full
 def test_the_last_stage_of_a_job_is_found_in_whatever_order_spark_lists_them(spark):
     """It lists them in the order of a hash table: 16 before 15."""
     context = spark.sparkContext

@@ -12,7 +12,7 @@ import pytest
 
 from firesteel import ExecutionEnvironment, SlotSharingGroup
 from firesteel.errors import JobExecutionError
-from firesteel.spark.messages import FailedMessage, FinishedMessage
+from firesteel.task.executor.messages import FailedMessage, FinishedMessage
 from slots_kit import MIB, Slots, is_gone, slot
 
 pytestmark = pytest.mark.spark
@@ -66,7 +66,9 @@ def in_c_code(batches):
     yield from batches
 
 
-@pytest.mark.parametrize("step", [too_much, swallowing, in_c_code])
+@pytest.mark.parametrize(
+    "step", [too_much, *(pytest.param(step, marks=pytest.mark.full) for step in (swallowing, in_c_code))]
+)
 def test_a_step_that_passes_its_limit_fails_with_a_sentence(env, step):
     numbers = env.from_arrow(pa.table({"v": [1, 2, 3]})).map_in_arrow(step, "v bigint").slot_sharing_group(GROUP)
     with pytest.raises(JobExecutionError) as raised:
@@ -89,6 +91,7 @@ def once_too_much(batches, folder):
         yield batch
 
 
+@pytest.mark.full
 def test_what_passes_its_limit_once_runs_again_and_its_siblings_go_on(env, tmp_path):
     table = pa.table({"v": list(range(8))})
     rows = env.from_arrow(table).set_parallelism(8)
@@ -100,6 +103,7 @@ def test_what_passes_its_limit_once_runs_again_and_its_siblings_go_on(env, tmp_p
     assert sorted(row["v"] for row in result) == list(range(8))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["rdd", "dataframe"])
 def test_a_worker_that_was_stopped_goes_though_it_has_read_its_input(spark, tmp_path, kind):
     own = Slots(spark, tmp_path, {})
@@ -114,6 +118,7 @@ def test_a_worker_that_was_stopped_goes_though_it_has_read_its_input(spark, tmp_
     assert 100 * MIB < message.peak_memory < 300 * MIB
 
 
+@pytest.mark.full
 def test_unwatched_steps_hold_what_they_want_and_their_peaks_are_measured(spark, env, tmp_path):
     own = Slots(spark, tmp_path, {})
     message = own.rdd(0, slot(limit=0), lambda: hold(400, 0.2))

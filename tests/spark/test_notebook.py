@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from firesteel.errors import OURS
+
 nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: no notebook can be run")
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: no notebook can be run")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed: no notebook can be run")
@@ -142,9 +144,10 @@ def notebook(tmp_path_factory) -> Iterator[Notebook]:
 
 
 def only_the_users_lines(error: str) -> bool:
-    return "firesteel/" not in error and "threading.py" not in error and error.count("Cell In[") == 1
+    return OURS not in error and "threading.py" not in error and error.count("Cell In[") == 1
 
 
+@pytest.mark.full
 def test_interrupting_while_spark_starts(notebook):
     cell = notebook.run(SPARK_STARTS + 'counts.write_parquet("out/early")\nenv.execute("too early")', "starts")
     assert "KeyboardInterrupt" in cell.error()
@@ -165,6 +168,7 @@ def test_the_next_cell_runs_a_job_whose_progress_stays_in_its_place(notebook):
     (notebook.folder / "go on").unlink()
 
 
+@pytest.mark.full
 def test_streams_results_and_tables_are_pictures(notebook):
     assert "hash by k" in notebook.run("counts").html()
     assert "KeyedStream[k]" in notebook.run('rows.key_by("k")').html()
@@ -178,6 +182,7 @@ def test_streams_results_and_tables_are_pictures(notebook):
     assert notebook.run('History("last")').html() == result.html()
 
 
+@pytest.mark.full
 def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
     other = notebook.run('slow("beside").write_parquet("out/b")\nclient = env.execute_async("beside")\nclient')
     assert other.text().startswith("JobClient('beside'")
@@ -191,6 +196,7 @@ def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
     assert sorted(path.name for path in (notebook.folder / "out").iterdir()) == ["a", "b"]
 
 
+@pytest.mark.full
 def test_an_interrupt_finds_the_job_wherever_it_is(notebook):
     """While it is compiled, prepared (Spark looks at its executors then) or runs."""
     (notebook.folder / "go on").unlink()
@@ -204,6 +210,7 @@ def test_an_interrupt_finds_the_job_wherever_it_is(notebook):
     assert notebook.run("counts.count()").text() == "97"
 
 
+@pytest.mark.full
 def test_a_cell_can_be_run_again(notebook):
     source = 'counts.write_parquet("out/again", mode="overwrite")\nenv.execute("again").job_name'
     assert [notebook.run(source).text() for _ in range(2)] == ["'again'"] * 2
@@ -215,6 +222,7 @@ def test_a_cell_can_be_run_again(notebook):
         assert only_the_users_lines(cell.error())
 
 
+@pytest.mark.full
 def test_an_error_of_a_function_shows_its_lines(notebook):
     cell = notebook.run(
         "def broken(batches):\n    raise ValueError('no such word')\n    yield\n"
@@ -225,6 +233,7 @@ def test_an_error_of_a_function_shows_its_lines(notebook):
     assert "collect: failed after" in cell.text("display_data")
 
 
+@pytest.mark.full
 def test_without_progress_nothing_is_shown(notebook):
     cell = notebook.run(
         'quiet = ExecutionEnvironment(options={"firesteel.progress": False})\n'
@@ -233,6 +242,7 @@ def test_without_progress_nothing_is_shown(notebook):
     assert [(o["output_type"], o["data"]["text/plain"]) for o in cell.outputs] == [("execute_result", "2")]
 
 
+@pytest.mark.full
 def test_the_example_runs(tmp_path):
     shutil.copy(EXAMPLE, tmp_path)
     notebook = nbformat.read(tmp_path / EXAMPLE.name, 4)

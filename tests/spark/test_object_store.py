@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.connectors.parquet import ParquetSink, ParquetSource
-from firesteel.connectors.text import TextSource
+from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
+from firesteel.connectors.formats.text import TextSource
 from firesteel.errors import FiresteelError, JobExecutionError, UsageError
-from firesteel.spark.cleaning import late
+from firesteel.spark.storage.cleaning import late
 
 pytestmark = pytest.mark.spark
 
@@ -136,6 +136,7 @@ def test_a_job_reads_exchanges_and_writes_in_the_store(env, bucket):
     assert names(f"{bucket}/out/rows") == ["_SUCCESS", "part-00000.parquet"]
 
 
+@pytest.mark.full
 def test_a_failed_attempt_is_made_up_for_and_a_failed_job_leaves_nothing(env, bucket, tmp_path):
     once = str(tmp_path / "failed once")
 
@@ -161,6 +162,7 @@ def test_a_failed_attempt_is_made_up_for_and_a_failed_job_leaves_nothing(env, bu
     assert [name for name in names(bucket) if "never" in name] == []
 
 
+@pytest.mark.full
 def test_nothing_is_seen_before_the_commit_and_a_half_one_is_taken_back(bucket):
     old = ParquetSink(f"{bucket}/out")
     old.commit(staged(old, "job-0", TABLE.slice(0, 5)))
@@ -208,6 +210,7 @@ def staged(sink, job, *tables):
     return messages
 
 
+@pytest.mark.full
 def test_what_is_missing_is_said_in_a_sentence(bucket, server):
     with pytest.raises(UsageError, match=r"There is no s3://no-such-bucket/x.*no bucket 'no-such-bucket'"):
         TextSource("s3://no-such-bucket/x")

@@ -69,6 +69,7 @@ def with_task(batches):
         yield pa.record_batch({"k": batch["k"], "task": pa.array([task] * len(batch), pa.int64())})
 
 
+@pytest.mark.full
 def test_the_modes_are_those_of_spark(env, database):
     few = env.from_collection(ROWS[:3], SCHEMA)
 
@@ -94,6 +95,7 @@ def test_the_modes_are_those_of_spark(env, database):
     assert write(few.filter(col("k") > 100), "overwrite") == []
 
 
+@pytest.mark.full
 def test_a_failed_job_has_written_nothing_to_the_database(env, database, tmp_path):
     def fail(batches):
         for batch in batches:
@@ -110,6 +112,7 @@ def test_a_failed_job_has_written_nothing_to_the_database(env, database, tmp_pat
     assert not (tmp_path / "orc").exists()
 
 
+@pytest.mark.full
 def test_when_the_database_refuses_rows_other_outputs_are_taken_back(env, database, tmp_path):
     sql(
         env.spark,
@@ -126,6 +129,7 @@ def test_when_the_database_refuses_rows_other_outputs_are_taken_back(env, databa
     assert table_rows(env, database) == [{"k": 99, "s": "was here"}], "numPartitions=1: one transaction"
 
 
+@pytest.mark.full
 def test_spark_formats_share_a_job_with_other_sinks(env, tmp_path):
     stream = env.from_collection(ROWS, SCHEMA).with_column("part", col("k") >= 50)
     stream.write_with_spark("orc", tmp_path / "orc", partition_by="part", compression="zlib")
@@ -142,6 +146,7 @@ def test_spark_formats_share_a_job_with_other_sinks(env, tmp_path):
         env.execute()
 
 
+@pytest.mark.full
 def test_a_schema_and_options_reach_the_reader(env, tmp_path):
     (tmp_path / "a.csv").write_text("1;x\n2;y\n")
     (tmp_path / "b.csv").write_text("3;z\n")
@@ -199,6 +204,7 @@ def test_a_data_source_written_in_python(env, tmp_path):
     assert sorted((tmp_path / "lines").read_text().split("\n")) == ["", "10 100", "11 121"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("format", "hint"),
     [
@@ -220,6 +226,7 @@ def test_a_format_that_is_not_there_names_its_package(env, format, hint):
         assert "test_outside.py:" in str(raised.value)
 
 
+@pytest.mark.full
 def test_what_is_wrong_with_a_database_is_said_before_the_job(env, database):
     stream = env.from_collection(ROWS, SCHEMA)
     with pytest.raises(
@@ -228,7 +235,7 @@ def test_what_is_wrong_with_a_database_is_said_before_the_job(env, database):
         env.read_with_spark("jdbc", url="jdbc:postgresql://host/db", dbtable="t")
     with pytest.raises(UsageError, match=r"does not have the class org\.mariadb\.jdbc\.Driver.*mariadb-java-client"):
         env.read_with_spark("jdbc", url="jdbc:mariadb://host/db", dbtable="t", driver="org.mariadb.jdbc.Driver")
-    with pytest.raises(UsageError, match="'not a url' is no JDBC URL"):
+    with pytest.raises(UsageError, match="'not a url' is not a JDBC URL"):
         env.read_with_spark("jdbc", url="not a url", dbtable="t")
     with pytest.raises(UsageError, match=r"Spark cannot read jdbc.*'NOWHERE' does not exist"):
         env.read_with_spark("jdbc", **database, dbtable="nowhere")
@@ -250,6 +257,7 @@ def test_what_is_wrong_with_a_database_is_said_before_the_job(env, database):
         stream.write_with_spark("csv", "x", sep=[";"])
 
 
+@pytest.mark.full
 def test_secrets_are_in_no_message_and_leave_the_driver_in_no_sink(env, database):
     import pickle
 
@@ -264,6 +272,7 @@ def test_secrets_are_in_no_message_and_leave_the_driver_in_no_sink(env, database
         assert secret not in str(raised.value)
 
 
+@pytest.mark.full
 def test_a_script_with_a_missing_driver_exits_with_2(spark, tmp_path, capsys):
     script = tmp_path / "load.py"
     script.write_text(

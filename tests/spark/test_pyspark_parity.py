@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -10,8 +11,8 @@ import pytest
 from pyspark import cloudpickle
 
 from firesteel.errors import FiresteelError
-from firesteel.operators.functions import MapInArrow, MapInPandas
-from firesteel.operators.keyed import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
+from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
+from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
 from operators_support import context, rows, unit
 
 pytestmark = pytest.mark.spark
@@ -116,6 +117,7 @@ def describe_group(key, df):
     return pd.DataFrame({"t": [f"{[type(k).__name__ for k in key]} {key} {text['t'].tolist()}"]})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("nulls", [True, False])
 @pytest.mark.parametrize("names", FRAMES.values(), ids=FRAMES)
 def test_pandas_functions_see_the_same_values(spark, tmp_path, names, nulls):
@@ -127,6 +129,7 @@ def test_pandas_functions_see_the_same_values(spark, tmp_path, names, nulls):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("names", [FRAMES["all columns"], PLAIN], ids=["all columns", "plain columns"])
 def test_pandas_functions_on_groups_see_the_same_values_and_keys(spark, tmp_path, names):
     df = frame(spark, names)
@@ -136,6 +139,7 @@ def test_pandas_functions_on_groups_see_the_same_values_and_keys(spark, tmp_path
     assert sorted(ours(operator, arrow_of(df), tmp_path)["t"].to_pylist()) == theirs
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["pandas", "arrow"])
 @pytest.mark.parametrize("names", FRAMES.values(), ids=FRAMES)
 def test_what_functions_give_back_becomes_the_same_rows(spark, tmp_path, names, kind):
@@ -217,6 +221,7 @@ CASES = [("arrow", name, *case) for name, case in ARROW.items()] + [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "fn", "ddl"), [(k, f, d) for k, _, f, d in CASES], ids=[f"{k}: {n}" for k, n, _, _ in CASES]
 )
@@ -226,12 +231,27 @@ def test_what_is_accepted_and_what_is_refused(spark, tmp_path, kind, fn, ddl):
         theirs = rows(arrow_of((df.mapInArrow if kind == "arrow" else df.mapInPandas)(fn, ddl)))
     except Exception:
         theirs = None
-    make = MapInArrow if kind == "arrow" else MapInPandas
+    make = partial(MapInArrow, by_position=True) if kind == "arrow" else MapInPandas
     try:
         got = rows(ours(make("step", fn, declared(spark, ddl)), df.toArrow(), tmp_path))
     except FiresteelError:
         got = None
     assert got == theirs
+
+
+def test_names_that_agree_in_another_order(spark, tmp_path):
+    """PySpark's mapInArrow and union go by position and swap them without a word. Here they go by name, or are refused."""
+
+    def turned(batches):
+        return (pa.record_batch({"b": b["id"], "a": pa.array([-1] * len(b))}) for b in batches)
+
+    df, schema = spark.range(2).coalesce(1), pa.schema({"a": pa.int64(), "b": pa.int64()})
+    theirs = [row.asDict() for row in df.mapInArrow(turned, "a bigint, b bigint").collect()]
+    assert theirs == [{"a": 0, "b": -1}, {"a": 1, "b": -1}]
+    by_position = ours(MapInArrow("step", turned, schema, by_position=True), df.toArrow(), tmp_path)
+    assert by_position.to_pylist() == theirs
+    by_name = ours(MapInArrow("step", turned, schema), df.toArrow(), tmp_path)
+    assert by_name.to_pylist() == [{"a": -1, "b": 0}, {"a": -1, "b": 1}]
 
 
 def test_groups_in_arrow(spark, tmp_path):
@@ -253,6 +273,7 @@ def test_groups_in_arrow(spark, tmp_path):
         assert rows(ours(ApplyInArrow("step", fn, keys, out), df.toArrow(), tmp_path)) == theirs, keys
 
 
+@pytest.mark.full
 def test_cogroups_in_arrow(spark, tmp_path):
     left = spark.sql("select * from values (1, 'a'), (1, 'b'), (null, 'c'), (3, 'd') t(k, s)").coalesce(1)
     right = spark.sql("select * from values (1, 10L), (2, 20L), (null, 30L) t(k, v)").coalesce(1)

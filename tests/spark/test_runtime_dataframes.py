@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from firesteel.errors import JobExecutionError, UsageError
-from firesteel.graph.job_graph import SourceInfo
-from firesteel.operators.functions import MapInArrow
-from firesteel.operators.program import ResultOutput, SparkHead, VertexProgram
+from firesteel.model.job_graph import SourceInfo
 from firesteel.spark.dataframes import dataframe_schema, dataframe_source, to_dataframe
-from firesteel.spark.runtime import submit
+from firesteel.spark.driver.runtime import submit
+from firesteel.task.functions.batch_functions import MapInArrow
+from firesteel.task.program import ResultOutput, SparkHead, VertexProgram
 from runtime_support import NUMBERS, collected, left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
@@ -35,6 +35,7 @@ def numbers(spark, n, partitions):
     return spark.range(0, n, 1, partitions).selectExpr("id % 7 as k", "id as v")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_a_dataframe_is_a_source(spark, tmp_path, partitions):
     outcome = submit(job_over(numbers(spark, 1000, partitions)), spark, options(tmp_path)).result()
@@ -50,6 +51,7 @@ def test_a_dataframe_with_exchanges_runs_them_once_and_keeps_its_partitions(spar
     assert sum(collected(outcome).column("v").to_pylist()) == 1000
 
 
+@pytest.mark.full
 def test_an_empty_dataframe_has_a_subtask_too(spark, tmp_path):
     frame = spark.createDataFrame([], "k bigint, v bigint")
     outcome = submit(job_over(frame), spark, options(tmp_path)).result()
@@ -78,6 +80,7 @@ def test_a_failed_subtask_runs_again_on_its_own_partition(spark, tmp_path):
     assert sorted(collected(outcome)["v"].to_pylist()) == list(range(100))
 
 
+@pytest.mark.full
 def test_an_error_of_sparks_own_is_a_sentence(spark, tmp_path):
     frame = spark.range(0, 10, 1, 2).selectExpr("id as k", "if(id = 7, raise_error('seven'), id) as v")
     given = options(tmp_path).with_values({"restart-strategy.type": "none"})
@@ -88,6 +91,7 @@ def test_an_error_of_sparks_own_is_a_sentence(spark, tmp_path):
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.full
 def test_what_is_no_batch_dataframe_is_refused(spark):
     with pytest.raises(UsageError, match="streaming"):
         dataframe_schema(spark.readStream.format("rate").load())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firesteel.spark.runtime import submit
+from firesteel.spark.driver.runtime import submit
 from runtime_support import left_behind, options, two_steps
 
 pytestmark = pytest.mark.spark
@@ -39,6 +39,7 @@ def test_ctrl_c_ends_the_driver_soon_with_a_sentence_and_leaves_nothing(tmp_path
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.full
 def test_what_a_killed_driver_left_is_removed_by_the_next_job(spark, tmp_path):
     process = start(tmp_path)
     process.kill()
@@ -50,10 +51,9 @@ def test_what_a_killed_driver_left_is_removed_by_the_next_job(spark, tmp_path):
     assert left_behind(tmp_path) == []
 
 
+@pytest.mark.full
 def test_a_setting_that_spark_refuses_is_told_in_its_words():
-    code = (
-        'from firesteel.spark.session import create_session as c; c("local[1]", conf={"spark.network.timeout": "30s"})'
-    )
+    code = 'from firesteel.spark.session.sessions import create_session as c; c("local[1]", conf={"spark.network.timeout": "30s"})'
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (
         "UsageError: Spark did not start on 'local[1]': requirement failed: spark.network.timeoutInterval" in ran.stderr

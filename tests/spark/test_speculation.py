@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.journal.attempts import lives
-from firesteel.journal.journal import read
+from firesteel.journal.file import read
+from firesteel.report.attempts import lives
 
 pytestmark = pytest.mark.spark
 

@@ -115,6 +115,7 @@ def test_a_checkpoint_says_what_was_committed_and_what_hangs_in_the_air(counting
     assert counting.batches[-1] == (3, 5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "settings", [{}, {CHANGELOG: "true"}, {CHANGELOG: "true", STATE_FORMAT: "2"}], ids=["snapshots", "changelog", "v2"]
 )
@@ -136,6 +137,7 @@ def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
     assert counting.is_right()
 
 
+@pytest.mark.full
 def test_a_repartition_that_is_cancelled_is_taken_back(counting):
     counting.run()
     before = set((counting.folder / "checkpoint" / "state").rglob("*.zip"))
@@ -160,6 +162,7 @@ def test_a_repartition_that_is_cancelled_is_taken_back(counting):
     assert counting.is_right()
 
 
+@pytest.mark.full
 def test_a_full_disk_in_a_repartition(spark, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -188,6 +191,7 @@ def test_a_full_disk_in_a_repartition(spark, tmp_path):
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.full
 def test_what_cannot_be_repartitioned_is_said_before_anything_is_touched(counting):
     counting.run()
     before = sorted(p for p in counting.folder.rglob("*"))
@@ -206,6 +210,7 @@ def test_what_cannot_be_repartitioned_is_said_before_anything_is_touched(countin
         counting.state()
 
 
+@pytest.mark.full
 def test_state_that_is_kept_in_memory_is_refused_with_what_would_help(spark, tmp_path):
     counting = Counting(spark, tmp_path, {PROVIDER: HDFS})
     counting.run()
@@ -217,6 +222,7 @@ def test_state_that_is_kept_in_memory_is_refused_with_what_would_help(spark, tmp
     assert plan.parallelism == 2
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_another_query_is_not_touched(counting):
     counting.run()
     other = Counting(counting.spark, counting.folder / "other")
@@ -225,6 +231,7 @@ def test_a_checkpoint_of_another_query_is_not_touched(counting):
         inspect(other.session(), frame.writeStream, counting.state())
 
 
+@pytest.mark.full
 def test_a_stateless_query_takes_another_number_at_its_next_start(counting):
     """Spark goes on writing the first number into the offsets, and shuffles with the session's."""
     counting.settings = {"spark.sql.adaptive.enabled": "false"}
@@ -259,6 +266,7 @@ def plans(spark, tmp_path_factory):
     return plan
 
 
+@pytest.mark.full
 def test_stateful_operators_are_found_by_name(plans):
     from pyspark.sql import functions as f
 
@@ -291,6 +299,7 @@ def test_stateful_operators_are_found_by_name(plans):
         assert (plan.stateful, plan.refusal) == (names, "")
 
 
+@pytest.mark.full
 def test_queries_that_cannot_be_rescaled_are_refused_with_what_would_help(plans):
     def counted(rows, timed):
         return rows.groupBy("k").count()
@@ -303,6 +312,7 @@ def test_queries_that_cannot_be_rescaled_are_refused_with_what_would_help(plans)
     assert plans(counted, asyncProgressTrackingEnabled="false").refusal == ""
 
 
+@pytest.mark.full
 def test_a_plan_knows_its_trigger(plans):
     def counted(rows, timed):
         return rows.groupBy("k").count()

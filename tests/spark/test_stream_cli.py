@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,13 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from firesteel.cli import demo_stream
+from firesteel.cli.demos import stream as demo_stream
 from firesteel.control.client import StreamClient
 from firesteel.control.names import find_stream
 from firesteel.control.places import RUNTIME_VARIABLE
 from firesteel.errors import FiresteelError
+from firesteel.journal.file import read
+from firesteel.report.streams import StreamHistory
+from stream_sources_kit import PATIENCE_SECONDS as PATIENCE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 SCRIPT = """
     import json
@@ -43,7 +47,6 @@ SCRIPT = """
     if __name__ == "__main__":
         raise SystemExit("this is not run")
 """
-PATIENCE = 120.0
 
 
 @pytest.fixture
@@ -88,6 +91,11 @@ def feed(folder: Path, number: int) -> Counter[str]:
     return Counter(words)
 
 
+def name_of(folder: Path) -> str:
+    """By default: the end of the checkpoint's path."""
+    return f"{folder.name}/chk"
+
+
 def wait_until(running: subprocess.Popen[str], reached) -> None:
     """``reached`` of the status that another process is given."""
     deadline = time.monotonic() + PATIENCE
@@ -95,13 +103,13 @@ def wait_until(running: subprocess.Popen[str], reached) -> None:
         if running.poll() is not None:
             pytest.fail(f"it has ended with {running.returncode}: {running.stderr.read()}")
         try:
-            with StreamClient(find_stream("words")) as client:
+            with StreamClient(find_stream("chk")) as client:
                 while not reached(client.status()):
                     time.sleep(0.1)
                 return
         except FiresteelError:  # it is starting
             time.sleep(0.2)
-    pytest.fail("nothing came of it")
+    raise TimeoutError("gave up on it")
 
 
 def answer(folder: Path) -> dict[str, int]:
@@ -120,19 +128,19 @@ def test_a_stream_is_run_looked_after_from_another_terminal_and_goes_on_after_ct
     running = start(folder, "--lower", "2", "--upper", "2", "-O", "cooldown-after-rescaling=0s")
     try:
         wait_until(running, lambda now: now.batches >= 1)
-        status = json.loads(firesteel("status", "words", "--json").stdout)
+        status = json.loads(firesteel("status", "chk", "--json").stdout)
         assert (status["state"], status["parallelism"], status["upper"]) == ("Executing", 2, 2)
         second = firesteel("run", "words.py", "in")
         assert (second.returncode, second.stdout) == (2, "")
-        assert f"already: 'words' (process {running.pid} on " in second.stderr
-        refused = firesteel("requirements", "words", "--lower", "9")
+        assert f"already: '{name_of(folder)}' (process {running.pid} on " in second.stderr
+        refused = firesteel("requirements", "chk", "--lower", "9")
         assert (refused.returncode, refused.stderr.startswith("firesteel: Resource requirements of 9 to 2 ")) == (
             2,
             True,
         )
-        rescaled = firesteel("rescale", "words", "5", "--wait")
+        rescaled = firesteel("rescale", "chk", "5", "--wait")
         assert rescaled.returncode == 0, rescaled.stderr
-        assert rescaled.stdout.startswith("words: 2 -> 5 partitions")
+        assert rescaled.stdout.startswith(f"{name_of(folder)} ({folder / 'chk'}): 2 -> 5 partitions")
         expected += feed(folder, 1)
         wait_until(running, lambda now: now.parallelism == 5 and now.state_rows == 17 and answer(folder) == expected)
         os.killpg(running.pid, signal.SIGINT)
@@ -142,13 +150,11 @@ def test_a_stream_is_run_looked_after_from_another_terminal_and_goes_on_after_ct
         running.wait()
     assert (running.returncode, out) == (130, ""), err
     assert "Traceback" not in err and "Exception" not in err
-    assert err.splitlines()[-1] == "firesteel: The stream 'words' was interrupted and stopped."
+    assert err.splitlines()[-1] == f"firesteel: The stream '{name_of(folder)}' was interrupted and stopped."
     assert numbers(folder / "chk" / "offsets")[-1] == numbers(folder / "chk" / "commits")[-1], "nothing is half done"
-    over = firesteel("status", "words")
-    assert (over.returncode, over.stderr.startswith("firesteel: The stream 'words' does not run: it ended on ")) == (
-        1,
-        True,
-    )
+    over = firesteel("status", "chk")
+    assert over.returncode == 1
+    assert over.stderr.startswith(f"firesteel: The stream '{name_of(folder)}' does not run: it ended on ")
     (line,) = (line for line in firesteel("history", "chk").stdout.splitlines() if "2 -> 5" in line)
     assert line.split()[-2:] == ["0", "completed"], "no row twice"
 
@@ -156,17 +162,17 @@ def test_a_stream_is_run_looked_after_from_another_terminal_and_goes_on_after_ct
     running = start(folder, "--quiet")
     try:
         wait_until(running, lambda now: now.parallelism == 5 and answer(folder) == expected)
-        stopped = firesteel("stop", "words")
+        stopped = firesteel("stop", "chk")
         assert (stopped.returncode, stopped.stdout) == (
             0,
-            f"words: it has ended; its checkpoint is '{folder / 'chk'}'.\n",
+            f"{name_of(folder)}: it has ended; its checkpoint is '{folder / 'chk'}'.\n",
         )
         assert running.communicate(timeout=PATIENCE) == ("", "")
     finally:
         running.kill()
         running.wait()
     assert running.returncode == 0
-    assert "FINISHED" in firesteel("explain", "words").stdout.splitlines()[0]
+    assert "FINISHED" in firesteel("explain", "chk").stdout.splitlines()[0]
     assert firesteel("list").stdout == "No stream of yours runs on this machine.\n"
 
 
@@ -182,8 +188,8 @@ def test_a_build_that_fails_shows_the_users_frames(folder):
         'File "words.py", line 5, in build',
         'File "words.py", line 2, in inner',
     ]
-    assert "The stream 'words' failed: It raised ZeroDivisionError: division by zero" in failed.stderr
-    over = firesteel("status", "words")
+    assert f"The stream '{name_of(folder)}' failed: It raised ZeroDivisionError: division by zero" in failed.stderr
+    over = firesteel("status", "chk")
     assert "FAILED: It raised ZeroDivisionError" in over.stderr
 
 
@@ -195,4 +201,50 @@ def test_the_demo_shows_a_rescale_and_a_right_answer(spark, tmp_path, monkeypatc
     demo_stream.run_stream_demo(tmp_path / "out", None, options)
     out = capsys.readouterr().out
     assert "2 -> 5" in out and "5 -> 3" in out and "The answer is right: " in out
-    assert demo_stream.independent_sums(tmp_path / "out" / "in")
+    sums = demo_stream.independent_sums(tmp_path / "out" / "in")
+    payments = sum(count for _, count in sums.values())
+    (journal,) = (tmp_path / "journal").glob("*.jsonl")
+    size = StreamHistory(read(journal)).batches
+    assert size.rows == payments, "what is counted is what was checked"
+    assert f"The answer is right: {payments:,} payments" in out
+    assert sum(map(int, (text.replace(",", "") for text in re.findall(r"([\d,]+) payments? in ", out)))) == payments, (
+        "batch by batch"
+    )
+
+
+def test_the_options_of_a_group_say_what_the_session_gives_to_each_task(folder):
+    expected = feed(folder, 0)
+    group = "slot-sharing-group.default."
+    given = (f"{group}cpu-cores=2", f"{group}task-heap-memory=64m", "max-parallelism=9")
+    running = start(folder, *(word for pair in given for word in ("-O", pair)))
+    try:
+        wait_until(running, lambda now: now.batches >= 1 and answer(folder) == expected)
+        status = json.loads(firesteel("status", "chk", "--json").stdout)
+        assert (status["parallelism"], status["slots"], status["cores"]) == (1, 1, 2)
+        assert status["slot_sharing_group"] == "default (2 cores, 64 MiB heap)"
+        assert "slots        1 of default (2 cores, 64 MiB heap)" in firesteel("status", "chk").stdout
+        assert firesteel("stop", "chk").returncode == 0
+        _, err = running.communicate(timeout=PATIENCE)
+    finally:
+        running.kill()
+        running.wait()
+    assert "max-parallelism, from -O, is for batch jobs and changes nothing on a stream" in err
+    told = firesteel("explain", "chk").stdout
+    assert "2 cores give 1 slot of 2 cores, 64 MiB heap (slot sharing group 'default')" in told
+    assert "Spark gives each task 2 cores (spark.task.cpus)" in told
+
+
+def test_a_group_that_no_executor_can_hold_is_refused(folder):
+    group = "slot-sharing-group.default."
+    large = ("-O", f"{group}cpu-cores=1", "-O", f"{group}task-heap-memory=900g")
+    refused = firesteel("run", "words.py", "in", "--master", "local[2]", *large)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(
+        "firesteel: No slot of default (1 core, 900 GiB heap) fits into an executor: spark.d"
+    )
+    assert not (folder / "chk" / "offsets").exists()
+    wide = ("-O", f"{group}cpu-cores=8", "-O", f"{group}task-heap-memory=64m")
+    refused = firesteel("run", "words.py", "in", "--master", "local[2]", *wide)
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
+    assert "Spark did not start on 'local[2]'" in refused.stderr

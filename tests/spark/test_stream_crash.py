@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
+import pytest
 
 DRIVER = Path(__file__).with_name("stream_crash_driver.py")
-PATIENCE = 120
+PATIENCE = 600
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """A JVM that lives for seconds: let it start quickly."""
 CHANGELOG = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
@@ -36,7 +37,7 @@ def wait_for(condition, what, pause=0.02):
         if found:
             return found
         time.sleep(pause)
-    raise AssertionError(f"waited in vain for {what}")
+    raise TimeoutError(f"waited {PATIENCE} s for {what}, and gave up")
 
 
 class Stream:
@@ -207,6 +208,7 @@ def some_stores_written(stream, batch):
     return len({path.parent.name for path in stream.version(batch + 1)}) > 1
 
 
+@pytest.mark.full
 def test_a_driver_killed_at_each_step_of_a_rescale(tmp_path):
     stream = Stream(tmp_path, "sums", CHANGELOG)
     killed_before("stop", stream, 5, "", 2)
@@ -242,6 +244,7 @@ def test_a_driver_killed_at_each_step_of_a_rescale(tmp_path):
         driver.told("batch", partitions=4)
 
 
+@pytest.mark.full
 def test_a_driver_killed_while_the_state_of_a_join_is_rewritten(tmp_path):
     """Four stores to rewrite, and a state whose files have names of their own in each attempt (format 2)."""
     stream = Stream(tmp_path, "joined", STATE_V2)

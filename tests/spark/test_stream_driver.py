@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pyspark.sql.functions as F
+import pytest
 
-from firesteel.journal.journal import Instruments
+from firesteel.journal.file import Instruments
 from firesteel.scheduler.streaming.commands import (
     Action,
     Continue,
@@ -32,8 +33,9 @@ from firesteel.scheduler.streaming.events import (
     StreamSubmitted,
 )
 from firesteel.spark.streams.driver import StreamDriver
+from firesteel.spark.streams.offers import NoOffers
+from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 
-SECONDS = 90
 STEPS = [step for step in RescaleStep if step is not RescaleStep.BUILD]
 
 
@@ -79,12 +81,13 @@ def numbers(folder: Path):
 
 
 def run(spark, build, checkpoint, scheduler):
-    driver = StreamDriver(spark, build, str(checkpoint), scheduler, Instruments(), name="counted")
+    driver = StreamDriver(spark, build, str(checkpoint), scheduler, Instruments(), name="counted", offers=NoOffers())
     driver.start()
     assert driver.join(SECONDS), scheduler.events
     return driver.end
 
 
+@pytest.mark.full
 def test_a_running_query_goes_from_2_to_8_to_3_partitions_and_loses_and_doubles_nothing(spark, tmp_path):
     totals, batches = {}, []
 
@@ -134,6 +137,7 @@ class Impatient(Scripted):
         return super().handle(event)
 
 
+@pytest.mark.full
 def test_a_rescale_that_does_not_wait_replays_the_batch_and_counts_its_rows(spark, tmp_path):
     totals = {}
 
@@ -169,6 +173,7 @@ class Patient(Impatient):
         ]
 
 
+@pytest.mark.full
 def test_a_rescale_whose_patience_ends_replays_the_batch(spark, tmp_path):
     def build(session):
         @F.udf("long")
@@ -188,6 +193,7 @@ def test_a_rescale_whose_patience_ends_replays_the_batch(spark, tmp_path):
     assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
 
 
+@pytest.mark.full
 def test_a_rescale_that_fails_starts_the_query_as_it_was(spark, tmp_path):
     def build(session):
         return session.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().writeStream.format("noop")
@@ -215,6 +221,7 @@ def test_a_query_that_fails_tells_its_users_frames(spark, tmp_path):
     assert "py4j" not in end.cause
 
 
+@pytest.mark.full
 def test_what_build_must_not_give_back_is_said(spark, tmp_path):
     scheduler = Scripted(2, [])
     end = run(spark, lambda session: session.readStream.format("rate").load(), tmp_path / "c", scheduler)

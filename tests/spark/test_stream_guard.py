@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import SparkSession
 
+import stream_sources_kit as kit
+from firesteel.journal.file import read
+from firesteel.report.streams import StreamHistory
+from firesteel.spark.streams import protocol
+from firesteel.spark.streams.inspection import _path_refusal, writer_option
 from firesteel.streaming import AdaptiveStream, JobExecutionError, UsageError
+from stream_sources_kit import PATIENCE_SECONDS as SECONDS
 
-SECONDS = 60.0
 AS = "jobmanager.adaptive-scheduler."
 
 
@@ -35,10 +41,12 @@ def counted(session, sink=lambda frame, batch: frame.count()):
 def until(stream, said):
     end = time.monotonic() + SECONDS
     while not said(stream.status()):
-        assert time.monotonic() < end, stream.status()
+        if time.monotonic() >= end:
+            raise TimeoutError(f"gave up on {stream.status()}")
         assert not stream.await_termination(0.02), stream.status()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("other", ["a closure's", "getOrCreate", "getActiveSession"])
 def test_a_query_of_another_session_is_refused(spark, tmp_path, options, other):
     def build(session):
@@ -69,6 +77,7 @@ def test_the_session_of_build_is_the_active_one_while_it_is_called(spark, tmp_pa
     assert seen == [True]
 
 
+@pytest.mark.full
 def test_a_query_that_is_stopped_from_outside_has_failed(spark, tmp_path, options):
     stream = AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark)
     until(stream, lambda status: status.batches >= 1)
@@ -77,6 +86,7 @@ def test_a_query_that_is_stopped_from_outside_has_failed(spark, tmp_path, option
         stream.await_termination(SECONDS)
 
 
+@pytest.mark.full
 def test_a_checkpoint_on_which_a_query_of_this_process_runs_is_refused(spark, tmp_path, options):
     place = str(tmp_path / "chk")
     query = counted(spark.newSession()).option("checkpointLocation", place).queryName("plain").start()
@@ -88,6 +98,7 @@ def test_a_checkpoint_on_which_a_query_of_this_process_runs_is_refused(spark, tm
         query.stop()
 
 
+@pytest.mark.full
 def test_a_stop_that_spark_gives_up_is_waited_for(spark, tmp_path, options):
     inside, batches, over = threading.Event(), [], []
 
@@ -115,15 +126,39 @@ def test_a_stop_that_spark_gives_up_is_waited_for(spark, tmp_path, options):
     assert record.end == "completed", record
 
 
-def test_state_below_a_path_that_spark_would_not_find_is_not_rescaled(spark, tmp_path, options):
-    with AdaptiveStream.start(counted, tmp_path / "a b#c", options=options, spark=spark) as stream:
-        until(stream, lambda status: status.batches >= 1)
-        with pytest.raises(UsageError, match=r"a blank, '#'.*rename"):
-            stream.rescale(5)
-        assert stream.status().state == "Executing"
-        stream.cancel()
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["my work ü", "100%20 of #1? [a] {b}"])
+def test_state_below_a_path_that_spark_escapes_is_rescaled(spark, tmp_path, options, name):
+    counts, batches = {}, set()
+
+    def sink(frame, batch):
+        counts.update(map(tuple, frame.collect()))
+        batches.add(batch)
+
+    place = tmp_path / name / "chk"
+    with AdaptiveStream.start(lambda session: counted(session, sink), place, options=options, spark=spark) as stream:
+        until(stream, lambda status: status.batches >= 2)
+        stream.rescale(5)
+        until(stream, lambda status: status.parallelism == 5 and status.state == "Executing")
+        before = stream.status().batches
+        until(stream, lambda status: status.batches > before)
+        stream.stop(SECONDS)
+    (record,) = stream.history()
+    assert record.end == "completed", record
+    assert sum(counts.values()) == 10 * len(batches), "the state came along: no row is lost or counted twice"
 
 
+@pytest.mark.full
+def test_where_no_link_leads_to_such_a_path_the_stream_says_why_it_is_not_rescaled(spark, tmp_path):
+    writer = counted(spark).option("checkpointLocation", str(tmp_path / "a b#c"))
+    elsewhere = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"), conf=spark.conf)
+    assert "a blank, '#': stop the stream, rename" in _path_refusal(
+        elsewhere, writer_option(writer, "checkpointLocation")
+    )
+    assert _path_refusal(spark, writer_option(writer, "checkpointLocation")) == ""
+
+
+@pytest.mark.full
 def test_a_build_that_hangs_is_told_and_does_not_keep_a_cancelled_stream(spark, tmp_path, options):
     calls, go = [], threading.Event()
 
@@ -145,6 +180,7 @@ def test_a_build_that_hangs_is_told_and_does_not_keep_a_cancelled_stream(spark, 
     go.set()
 
 
+@pytest.mark.full
 def test_a_batch_that_fails_while_a_rescale_waits_for_it_takes_the_rescale_along(spark, tmp_path, options):
     inside, fail, totals = threading.Event(), threading.Event(), {}
 
@@ -174,6 +210,7 @@ def test_a_batch_that_fails_while_a_rescale_waits_for_it_takes_the_rescale_along
     assert len(set(totals.values())) == 1
 
 
+@pytest.mark.full
 def test_a_view_of_another_session_is_missed_with_what_would_help(spark, tmp_path, options):
     spark.range(3).createOrReplaceTempView("only_of_the_parent")
 
@@ -186,6 +223,7 @@ def test_a_view_of_another_session_is_missed_with_what_would_help(spark, tmp_pat
         stream.await_termination(SECONDS)
 
 
+@pytest.mark.full
 def test_a_cancel_breaks_off_a_replay(spark, tmp_path, options):
     begun = []
 
@@ -211,6 +249,7 @@ def test_a_cancel_breaks_off_a_replay(spark, tmp_path, options):
     assert not (tmp_path / "chk/commits/1").exists()
 
 
+@pytest.mark.full
 def test_the_checkpoint_is_given_back_even_if_something_cannot_be_tidied_up(spark, tmp_path, options, caplog):
     for _ in range(2):
         stream = AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark)
@@ -225,3 +264,83 @@ def test_the_checkpoint_is_given_back_even_if_something_cannot_be_tidied_up(spar
         stream.cancel()
         assert stream.await_termination(SECONDS)
     assert "no space left" in caplog.text
+
+
+@pytest.mark.full
+def test_the_first_batch_that_tells_the_downtime_is_the_checkpoint_of_the_rescale(spark, tmp_path, options):
+    """Of an old checkpoint nothing is known before that batch, and a batch that follows it would have to be waited for."""
+    with AdaptiveStream.start(counted, tmp_path / "chk", options=options, spark=spark) as stream:
+        until(stream, lambda status: status.batches >= 1)
+    inside, go, seen = threading.Event(), threading.Event(), []
+
+    def sink(frame, batch):
+        frame.count()
+        seen.append(batch)
+        if len(seen) == 1:
+            inside.set()
+            assert go.wait(SECONDS)
+
+    known = {**options, "firesteel.stream.max-downtime": "1 h", AS + "max-delay-for-scale-trigger": "1 h"}
+    stream = AdaptiveStream.start(lambda session: counted(session, sink), tmp_path / "chk", options=known, spark=spark)
+    assert inside.wait(SECONDS)
+    stream.update_requirements(lower=3, upper=3)
+    until(stream, lambda status: "is not known before a batch" in status.waits_for)
+    go.set()
+    until(stream, lambda status: status.rescales >= 1)
+    stream.stop(SECONDS)
+    record = stream.history()[-1]
+    assert (record.before, record.granted, record.end, record.replayed_rows) == (8, 3, "completed", 0)
+    assert (record.checkpoint, record.trigger) == (seen[0], f"checkpoint {seen[0]}")
+
+
+class Deaf:
+    """A listener that comes too late for every word: Spark's bus makes no promise."""
+
+    def __init__(self, *_):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("end", ["stop", "rescale", "replay"])
+def test_every_committed_batch_is_counted_though_the_listener_was_late(spark, tmp_path, options, monkeypatch, end):
+    """What history says of a stream that was stopped is what its sink was given: the last batches too."""
+    monkeypatch.setattr(protocol, "ProgressListener", Deaf)
+    given, inside, go = {}, threading.Event(), threading.Event()
+
+    def sink(frame, batch):
+        given[batch] = sum(row["count"] for row in frame.collect())
+        if batch == 3 and not go.is_set():
+            inside.set()
+            assert go.wait(SECONDS)
+
+    def build(session):
+        rows = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        return rows.groupBy("value").count().writeStream.outputMode("update").foreachBatch(sink)
+
+    delay = {"replay": "50 ms", "rescale": "10 min"}.get(end)
+    patience = {} if delay is None else {AS + "max-delay-for-scale-trigger": delay}
+    stream = AdaptiveStream.start(build, tmp_path / "chk", options={**options, **patience}, spark=spark)
+    assert inside.wait(SECONDS)
+    if end == "stop":
+        stopping = threading.Thread(target=stream.stop, args=(SECONDS,))
+        stopping.start()
+        kit.until(lambda: stream.status().state == "StopWithSavepoint", "the stop")
+        go.set()
+        stopping.join(SECONDS)
+    else:
+        stream.rescale(3)
+        kit.until(
+            lambda: stream.status().state == "Restarting" if end == "replay" else "3" in stream.status().waits_for,
+            "the wish",
+        )
+        go.set()
+        until(stream, lambda status: status.parallelism == 3 and status.state == "Executing" and max(given) > 5)
+        stream.stop(SECONDS)
+    committed = {int(path.name) for path in (tmp_path / "chk/commits").iterdir() if path.name.isdigit()}
+    size = StreamHistory(read(stream.journal)).batches
+    assert set(given) <= committed
+    assert (size.count, size.rows) == (len(given), 10 * len(given))
+    assert set(given.values()) == {10}

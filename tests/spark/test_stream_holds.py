@@ -10,7 +10,7 @@ import time
 import pytest
 
 from firesteel.spark.streams.checkpoint_files import CheckpointFiles
-from firesteel.spark.streams.hold import hold_of
+from firesteel.spark.streams.commit_barrier import hold_of
 from firesteel.spark.streams.inspection import inspect
 from stream_sources_kit import register_sources, until, write_file
 
@@ -139,6 +139,7 @@ def has_rows(progress, committed):
     return progress is not None and progress["batchId"] > committed and progress["numInputRows"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("source", "sink", "trigger"), CASES, ids=told)
 def test_a_query_is_stopped_at_its_checkpoint(spark, tmp_path, source, sink, trigger):
     checkpoint, target = str(tmp_path / "chk"), sink(tmp_path)
@@ -157,6 +158,7 @@ def test_a_query_is_stopped_at_its_checkpoint(spark, tmp_path, source, sink, tri
     assert values == list(range(len(values))), "a row is missing, or came twice"
 
 
+@pytest.mark.full
 def test_a_query_that_wakes_up_as_it_is_held_goes_on_to_its_next_checkpoint(spark, tmp_path):
     """Many holds of a query that sleeps for a moment between its batches: some begin just as it wakes up."""
     checkpoint = str(tmp_path / "chk")

@@ -11,7 +11,7 @@ import pytest
 import firesteel
 from firesteel import ExecutionEnvironment, SlotSharingGroup, TaskResources
 from firesteel.errors import UsageError
-from firesteel.spark.messages import FinishedMessage, ReturnedMessage
+from firesteel.task.executor.messages import FinishedMessage, RejectedMessage
 from slots_kit import MIB, Slots, is_gone, slot
 
 pytestmark = pytest.mark.spark
@@ -22,6 +22,7 @@ def slots(spark, tmp_path):
     return lambda **variables: Slots(spark, tmp_path, variables)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["rdd", "dataframe"])
 def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots, kind):
     """The program does not begin there; the next task finds a new worker."""
@@ -32,19 +33,21 @@ def test_a_worker_that_began_with_another_address_hands_back_and_goes(slots, kin
     assert first["process"] == again["process"]
     assert (first["gpu"], first["addresses"]) == ("0", {"gpu": ["0"]})
     message = run(2, slot(gpu=("1", "3")))
-    assert isinstance(message, ReturnedMessage) and message.retired
+    assert isinstance(message, RejectedMessage) and message.retired
     assert own.said(2) is None
     assert is_gone(first["process"])
     assert isinstance(run(3, slot(gpu=("1", "3"))), FinishedMessage)
     assert own.said(3)["gpu"] == "1,3" and own.said(3)["process"] != first["process"]
 
 
+@pytest.mark.full
 def test_devices_that_the_user_made_visible_stay_so(slots):
     own = slots(CUDA_VISIBLE_DEVICES="7")
     own.rdd(0, slot(gpu=("0",)))
     assert own.said(0)["gpu"] == "7" and own.said(0)["addresses"] == {"gpu": ["0"]}
 
 
+@pytest.mark.full
 def test_thread_pools_have_the_size_of_the_slot_and_workers_of_other_sizes_go(slots):
     """Where the environment does not keep them apart, as the profiles of a job do."""
     own = slots()
@@ -73,6 +76,7 @@ def keeping():
     kept.append(np.ones(120 * MIB, dtype=np.uint8))
 
 
+@pytest.mark.full
 def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
     """The limit is 450 MiB: beside some 110 of the worker itself there is room for what stays, or for what comes and goes."""
     own, limit = slots(), slot(limit=450 * MIB)
@@ -80,17 +84,18 @@ def test_a_worker_that_holds_too_much_for_a_task_like_those_before_goes(slots):
     assert own.rdd(1, limit, keeping).peak_memory > 200 * MIB
     assert own.said(1)["process"] == own.said(0)["process"]
     message = own.rdd(2, limit)
-    assert isinstance(message, ReturnedMessage) and message.retired
+    assert isinstance(message, RejectedMessage) and message.retired
     assert is_gone(own.said(0)["process"])
     assert isinstance(own.rdd(3, limit, passing), FinishedMessage)
 
 
+@pytest.mark.full
 def test_a_worker_that_every_task_leaves_fuller_goes_before_one_is_stopped_for_it(slots):
     """Nothing comes and goes, all stays: the limit is 400 MiB, and each task keeps 120 MiB more, beside some 110."""
     own, limit = slots(), slot(limit=400 * MIB)
     said = [own.rdd(attempt, limit, keeping) for attempt in range(3)]
     assert isinstance(said[0], FinishedMessage) and isinstance(said[1], FinishedMessage)
-    assert isinstance(said[2], ReturnedMessage) and said[2].retired, said[2]
+    assert isinstance(said[2], RejectedMessage) and said[2].retired, said[2]
     assert isinstance(own.rdd(3, limit, keeping), FinishedMessage)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.scheduler import merging
+from firesteel.scheduler.exchange import merging
 from oracle import TPCH_SQL, assert_same_rows, duckdb_answer, tpch
 from tpch_kit import ORDERED, QUANTITY, SMALL, example
 
 pytestmark = pytest.mark.spark
 
+SHORT = ("q3", "q18")
+"""Run without ``--all``."""
 TINY = {
     "firesteel.deployment.offload-threshold": "1 b",
     "firesteel.executor.blob-cache-size": "1 kb",
@@ -43,12 +45,13 @@ def run(spark, tmp_path, data, query, options):
     return table
 
 
-@pytest.mark.parametrize("query", TPCH_SQL)
+@pytest.mark.parametrize("query", [q if q in SHORT else pytest.param(q, marks=pytest.mark.full) for q in TPCH_SQL])
 def test_answers_with_every_default(spark, tmp_path, data, answers, query):
     assert answers[query].num_rows > 1
     assert_same_rows(run(spark, tmp_path, data, query, {}), answers[query], in_order=query in ORDERED)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("query", ["q1", "q3", "q18"])
 @pytest.mark.parametrize(
     "options",
@@ -78,6 +81,7 @@ def test_answers_do_not_depend_on_how_it_runs(spark, tmp_path, data, answers, qu
     assert_same_rows(run(spark, tmp_path, data, query, options), answers[query], in_order=query in ORDERED)
 
 
+@pytest.mark.full
 def test_written_files_hold_the_answer(spark, tmp_path, data, answers):
     import pyarrow.parquet as pq
 

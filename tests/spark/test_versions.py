@@ -10,7 +10,7 @@ import pytest
 import firesteel
 from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
-from firesteel.spark.versions import LEAST_STREAMING, version_of
+from firesteel.spark.session.versions import LEAST_STREAMING, version_of
 from firesteel.streaming import AdaptiveStream
 
 
@@ -22,7 +22,7 @@ def test_the_session_runs_the_spark_that_is_installed(spark, env):
 
 
 def test_what_is_not_utf8_is_replaced_and_not_lost(spark, tmp_path):
-    from firesteel.spark.versions import valid_text
+    from firesteel.spark.session.versions import valid_text
 
     rows = spark.createDataFrame([(bytearray(b"a\xffb"),), (bytearray("ä".encode()),)], "v binary")
     found = rows.selectExpr("cast(v as string) as v").select(valid_text("v").alias("v")).collect()
@@ -38,6 +38,7 @@ def test_zoned_timestamps_have_the_sessions_zone_in_nested_types_too(spark, env)
     assert stream.to_arrow().column("t")[0].as_py() == frame.collect()[0]["t"].astimezone(tz=None)
 
 
+@pytest.mark.full
 def test_streams_run_or_say_that_they_cannot(spark, tmp_path):
     found = version_of(spark.version)
     assert found is not None

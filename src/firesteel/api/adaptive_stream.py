@@ -13,23 +13,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from firesteel.api.environment import ExecutionEnvironment
+from firesteel.control.names import default_name
 from firesteel.control.server import ControlServer, NoControl, open_control
 from firesteel.errors import JobExecutionError, UsageError, interruption
-from firesteel.journal.journal import Instrument, Instruments, Journal, read
-from firesteel.journal.stream_progress import create_stream_progress
-from firesteel.journal.stream_report import explain_stream
+from firesteel.journal.file import Instrument, Instruments, Journal, read
+from firesteel.model.group_options import group_of_stream
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import PROGRESS
-from firesteel.scheduler.restart import restart_strategy
+from firesteel.report.stream_report import explain_stream
+from firesteel.scheduler.failover.restart_strategies import restart_strategy
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.events import CancelRequested, RequirementsChanged, RescaleRequested, StopRequested
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
-from firesteel.scheduler.streaming.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.view.stream_progress import create_stream_progress
 
 if TYPE_CHECKING:
     from firesteel.spark.streams.driver import StreamDriver
 
 EXIT_SECONDS = 8.0
-"""How long the process waits at its end for streams that run: they are stopped where they are."""
+"""Seconds that the process waits at its end for running streams, which are stopped then."""
 _live: weakref.WeakSet[AdaptiveStream] = weakref.WeakSet()
 
 
@@ -66,11 +69,12 @@ class AdaptiveStream:
         options: Mapping[str, Any] | None = None,
         spark: Any = None,
         name: str | None = None,
+        slot_sharing_group: SlotSharingGroup | str | None = None,
         instruments: Sequence[Instrument] = (),
     ) -> AdaptiveStream:
         """Starts a streaming query that is rescaled right after a checkpoint. Returns at once.
 
-        ``build`` gets a SparkSession of its own and gives back a DataStreamWriter that was not started and has no checkpoint
+        ``build`` gets a SparkSession of its own and returns a DataStreamWriter that was not started and has no checkpoint
         location: ``lambda spark: spark.readStream....writeStream.outputMode("update").foreachBatch(sink)``. It is called
         again at each start of the query, so after each rescale and each failure, each time with a new session, and must
         describe the same query each time. Settings and temporary views that a query needs are set in ``build``: those of
@@ -78,9 +82,12 @@ class AdaptiveStream:
 
         ``checkpoint``: the query's, a path or URL; what a crash left there is finished or rolled back first. ``spark``: a
         classic session; without one, the running or a new one. ``name``: for ``firesteel stream ... NAME``; without one, the
-        checkpoint's last part.
+        last two parts of the checkpoint's path (more where another stream is called so). ``slot_sharing_group``: the group that the
+        whole stream is in (None: "default"), with what a slot of it, the place of one partition, needs; options
+        ``slot-sharing-group.<name>.*`` go over it. Spark gives all tasks of a session alike, so a given session must give its
+        tasks what the group says (``spark.task.cpus``); one that is made here does.
 
-        Raises UsageError for options, sessions and checkpoints that cannot work, and where another stream, or another
+        Raises UsageError for options, sessions, groups and checkpoints that cannot work, and where another stream, or another
         query of this process, runs on the checkpoint. What goes wrong in ``build`` or in the query is raised by :meth:`await_termination` and :meth:`stop`.
         """
         if not callable(build):
@@ -91,36 +98,50 @@ class AdaptiveStream:
         place = _absolute(checkpoint)
         wanted = requirements or ResourceRequirements()
         env = ExecutionEnvironment(spark, options)
-        chosen = name or _name_of(place)
-        from firesteel.spark.storage import new_job_id
+        chosen = name or default_name(place)
+        from firesteel.spark.storage.directories import new_job_id
 
         stream_id = new_job_id()
-        scheduler = AdaptiveScheduler(
-            chosen,
-            place,
-            wanted,
-            env.options,
-            restart_strategy=restart_strategy(env.options, chosen),
-            stream_id=stream_id,
-        )
+
+        def make_scheduler(group: SlotSharingGroup, cpus: int = 1) -> AdaptiveScheduler:
+            strategy = restart_strategy(env.options, chosen)
+            return AdaptiveScheduler(
+                chosen,
+                place,
+                wanted,
+                env.options,
+                restart_strategy=strategy,
+                stream_id=stream_id,
+                group=group,
+                cpus=cpus,
+            )
+
+        group = group_of_stream(slot_sharing_group, env.options)
+        make_scheduler(group)  # complains before Spark is started, which takes a while
         journal = Journal.create(env.options, chosen, stream_id)
         control: ControlServer | NoControl | None = None
         try:
             control = open_control(place, name=chosen, journal=str(journal.path))
+            from firesteel.spark.session.versions import check_streaming
             from firesteel.spark.streams.driver import StreamDriver
+            from firesteel.spark.streams.offers import offers_of, session_cpus, settings_for
             from firesteel.spark.streams.stopping import refuse_if_taken
-            from firesteel.spark.versions import check_streaming
 
-            check_streaming(env.spark.version)
-            refuse_if_taken(env.spark, place)
+            session = env._session_with(settings_for(group))  # pyright: ignore[reportPrivateUsage]
+            check_streaming(session.version)
+            group = group_of_stream(slot_sharing_group, env.options)  # Spark's configuration is known only now
+            scheduler = make_scheduler(group, session_cpus(session.sparkContext))
+            offers = offers_of(session.sparkContext, group, env.options)
+            refuse_if_taken(session, place)
             watchers = Instruments((journal, create_stream_progress(env.options[PROGRESS]), *instruments))
             driver = StreamDriver(
-                env.spark,
+                session,
                 build,
                 place,
                 scheduler,
                 watchers,
                 name=chosen,
+                offers=offers,
                 stepped=partial(_stepped, instruments),
                 ended=control.close,
             )
@@ -147,7 +168,7 @@ class AdaptiveStream:
         return self._driver.rescales()
 
     def explain(self) -> str:
-        """What was decided and why, in sentences."""
+        """Every decision and its reason, in sentences."""
         return explain_stream(read(self.journal))
 
     # --- wishes ---
@@ -194,7 +215,7 @@ class AdaptiveStream:
         Raises JobExecutionError if it failed. Ctrl-C lets the running batch commit and stops the stream (a second one does not
         wait for that), and raises KeyboardInterrupt.
         """
-        from firesteel.spark.session import own_interrupts
+        from firesteel.spark.session.sessions import own_interrupts
 
         with own_interrupts():
             try:
@@ -218,7 +239,7 @@ class AdaptiveStream:
 
     @property
     def is_active(self) -> bool:
-        """Whether it has not ended yet."""
+        """True until the stream has ended."""
         return self._driver.end is None
 
     def __enter__(self) -> Self:
@@ -233,7 +254,7 @@ class AdaptiveStream:
 
     def _repr_html_(self) -> str:
         """In a notebook: how it is just now, and its rescales."""
-        from firesteel.display.adaptive_stream import status_html
+        from firesteel.view.notebook.adaptive_stream import status_html
 
         return status_html(self.status(), self.history())
 
@@ -242,7 +263,7 @@ class AdaptiveStream:
 
 
 class _Handler:
-    """What the socket may ask of a stream; each call returns at once."""
+    """The requests that the control socket may make of a stream; each call returns at once."""
 
     def __init__(self, stream: AdaptiveStream) -> None:
         self._stream = stream
@@ -269,10 +290,6 @@ def _absolute(checkpoint: str | os.PathLike[str]) -> str:
     if not text.strip():
         raise UsageError("The checkpoint is empty; it must be a path or a URL.")
     return text.rstrip("/") if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) else str(Path(text).absolute())
-
-
-def _name_of(checkpoint: str) -> str:
-    return checkpoint.rstrip("/").rpartition("/")[2] or "stream"
 
 
 def _at_exit() -> None:

@@ -1,4 +1,4 @@
-"""What can be set on a step after it was made: its name, parallelism, chaining, group, whether it is mirrored."""
+"""Settings of a step, made after it: its name, parallelism, chaining, group, whether it may be mirrored."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from contextlib import contextmanager
 from typing import Self
 
 from firesteel.api.place import caller_place
-from firesteel.api.steps import require_count, step_at
-from firesteel.graph.slot_sharing_group import SlotSharingGroup, as_group
-from firesteel.graph.stream_graph import Chaining, StepConfig, StreamNode
+from firesteel.api.steps.common import require_count, step_at
+from firesteel.compile.stream_graph import Chaining, StepConfig, StreamNode
+from firesteel.model.slot_sharing_group import SlotSharingGroup, as_group
 
 
 class Configurable:
-    """What can be set on the last step."""
+    """A stream or a sink whose last step can be configured. Every method returns the same object."""
 
-    _node: StreamNode
-
-    def _config(self, what: str) -> StepConfig:
-        return self._node.config
+    def _config(self, setting: str) -> StepConfig:
+        """The last step's settings. ``setting``: for messages. Raises UsageError if there is no step to set it on."""
+        raise NotImplementedError
 
     @contextmanager
-    def _setting(self, what: str) -> Generator[StepConfig]:
+    def _setting(self, setting: str) -> Generator[StepConfig]:
         """The last step's settings; an error inside gets the user's place."""
-        with step_at(what):
-            yield self._config(what)
+        with step_at(setting):
+            yield self._config(setting)
 
     def name(self, name: str) -> Self:
-        """What the step is called in progress, explain and Spark's UI."""
+        """Sets the name of the step in progress, explain and Spark's UI."""
         with self._setting("name") as config:
             config.name = str(name)
         return self
@@ -101,3 +100,16 @@ class Configurable:
         return self
 
     asNondeterministic = as_nondeterministic  # noqa: N815
+
+
+class StreamSink(Configurable):
+    """A sink that ``env.execute()`` will run."""
+
+    def __init__(self, node: StreamNode) -> None:
+        self._node = node
+
+    def _config(self, setting: str) -> StepConfig:
+        return self._node.config
+
+    def __repr__(self) -> str:
+        return f"StreamSink[{self._node.name}]"

@@ -1,240 +1,164 @@
 """DataStream: a pipeline as a user writes it, step by step.
 
-Every step returns a new stream and leaves the old one as it was, so a stream may be read by several steps. What follows
-a step to say *how* it runs (``name``, ``set_parallelism``, ``disable_chaining``, ...) sets it on that last step, as in
+Every step returns a new stream and leaves the old one as it was, so a stream may be read by several steps. Methods that say
+*how* a step runs (``name``, ``set_parallelism``, ``disable_chaining``, ...: ``configurable.py``) set it on the last step, as in
 Flink. Nothing is read or computed before ``execute`` or one of ``collect``, ``count``, ``show``, ...; but every schema is
-known and checked as the step is made.
+known and checked as the step is made. The work is in the functions of ``steps``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.actions import Actions
-from firesteel.api.caching import Caching
-from firesteel.api.columns import Columns
-from firesteel.api.ddl import to_schema
-from firesteel.api.names import NamesElsewhere
-from firesteel.api.outside import WritingOutside
-from firesteel.api.partitioning import Partitioning
-from firesteel.api.row_steps import RowSteps
-from firesteel.api.statistics import Statistics
+from firesteel.api.configurable import Configurable, StreamSink
+from firesteel.api.keyed_stream import KeyedStream
+from firesteel.api.names import no_subscript, no_such_step
 from firesteel.api.steps import (
-    Sides,
-    aggregations,
-    require_count,
-    require_function,
-    same_columns,
-    step_at,
+    actions,
+    caching,
+    functions,
+    keyed,
+    ordering,
+    partitioning,
+    projection,
+    set_operations,
+    summaries,
+    writing,
 )
-from firesteel.api.writing import Writing
-from firesteel.errors import UsageError
-from firesteel.expressions import plain_column
-from firesteel.graph.job_graph import ShipStrategy
-from firesteel.graph.stream_graph import (
-    ChainedStep,
-    StreamEdge,
-    StreamNode,
-    UnionStep,
-)
-from firesteel.operators.functions import MapInArrow, MapInPandas
-from firesteel.operators.relational import (
-    Limit,
-    Project,
-    TopK,
-    as_expression,
-    check_columns,
-    order_type,
-)
+from firesteel.api.steps.ordering import Column, Directions
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.writing import Layout
+from firesteel.compile.stream_graph import StepConfig
+from firesteel.model.job_graph import ShipStrategy
 
 if TYPE_CHECKING:
-    from firesteel.api.keyed_stream import KeyedStream
+    from firesteel.connectors.base import Sink
 
 
-class DataStream(
-    Columns, RowSteps, Statistics, Caching, Actions, Writing, WritingOutside, Partitioning, NamesElsewhere
-):
+class DataStream(Configurable):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Made by the environment and by the steps, not by users."""
+        self._pipeline = pipeline
+
+    def _config(self, setting: str) -> StepConfig:
+        return self._pipeline.config(setting)
+
+    def _after(self, pipeline: Pipeline) -> DataStream:
+        """The stream of a pipeline that begins with this one's."""
+        return DataStream(pipeline)
+
+    # --- columns ---
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of its rows."""
+        return self._pipeline.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return self._pipeline.names
+
+    def select(self, *columns: Any, **named: Any) -> DataStream:
+        """Only these columns: names (``"*"``: all), expressions that merely name one, or ``new_name=expression``."""
+        return DataStream(projection.select(self._pipeline, columns, named))
+
+    def with_column(self, name: str, expression: Any) -> DataStream:
+        """All columns and one more (or another one of that name)."""
+        return DataStream(projection.with_column(self._pipeline, name, expression))
+
+    def with_columns(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> DataStream:
+        """As :meth:`with_column` of several: ``with_columns({"m": col("n") + 1})`` or ``with_columns(m=col("n") + 1)``.
+
+        All are computed from the columns as they were before.
+        """
+        return DataStream(projection.with_columns(self._pipeline, columns, named))
+
+    def rename(self, names: Mapping[str, str]) -> DataStream:
+        """The same columns, some under other names: ``rename({"old": "new"})``."""
+        return DataStream(projection.rename(self._pipeline, names))
+
+    def with_column_renamed(self, existing: str, new: str) -> DataStream:
+        """PySpark's ``withColumnRenamed``; a column that is not there is an error here. See :meth:`rename`."""
+        return DataStream(projection.with_column_renamed(self._pipeline, existing, new))
+
+    def drop(self, *columns: str) -> DataStream:
+        """All columns but these."""
+        return DataStream(projection.drop(self._pipeline, columns))
+
+    def drop_nulls(self, *columns: str, how: str = "any") -> DataStream:
+        """Without the rows that have a null (``how="all"``: nothing but nulls) in these columns (none: in all of them).
+
+        NaN counts as null, as in PySpark's ``dropna``.
+        """
+        return DataStream(projection.drop_nulls(self._pipeline, columns, how))
+
+    def dropna(self, how: str = "any", subset: Any = None) -> DataStream:
+        """PySpark's name and arguments of :meth:`drop_nulls` (there is no ``thresh``)."""
+        return DataStream(projection.drop_nulls(self._pipeline, projection.subset_names(subset), how))
+
+    def fill_nulls(self, value: Any, *columns: str) -> DataStream:
+        """``value`` in the place of nulls (of floats also of NaN, as in PySpark's ``fillna``).
+
+        ``value``: one for these columns (none: for all of its kind: numbers, strings, booleans, or its very type), or a dict
+        of a value per column.
+        """
+        return DataStream(projection.fill_nulls(self._pipeline, value, columns))
+
+    def fillna(self, value: Any, subset: Any = None) -> DataStream:
+        """PySpark's name and arguments of :meth:`fill_nulls`."""
+        return DataStream(projection.fill_nulls(self._pipeline, value, projection.subset_names(subset)))
+
+    withColumn = with_column  # noqa: N815
+    withColumns = with_columns  # noqa: N815
+    withColumnRenamed = with_column_renamed  # noqa: N815
+    withColumnsRenamed = rename  # noqa: N815
 
     # --- functions ---
 
-    def map_in_arrow(self, func: Callable[..., Iterable[pa.RecordBatch]], schema: Any) -> DataStream:
+    def map_in_arrow(
+        self, func: Callable[..., Iterable[pa.RecordBatch]], schema: Any, *, by_position: bool = False
+    ) -> DataStream:
         """PySpark's ``mapInArrow``: ``func`` gets an iterator of record batches and yields record batches of ``schema``.
 
-        ``schema``: a DDL string (``"word string, n bigint"``), a ``pyarrow.Schema`` or a PySpark ``StructType``.
-        Behind ``with_broadcast(small=...)`` it is called ``func(batches, small=table)``.
+        ``schema``: a DDL string (``"word string, n bigint"``), a ``pyarrow.Schema`` or a PySpark ``StructType``. Columns are
+        matched by name, in any order; other names are an error. ``by_position``: by their position instead, as in PySpark,
+        whatever their names; superfluous columns at the end are dropped. Behind ``with_broadcast(small=...)`` it is called
+        ``func(batches, small=table)``.
         """
-        return self._map("map_in_arrow", MapInArrow, func, schema)
+        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position))
 
     def map_in_pandas(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
-        """PySpark's ``mapInPandas``: as :meth:`map_in_arrow`, with pandas DataFrames."""
-        return self._map("map_in_pandas", MapInPandas, func, schema)
+        """PySpark's ``mapInPandas``: as :meth:`map_in_arrow`, with pandas DataFrames.
 
-    mapInArrow = map_in_arrow  # noqa: N815
-    mapInPandas = map_in_pandas  # noqa: N815
-
-    def _map(self, step: str, operator: type[MapInArrow | MapInPandas], func: Any, schema: Any) -> DataStream:
-        with step_at(step) as place:
-            kind = f"{step}({require_function(func, step)})"
-            out = to_schema(schema)
-            work = ChainedStep(operator(kind, func, out, tuple(name for name, _ in self._sides)))
-            return self._then(kind, work, out, place, sides=self._sides)
-
-    # --- rows ---
-
-    def limit(self, n: int) -> DataStream:
-        """At most ``n`` rows: the first of the first subtasks."""
-        with step_at("limit") as place:
-            kind = f"limit({require_count(n, 'limit()', 0)})"
-            return self._in_two(kind, lambda name: Limit(name, n), place)
-
-    def top_k(self, n: int, *columns: str | tuple[str, bool], ascending: bool = False) -> DataStream:
-        """The ``n`` rows with the largest values of these columns (``ascending``: smallest), in order; nulls last.
-
-        NaN is greater than every number. A column may be given with its own direction: ``("name", True)`` is ascending.
+        As in PySpark, superfluous columns at the end are dropped, and columns without names are matched by position.
         """
-        with step_at("top_k") as place:
-            keys = tuple(c if isinstance(c, tuple) else (c, ascending) for c in columns)
-            names = [name for name, _ in keys]
-            if not names:
-                raise UsageError("top_k wants the columns to order by.", hint='Write top_k(10, "n").')
-            check_columns(self.schema, names, "top_k")
-            for name in names:
-                if order_type(self.schema.field(name).type) is None:
-                    raise UsageError(f"top_k cannot order by '{name}': it is {self.schema.field(name).type}.")
-            kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
-            return self._in_two(kind, lambda name: TopK(name, n, keys), place)
+        return DataStream(functions.map_in_pandas(self._pipeline, func, schema))
 
-    def _in_two(self, kind: str, operator: Callable[[str], Limit | TopK], place: str) -> DataStream:
-        """Once in every subtask, then once more over what these left."""
-        self._refuse_sides(kind)
-        passed = {name: name for name in self.schema.names}
-        local = self._then(f"local {kind}", ChainedStep(operator(f"local {kind}"), passed), self.schema, place)
-        return local.global_()._then(kind, ChainedStep(operator(kind), passed), self.schema, place)
+    def map(self, func: Callable[..., Any], schema: Any) -> DataStream:
+        """One row for each row: ``func(row)`` returns a dict, a tuple in the order of ``schema``, or, if that has one
+        column, its value. A row is a ``firesteel.Row``: ``row.word``, ``row["word"]`` or ``row[0]``.
 
-    def distinct(self) -> DataStream:
-        """Every different row once. Nulls are equal to each other here."""
-        from firesteel.api.keyed_stream import distinct
-
-        with step_at("distinct") as place:
-            self._refuse_sides("distinct")
-            return distinct(self, place)
-
-    def drop_duplicates(self, *subset: Any) -> DataStream:
-        """One row of those that agree in these columns (none: in all of them, as :meth:`distinct`). Nulls agree.
-
-        Which one is kept does not depend on the order of the rows: it is the same whenever the rows are the same.
+        ``schema``: as for ``map_in_arrow``. Behind ``with_broadcast(small=...)`` it is called ``func(row, small=table)``.
+        Called for one row after another, in batches of 10,000: ``map_in_arrow`` is many times as fast.
         """
-        from firesteel.api.keyed_stream import one_per_key
+        return DataStream(functions.map_rows(self._pipeline, func, schema))
 
-        with step_at("drop_duplicates") as place:
-            self._refuse_sides("drop_duplicates")
-            names = [
-                n for column in subset if column is not None for n in ([column] if isinstance(column, str) else column)
-            ]
-            check_columns(self.schema, names, "drop_duplicates")
-            return one_per_key(self, tuple(dict.fromkeys(names)) or tuple(self.schema.names), place)
+    def flat_map(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
+        """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator."""
+        return DataStream(functions.flat_map_rows(self._pipeline, func, schema))
 
-    dropDuplicates = drop_duplicates  # noqa: N815
+    def filter(self, condition: pc.Expression | Callable[..., Any]) -> DataStream:
+        """Only the rows for which the expression, or the function of a row, is true (null and None are not true).
 
-    def union(self, *others: DataStream) -> DataStream:
-        """The rows of all the streams (duplicates stay). Columns must agree in name, order and type."""
-        with step_at("union") as place:
-            streams = [self, *others]
-            if not others:
-                return self
-            for stream in streams:
-                if not isinstance(stream, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    raise UsageError(f"union wants streams, not {stream!r}.")
-                self._same_env(stream)
-                stream._refuse_sides("union")
-            schema = same_columns(self.schema, [stream.schema for stream in others], "union")
-            edges = tuple(stream._as(schema, place)._edge() for stream in streams)
-            return DataStream(self._env, StreamNode("union", UnionStep(), schema, edges, place=place))
-
-    unionAll = union  # noqa: N815
-
-    def union_by_name(self, other: DataStream, allow_missing_columns: bool = False) -> DataStream:
-        """The rows of both, columns matched by name, in the order of the first.
-
-        ``allow_missing_columns``: a column that one of them lacks is null there; without, that is an error.
+        An expression can be pushed into the source and is evaluated on whole batches; a function is called for every row.
         """
-        with step_at("union_by_name") as place:
-            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"union_by_name wants a stream, not {other!r}.")
-            names = list(self.schema.names)
-            extra = [name for name in other.schema.names if name not in names]
-            missing = [name for name in names if name not in other.schema.names]
-            if (extra or missing) and not allow_missing_columns:
-                side, name = ("first", extra[0]) if extra else ("second", missing[0])
-                raise UsageError(
-                    f"The {side} stream has no column '{name}'.",
-                    hint="Write allow_missing_columns=True for nulls there.",
-                )
-            wanted = {n: (self if n in names else other).schema.field(n).type for n in [*names, *extra]}
-            left, right = self._aligned(wanted, place), other._aligned(wanted, place)
-        return left.union(right)
-
-    def unionByName(self, other: DataStream, allowMissingColumns: bool = False) -> DataStream:  # noqa: N802, N803
-        """PySpark's spelling of :meth:`union_by_name`."""
-        return self.union_by_name(other, allowMissingColumns)
-
-    def _aligned(self, wanted: dict[str, pa.DataType], place: str) -> DataStream:
-        if list(wanted) == list(self.schema.names):
-            return self
-        null = {n: pc.scalar(pa.scalar(None, type_)) for n, type_ in wanted.items()}
-        columns = [(n, pc.field(n) if n in self.schema.names else null[n]) for n in wanted]
-        return self._project("select", columns, place)
-
-    def _as(self, schema: pa.Schema, place: str) -> DataStream:
-        """The same rows under a schema that differs in nullability at most."""
-        if self.schema.equals(schema):
-            return self
-        columns = tuple((name, pc.field(name)) for name in schema.names)
-        passed = {name: name for name in schema.names}
-        work = ChainedStep(Project("select", columns, schema), passed, columns)
-        return DataStream(self._env, self._node)._then("select", work, schema, place)._partitioned(self._ship)
-
-    def aggregate(self, aggregations_by_output: dict[str, Any] | None = None, /, **named: Any) -> DataStream:
-        """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
-        from firesteel.api.keyed_stream import aggregate
-
-        with step_at("aggregate") as place:
-            self._refuse_sides("aggregate")
-            return aggregate(self, (), aggregations(aggregations_by_output or {}, named, "aggregate"), place)
-
-    agg = aggregate
-
-    # --- keys and side inputs ---
-
-    def key_by(self, *columns: str) -> KeyedStream:
-        """The stream with equal values of these columns brought together, for what works on groups."""
-        from firesteel.api.keyed_stream import KeyedStream
-
-        with step_at("key_by"):
-            names = [n for column in columns for n in (column if isinstance(column, list | tuple) else [column])]
-            if not names:
-                raise UsageError(
-                    "key_by wants at least one column.", hint="For all rows together use aggregate() without keys."
-                )
-            for name in names:
-                if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                    plain = plain_column(as_expression(name), self.schema)
-                    raise UsageError(
-                        f"key_by wants column names, not the expression {name}.",
-                        hint=f'Write key_by("{plain}").' if plain else "Make it a column first, by with_column().",
-                    )
-            check_columns(self.schema, names, "key_by")
-            if len(set(names)) != len(names):
-                raise UsageError(f"key_by names a column twice: {', '.join(names)}.")
-            return KeyedStream(self, tuple(names))
-
-    group_by = key_by
-    groupBy = key_by  # noqa: N815
+        return DataStream(functions.filter_rows(self._pipeline, condition))
 
     def with_broadcast(self, **streams: DataStream) -> DataStream:
         """Side inputs for the function that follows: each is read whole by every subtask, as a table in its memory, beside
@@ -242,22 +166,425 @@ class DataStream(
 
         ``stream.with_broadcast(small=names).map_in_arrow(f, ...)`` calls ``f(batches, small=table)``.
         """
-        with step_at("with_broadcast"):
-            if not streams:
-                raise UsageError("with_broadcast wants at least one name=stream.")
-            return DataStream(self._env, self._node, self._ship, (*self._sides, *self._side_edges(streams)))
+        return DataStream(functions.with_broadcast(self._pipeline, streams))
 
-    def _side_edges(self, streams: dict[str, DataStream]) -> Sides:
-        edges: list[tuple[str, StreamEdge]] = []
-        for name, stream in streams.items():
-            if not isinstance(stream, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise UsageError(f"with_broadcast({name}=...) wants a stream, not {type(stream).__name__}.")
-            if name in dict(self._sides):
-                raise UsageError(f"There is a side input '{name}' already.")
-            self._same_env(stream)
-            stream._refuse_sides("with_broadcast")
-            edges.append((name, StreamEdge(stream._node, ShipStrategy.BROADCAST)))
-        return tuple(edges)
+    mapInArrow = map_in_arrow  # noqa: N815
+    mapInPandas = map_in_pandas  # noqa: N815
+    flatMap = flat_map  # noqa: N815
+    where = filter
+
+    # --- keys and aggregates ---
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """The stream with equal values of these columns brought together, for steps on groups."""
+        return KeyedStream(self, keyed.key_by(self._pipeline, columns))
+
+    def aggregate(self, *aggregations_by_output: Mapping[str, Any], **named: Any) -> DataStream:
+        """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
+        return DataStream(keyed.aggregate(self._pipeline, (), aggregations_by_output, named))
+
+    def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
+        """All rows reduced to one, no rows to none: ``func(row, row)`` returns a row of the same schema, as in :meth:`map`.
+
+        It must be associative and commutative: rows meet in no fixed order, first in each subtask, then all.
+        See :meth:`KeyedStream.reduce`.
+        """
+        return DataStream(functions.reduce(self._pipeline, (), func))
+
+    def distinct(self) -> DataStream:
+        """Every different row once. Nulls are equal to each other here."""
+        return DataStream(keyed.distinct(self._pipeline))
+
+    def drop_duplicates(self, *subset: Any) -> DataStream:
+        """One row of those that agree in these columns (none: in all of them, as :meth:`distinct`). Nulls agree.
+
+        Which one is kept does not depend on the order of the rows: it is the same whenever the rows are the same.
+        """
+        return DataStream(keyed.drop_duplicates(self._pipeline, subset))
+
+    group_by = key_by
+    groupBy = key_by  # noqa: N815
+    agg = aggregate
+    dropDuplicates = drop_duplicates  # noqa: N815
+
+    # --- order and first rows ---
+
+    def sort(self, *columns: Column | list[Column], ascending: Directions = True) -> DataStream:
+        """All rows in the order of these columns, over all subtasks: the rows of subtask k come before those of k + 1.
+
+        A column may be given with its own direction, ``("name", False)`` for descending; ``ascending`` may be a list, one
+        for each column. As in Spark: nulls come first, and last in a descending column; NaN is greater than all numbers.
+        Equal rows keep the order in which they were written: by producer, then as they came. The order holds for the steps
+        that are chained behind it, up to the next exchange, for ``collect`` and for the files of a sink, in the order of
+        their names; ``sort().limit(n)`` gives the first n.
+        """
+        return DataStream(ordering.sort(self._pipeline, columns, ascending))
+
+    def limit(self, n: int) -> DataStream:
+        """At most ``n`` rows: the first of the first subtasks."""
+        return DataStream(ordering.limit(self._pipeline, n))
+
+    def top_k(self, n: int, *columns: str | tuple[str, bool], ascending: bool = False) -> DataStream:
+        """The ``n`` rows with the largest values of these columns (``ascending``: smallest), in order; nulls last.
+
+        NaN is greater than every number. A column may be given with its own direction: ``("name", True)`` is ascending.
+        """
+        return DataStream(ordering.top_k(self._pipeline, n, columns, ascending))
+
+    orderBy = order_by = sort  # noqa: N815
+
+    # --- several streams ---
+
+    def union(self, *others: DataStream) -> DataStream:
+        """The rows of all the streams (duplicates stay). Columns must agree in name, order and type."""
+        return DataStream(set_operations.union(self._pipeline, others))
+
+    def union_by_name(self, other: DataStream, allow_missing_columns: bool = False) -> DataStream:
+        """The rows of both, columns matched by name, in the order of the first.
+
+        ``allow_missing_columns``: a column that one of them lacks is null there; without, that is an error.
+        """
+        return DataStream(set_operations.union_by_name(self._pipeline, other, allow_missing_columns))
+
+    def unionByName(self, other: DataStream, allowMissingColumns: bool = False) -> DataStream:  # noqa: N802, N803
+        """PySpark's spelling of :meth:`union_by_name`."""
+        return self.union_by_name(other, allowMissingColumns)
+
+    def subtract(self, other: DataStream) -> DataStream:
+        """SQL's ``EXCEPT``: every different row that ``other`` does not have, once.
+
+        As for all four of these: columns must agree in name, order and type; rows are equal when all their columns are,
+        nulls and NaN being equal to themselves and 0.0 to -0.0.
+        """
+        return DataStream(set_operations.set_operation(self._pipeline, "subtract", other))
+
+    def except_all(self, other: DataStream) -> DataStream:
+        """SQL's ``EXCEPT ALL``: as many of equal rows as there are more of them than in ``other``."""
+        return DataStream(set_operations.set_operation(self._pipeline, "except_all", other))
+
+    def intersect(self, other: DataStream) -> DataStream:
+        """SQL's ``INTERSECT``: every different row that both have, once."""
+        return DataStream(set_operations.set_operation(self._pipeline, "intersect", other))
+
+    def intersect_all(self, other: DataStream) -> DataStream:
+        """SQL's ``INTERSECT ALL``: as many of equal rows as there are on the side that has fewer."""
+        return DataStream(set_operations.set_operation(self._pipeline, "intersect_all", other))
+
+    unionAll = union  # noqa: N815
+    exceptAll = except_all  # noqa: N815
+    intersectAll = intersect_all  # noqa: N815
+
+    # --- samples and summaries ---
+
+    def sample(self, fraction: float, seed: int | None = None, with_replacement: bool = False) -> DataStream:
+        """About ``fraction`` of the rows, drawn at random, each on its own; ``with_replacement``: a row may come several times.
+
+        A subtask that runs again, or is mirrored, draws the same rows. So does another run with the same ``seed`` (a whole
+        number; None: a new one for this stream) as long as every subtask reads the same rows in the same order: right
+        behind a source, that is the same files with the same options. Where the subtasks' ranges or number change, other
+        rows are drawn. Behind an exchange rows may come in another order when a subtask runs again; its consumers then run
+        again too.
+        """
+        return DataStream(summaries.sample(self._pipeline, fraction, seed, with_replacement))
+
+    def describe(self, *columns: str) -> DataStream:
+        """PySpark's: rows ``count``, ``mean``, ``stddev``, ``min`` and ``max`` of these columns, as text, under ``summary``.
+
+        Without columns: of all numbers and strings. Nulls do not count; NaN is the largest number; ``stddev`` is the
+        sample's. Of other values than numbers there is no mean.
+        """
+        return DataStream(summaries.describe(self._pipeline, columns))
+
+    def summary(self, *statistics: str) -> DataStream:
+        """As :meth:`describe` of all numbers and strings, with these of its rows only, in this order (none: all)."""
+        return DataStream(summaries.summary(self._pipeline, statistics))
+
+    # --- how rows travel to the next step ---
+
+    def rebalance(self) -> DataStream:
+        """Spreads rows evenly over all subtasks of the next step (all-to-all)."""
+        return DataStream(self._pipeline.partitioned(ShipStrategy.REBALANCE))
+
+    def rescale(self) -> DataStream:
+        """Lets each subtask of the next step read from a few neighbours only (pointwise)."""
+        return DataStream(self._pipeline.partitioned(ShipStrategy.RESCALE))
+
+    def forward(self) -> DataStream:
+        """Gives the next step the same parallelism: subtask k reads what subtask k made."""
+        return DataStream(self._pipeline.partitioned(ShipStrategy.FORWARD))
+
+    def broadcast(self) -> BroadcastStream:
+        """Every subtask of the next step gets all rows."""
+        return BroadcastStream(self._pipeline.partitioned(ShipStrategy.BROADCAST))
+
+    def global_(self) -> DataStream:
+        """One subtask of the next step gets all rows."""
+        return DataStream(self._pipeline.partitioned(ShipStrategy.GLOBAL))
+
+    def range_partition(self, *columns: Column | list[Column], ascending: Directions = True) -> DataStream:
+        """Brings rows with neighbouring values of these columns together: each subtask gets a range of them, all rows with
+        equal values in one. Within a subtask there is no order. The number of ranges is decided from their bytes, or set by
+        ``set_parallelism``.
+        """
+        return DataStream(ordering.range_partition(self._pipeline, columns, ascending))
+
+    def repartition(self, n: int | str, *columns: str) -> DataStream:
+        """The rows spread over exactly ``n`` subtasks, evenly, or by the hash of ``columns``, so that equal ones are together.
+
+        Steps that follow are chained to it, and run in so many subtasks, until one of them sets its own parallelism or
+        begins an exchange. ``repartition("k")`` leaves the number to be decided from the bytes. Seldom needed here:
+        every exchange spreads its rows by their bytes.
+        """
+        return DataStream(partitioning.repartition(self._pipeline, n, columns))
+
+    def repartition_by_range(self, number: int | Column, *columns: Column) -> DataStream:
+        """PySpark's ``repartitionByRange``: :meth:`range_partition`, with the number of ranges before the columns if it is set."""
+        return DataStream(partitioning.repartition_by_range(self._pipeline, number, columns))
+
+    def coalesce(self, n: int) -> DataStream:
+        """The rows in exactly ``n`` subtasks, each reading a few neighbours (PySpark's merges partitions, too).
+
+        For a default in the place of nulls see :meth:`fill_nulls`.
+        """
+        return DataStream(partitioning.coalesce(self._pipeline, n))
+
+    repartitionByRange = repartition_by_range  # noqa: N815
+
+    # --- rows kept for later jobs ---
+
+    def cache(self) -> Self:
+        """Keeps the rows of the last step on storage when a job first computes them; later jobs of the session read them.
+
+        Nothing runs now. As in PySpark the stream itself is marked and returned. The rows stay until :meth:`uncache`,
+        until the environment is closed, the process ends, or no stream is left that leads to them. Later jobs know their
+        sizes exactly, and decide their readers' parallelism by them. Two jobs at once: the first one keeps the rows, the
+        other computes them for itself.
+        """
+        caching.keep(self._pipeline)
+        return self
+
+    def persist(self, *level: Any) -> Self:
+        """PySpark's name of :meth:`cache`. There is one level: on storage."""
+        caching.keep_at(self._pipeline, level)
+        return self
+
+    def uncache(self) -> Self:
+        """Removes the kept rows, once no running job reads them; later jobs compute the step again. No error if it is not
+        cached."""
+        caching.remove(self._pipeline)
+        return self
+
+    @property
+    def is_cached(self) -> bool:
+        """True once later jobs will read the rows of the last step instead of computing them."""
+        return caching.is_kept(self._pipeline)
+
+    unpersist = uncache
+
+    # --- actions: run the pipeline now ---
+
+    def to_arrow(self) -> pa.Table:
+        """Runs the pipeline and brings the rows to the driver, at most ``firesteel.max-collect-bytes`` of them."""
+        return actions.to_arrow(self._pipeline)
+
+    def collect(self) -> list[dict[str, Any]]:
+        """As :meth:`to_arrow`, as Python dicts."""
+        return actions.to_arrow(self._pipeline, "collect").to_pylist()
+
+    def to_pandas(self) -> Any:
+        """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
+        return actions.to_pandas(self._pipeline)
+
+    def to_dataframe(self) -> Any:
+        """Runs the pipeline; a Spark DataFrame that reads its result, which is kept until the session or process ends."""
+        return actions.to_dataframe(self._pipeline)
+
+    def take(self, n: int) -> list[dict[str, Any]]:
+        """The first ``n`` rows, as Python dicts."""
+        return actions.take(self._pipeline, n).to_pylist()
+
+    def first(self) -> dict[str, Any] | None:
+        """The first row, as a Python dict; None if there are no rows."""
+        return next(iter(actions.take(self._pipeline, 1, "first").to_pylist()), None)
+
+    def is_empty(self) -> bool:
+        """True if there are no rows."""
+        return actions.take(self._pipeline, 1, "is_empty").num_rows == 0
+
+    def count(self) -> int:
+        """The number of rows."""
+        return actions.count(self._pipeline)
+
+    def show(self, n: int = 20, truncate: int = 20) -> None:
+        """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""
+        actions.show(self._pipeline, n, truncate)
+
+    def print_schema(self) -> None:
+        """Prints the columns and their types as a tree. Runs nothing."""
+        actions.print_schema(self.schema)
+
+    def explain(self) -> str:
+        """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them."""
+        return actions.explain(self._pipeline)
+
+    toPandas = to_pandas  # noqa: N815
+    isEmpty = is_empty  # noqa: N815
+    printSchema = print_schema  # noqa: N815
+
+    # --- sinks: run at env.execute() ---
+
+    def write_parquet(
+        self,
+        path: Any,
+        *,
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str = "snappy",
+        merge_schema: bool = False,
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
+
+        ``mode``, if the directory exists: ``"error"``, ``"overwrite"`` (all of it is replaced, once the new files are
+        complete), ``"append"`` (files are added) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values
+        become directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: appended
+        files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
+        open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
+        """
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        return self._files("parquet", layout, compression=compression, merge_schema=merge_schema)
+
+    def write_text(
+        self,
+        path: Any,
+        *,
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str | None = None,
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Writes a directory of text files, one line a row, from a stream of one string column beside those to partition by.
+
+        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
+        """
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        return self._files("text", layout, compression=compression)
+
+    def write_csv(
+        self,
+        path: Any,
+        *,
+        header: bool = True,
+        sep: str = ",",
+        null_value: str = "",
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str | None = None,
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Writes a directory of CSV files; texts in quotes, quotes inside doubled, null as ``null_value`` without quotes.
+
+        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
+        """
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        return self._files("csv", layout, header=header, sep=sep, null_value=null_value, compression=compression)
+
+    def write_json(
+        self,
+        path: Any,
+        *,
+        ignore_null_fields: bool = True,
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str | None = None,
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Writes a directory of files with a JSON object a line, without the fields that are null (``ignore_null_fields``).
+
+        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
+        """
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        return self._files("json", layout, ignore_null_fields=ignore_null_fields, compression=compression)
+
+    def write_arrow(
+        self,
+        path: Any,
+        *,
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str | None = None,
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Writes a directory of Arrow IPC files. ``compression``: of the buffers inside, lz4 or zstd. The others as in
+        :meth:`write_parquet`."""
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        return self._files("arrow", layout, compression=compression)
+
+    def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
+        return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))
+
+    def write_to(self, sink: Sink) -> StreamSink:
+        """Writes to a sink of your own (protocol ``firesteel.Sink``)."""
+        return StreamSink(writing.write_to(self._pipeline, sink))
+
+    def write_with_spark(
+        self,
+        format: str,
+        path: Any = None,
+        *,
+        mode: str = "error",
+        partition_by: str | Sequence[str] = (),
+        **options: Any,
+    ) -> StreamSink:
+        """Writes with any data source that this Spark has, when the job commits: as
+        ``frame.write.format(format).mode(mode).options(...).save(path)``.
+
+        ``mode``: ``"error"`` if there is something already, ``"append"``, ``"overwrite"``, or ``"ignore"`` (write nothing if
+        there is something). ``partition_by``: columns, for formats that have directories by value.
+
+        Subtasks write their rows to the job's storage; once all have finished, and every sink that can be taken back has
+        published, one Spark job carries the admitted rows over. So a job that fails before that writes nothing, and each
+        row is handed to Spark's writer once, whatever was run twice. From there on the promise is that writer's:
+
+        * Table formats (Delta, Iceberg, Hudi) commit in one transaction.
+        * Files: readers may see some before ``_SUCCESS``; ``"overwrite"`` removes the old ones before the new are complete.
+        * JDBC is **not one transaction**: each partition is one, so a writer that fails half-way leaves the rows of
+          other partitions, and a partition that Spark tries again after its commit was lost is there twice.
+          ``numPartitions=1`` makes the rows one transaction (of a database that has them); creating the table, and
+          emptying it for ``"overwrite"`` (``truncate=True`` keeps its definition), come before and apart.
+        * With Spark's own speculation on, writers without a commit protocol, JDBC among them, may write rows twice.
+
+        Raises UsageError, before the job, for a format or driver that this Spark does not have, or an output that exists.
+        """
+        node = writing.write_with_spark(
+            self._pipeline, format, path, mode=mode, partition_by=partition_by, options=options
+        )
+        return StreamSink(node)
+
+    # --- shown to the user ---
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        return f"{type(self).__name__}[{fields}] of {self._pipeline.node.name}"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its columns and the steps behind it."""
+        return self._pipeline.as_html(repr(self))
+
+    if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            raise no_such_step(self, name, self.columns)
+
+        def __getitem__(self, key: Any) -> Any:
+            raise no_subscript(key)
 
 
 class BroadcastStream(DataStream):

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import UsageError
+from firesteel.humanize import named_twice
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(\w+)|([<>(),:]))", re.UNICODE)
 
@@ -62,7 +63,7 @@ def parse_ddl(text: str) -> pa.Schema:
 
 def check_spark_types(schema: pa.Schema, what: str) -> None:
     """Raises UsageError for a column that Spark has no type for. ``what``: who wants it."""
-    from firesteel.spark.versions import spark_schema
+    from firesteel.spark.session.versions import spark_schema
 
     for field in schema:
         try:
@@ -86,7 +87,7 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
         raise UsageError(
             f"from_dataframe wants a Spark DataFrame, not {kind.__name__}.", hint="See from_pandas and from_arrow."
         )
-    from firesteel.spark.versions import arrow_schema
+    from firesteel.spark.session.versions import arrow_schema
 
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
@@ -100,15 +101,15 @@ def dataframe_schema(dataframe: Any) -> pa.Schema:
 
 
 def _check_names(schema: pa.Schema) -> None:
-    twice = sorted({n for n in schema.names if schema.names.count(n) > 1})
-    if twice:
-        raise UsageError(f"A schema names the column '{twice[0]}' twice.", hint="Give each column its own name.")
+    twice = named_twice(schema.names)
+    if twice is not None:
+        raise UsageError(f"A schema names the column '{twice}' twice.", hint="Give each column its own name.")
     if not schema.names:
         raise UsageError("A schema needs at least one column.")
 
 
 def _from_struct_type(schema: Any) -> pa.Schema:
-    from firesteel.spark.versions import arrow_schema
+    from firesteel.spark.session.versions import arrow_schema
 
     return arrow_schema(schema, "UTC")
 

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ShipStrategy
 from firesteel.humanize import plural
+from firesteel.model.job_graph import ShipStrategy
 from firesteel.options import Options, parse_size
-from firesteel.scheduler.commands import InputRanges
-from firesteel.scheduler.parallelism import ConsumedResult, decide_vertex
+from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.parallelism import ConsumedResult
 from firesteel.scheduler.parallelism.asked import bounds_asked, unknown
+from firesteel.scheduler.parallelism.vertex_decider import Decider
 
 _SHIPS = {
     ("all-to-all", True): ShipStrategy.HASH,
@@ -78,7 +79,7 @@ def _rectangles(ranges: InputRanges) -> list[list[Slices]]:
 
 
 def decide(inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | None = None) -> Decided:
-    """How parallel a step would be that has these inputs, and which ranges its subtasks would read (FLIP-187).
+    """The parallelism that a step with these inputs would get, and the ranges its subtasks would read (FLIP-187).
 
     Each input is ``{"pattern": "all-to-all" | "pointwise", "broadcast": False, "keyed": ..., "bytes": rows}`` with one
     row per producer, each with one size per subpartition: whole numbers or ``"64 MiB"``; plain, uncompressed bytes.
@@ -100,11 +101,12 @@ def decide_request(request: Any, defaults: Options | None = None) -> Decided:
     if fields.get("inputs") is None:
         raise UsageError("A request needs 'inputs', a list.", hint='Write {"options": {...}, "inputs": [...]}.')
     options = {} if fields.get("options") is None else _mapping(fields["options"], "'options'")
-    bounds = bounds_asked(options, defaults or Options())
+    defaults = defaults or Options()
+    bounds = bounds_asked(options, defaults)
     if not isinstance(fields["inputs"], list | tuple):
         raise UsageError(f"'inputs' is a list, not {_kind(fields['inputs'])}.", hint='Write "inputs": [{...}, ...].')
     given: Sequence[Any] = fields["inputs"]
-    plan = decide_vertex([_input(i, one) for i, one in enumerate(given)], bounds)
+    plan = Decider(defaults).decide([_input(i, one) for i, one in enumerate(given)], bounds, "a request")
     said = plan.decision
     return Decided(plan.parallelism, said["rule"], said["bounds"], said["reason"], plan.input_bytes, plan.ranges)
 
@@ -124,6 +126,7 @@ def _input(index: int, given: Any) -> ConsumedResult:
         num_partitions=cells.shape[0],
         num_subpartitions=cells.shape[1],
         cells=cells,
+        total_bytes=int(cells.sum(dtype=np.int64)),
         is_broadcast=is_broadcast,
     )
 
@@ -201,7 +204,7 @@ def _mapping(given: Any, what: str, keys: Sequence[str] | None = None) -> Mappin
     fields: Mapping[Any, Any] = given
     for key in fields:
         if not isinstance(key, str):
-            raise UsageError(f"{what} has the key {key!r}, which is no text.")
+            raise UsageError(f"{what} has the key {key!r}, which is not text.")
         if keys is not None and key not in keys:
             raise unknown(f"key in {what[0].lower()}{what[1:]}:", key, list(keys), list(keys))
     return fields

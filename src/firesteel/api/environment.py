@@ -16,31 +16,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from firesteel.api.caching import Cache, CacheUse
-from firesteel.api.names import EnvironmentNamesElsewhere
-from firesteel.api.outside import ReadingOutside
+from firesteel.api.connectors.reading import Reading
+from firesteel.api.names import no_such_name_of_a_session
 from firesteel.api.place import caller_level
-from firesteel.api.reading import Reading
-from firesteel.api.steps import step_at
+from firesteel.api.steps.caching import Cache, CacheUse
+from firesteel.api.steps.common import step_at
+from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.compiler import compile_job
+from firesteel.compile.describe import describe
+from firesteel.compile.slot_sharing import unused_groups
+from firesteel.compile.stream_graph import StreamNode
 from firesteel.errors import UsageError, interruption
-from firesteel.graph.compiled import CompiledJob
-from firesteel.graph.compiler import compile_job
-from firesteel.graph.describe import describe
-from firesteel.graph.slot_sharing import groups_of, unused_groups
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
-from firesteel.graph.stream_graph import StreamNode
-from firesteel.option_layers import read_spark_conf, surroundings
-from firesteel.option_registry import ON_COMMAND_LINE
+from firesteel.model.group_options import groups_of
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
+from firesteel.options.layers import read_spark_conf, surroundings
+from firesteel.options.registry import ON_COMMAND_LINE
 
 if TYPE_CHECKING:
     from firesteel.api.job_client import JobClient, JobResult
-    from firesteel.spark.runtime import JobRun
+    from firesteel.spark.driver.runtime import JobRun
 
 
 @dataclass(slots=True)
 class _Defaults:
-    """What environments take where the program says nothing; set by ``firesteel run``."""
+    """Defaults for environments where the program says nothing; set by ``firesteel run``."""
 
     master: str | None = None
     options: Options = field(default_factory=Options)
@@ -64,11 +64,11 @@ def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None
     _defaults.options = Options(options, ON_COMMAND_LINE)
 
 
-class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
+class ExecutionEnvironment(Reading):
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
-    ``options``: values by key (``docs/options.md``). They go over the command line's, those over ``FIRESTEEL_...`` in the
-    environment, those over ``spark.firesteel.<key>`` in Spark's configuration, those over ``config``, the path of a YAML file
+    ``options``: values by key (``docs/options.md``). They override the command line's, those override ``FIRESTEEL_...`` in the
+    environment, those ``spark.firesteel.<key>`` in Spark's configuration, those over ``config``, the path of a YAML file
     (which goes over the file of FIRESTEEL_CONFIG). Options are fixed for the life of the environment.
     As a context manager it stops, at the end, the session that it has made; a given or found one it leaves alone.
     """
@@ -92,10 +92,8 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
         files = () if config is None else (os.fspath(config),)
         around = surroundings(configs=files).merged(_defaults.options)
         self.options = around.merged(Options(options))
-        self._groups = groups_of(self.options)
+        self._groups: dict[str, SlotSharingGroup] = {}
         self._registered = set[str]()
-        self._unproven = set(self._groups)
-        """Slot sharing groups from the options of which no job has been looked at yet."""
         self._master = master or _defaults.master
         self._app_name = app_name
         self._session: Any = None
@@ -106,6 +104,9 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
             self._use(spark)
         elif (running := running_context()) is not None:
             self._take_conf(running.getConf().getAll())
+        self._read_groups()
+        self._unproven = set(self._groups)
+        """Slot sharing groups from the options of which no job has been looked at yet."""
 
     @classmethod
     def get_or_create(
@@ -123,18 +124,22 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
     @property
     def spark(self) -> Any:
         """The Spark session; made now if there is none yet."""
+        return self._session_with({})
+
+    def _session_with(self, settings: Mapping[str, str]) -> Any:
+        """``settings``: Spark's, of a session that has to be made."""
         with _session_lock:
             if self._session is None:
-                self._make_session()
+                self._make_session(settings)
             return self._session
 
-    def _make_session(self) -> None:
+    def _make_session(self, settings: Mapping[str, str]) -> None:
         from pyspark import SparkContext
 
-        from firesteel.spark.session import check_session, create_session
+        from firesteel.spark.session.sessions import check_session, create_session
 
         found = SparkContext._active_spark_context  # pyright: ignore[reportPrivateUsage]
-        session = create_session(self._master, self._app_name)
+        session = create_session(self._master, self._app_name, settings)
         check_session(session)
         self._session = session
         self._take_conf(session.sparkContext.getConf().getAll())
@@ -142,18 +147,22 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
             self._stop = session.stop
 
     def _use(self, session: Any) -> None:
-        from firesteel.spark.session import check_session
+        from firesteel.spark.session.sessions import check_session
 
         check_session(session)
         self._session = session
         self._take_conf(session.sparkContext.getConf().getAll())
 
     def _take_conf(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """What Spark's configuration says is below options= and the command line, and over files."""
+        """Spark's configuration overrides files, and is overridden by options= and the command line."""
         found = read_spark_conf(pairs)
         if not found:
             return
         self.options = self.options.merged(found)
+        self._read_groups()
+
+    def _read_groups(self) -> None:
+        """Slot sharing groups of the options, which may say one's cores in one place and its memory in another."""
         for name, group in groups_of(self.options).items():
             if name not in self._registered:
                 self._groups[name] = group
@@ -256,7 +265,7 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
             if self.options is not checked_with:  # Spark's configuration, known only now, says something of its own
                 compiled = compile_job(caches.ends, self.options, name, self._groups)
             self._tell_unused_groups(compiled)
-            from firesteel.spark.launch import launch
+            from firesteel.spark.driver.launch import launch
 
             run = launch(compiled, session, self.options)
         except BaseException:
@@ -265,13 +274,20 @@ class ExecutionEnvironment(Reading, ReadingOutside, EnvironmentNamesElsewhere):
         caches.started(run, compiled)
         return compiled, run, caches
 
+    if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            raise no_such_name_of_a_session(self, name)
+
 
 @contextmanager
 def _interruptible(name: str) -> Generator[None]:
     """Until the job is waited for, Ctrl-C (in a notebook: interrupting the cell) is told in a sentence, as it is then."""
     try:
-        from firesteel.spark.interrupts import without_py4j_traces
-        from firesteel.spark.session import own_interrupts
+        from firesteel.spark.session.interrupts import without_py4j_traces
+        from firesteel.spark.session.sessions import own_interrupts
 
         with own_interrupts(), without_py4j_traces():
             yield

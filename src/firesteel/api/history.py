@@ -1,4 +1,4 @@
-"""What a job left behind, read from its journal: as sentences and as Arrow tables."""
+"""A finished or running job, read from its journal: as sentences and as Arrow tables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firesteel.api.job_tables import JobTables
-from firesteel.display.shell import show_tables
 from firesteel.errors import UsageError
-from firesteel.journal.history import JobHistory
-from firesteel.journal.journal import AnyJournalRecord, find, read
-from firesteel.journal.streams import is_stream
-from firesteel.option_layers import surroundings
+from firesteel.journal.file import AnyJournalRecord, read
+from firesteel.journal.lookup import find
 from firesteel.options import Options
+from firesteel.options.layers import surroundings
+from firesteel.report.history import JobHistory
+from firesteel.report.streams import is_stream
+from firesteel.view.notebook.shell import show_tables
 
 if TYPE_CHECKING:
     pass
 
 
 class History(JobTables):
-    """A job by its journal: a path, the job's id or its beginning, or ``"last"``; one that still runs, as far as it has got.
+    """A job by its journal: a path, the job's id or its beginning, or ``"last"``; a job that still runs is shown up to its last record.
 
     ``options``: where journals are (``firesteel.journal.directory``), if not where ``firesteel explain`` looks. The tables'
-    columns are in ``firesteel.journal.tables.SCHEMAS``; times are seconds since the job began, bytes are plain. Raises
+    columns are in ``firesteel.report.tables.SCHEMAS``; times are seconds since the job began, bytes are plain. Raises
     UsageError if there is no such journal, it cannot be read, or it is a stream's.
     """
 
@@ -58,8 +59,8 @@ class History(JobTables):
 
     def _repr_html_(self) -> str:
         """In a notebook: its graph, its vertices, when attempts ran, what was decided."""
-        from firesteel.display.job import job_html
-        from firesteel.scheduler.records import AnyRecord
+        from firesteel.scheduler.kernel.records import AnyRecord
+        from firesteel.view.notebook.job import job_html
 
         return job_html(record for record in self._records if isinstance(record, AnyRecord))
 

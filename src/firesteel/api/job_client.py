@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from firesteel.api.job_tables import JobTables
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_seconds
-from firesteel.journal.journal import AnyJournalRecord, read
-from firesteel.scheduler.commands import JobStatus
-from firesteel.scheduler.records import AnyRecord, Decision
+from firesteel.journal.file import AnyJournalRecord, read
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.records import AnyRecord, Decision
 
 if TYPE_CHECKING:
-    from firesteel.spark.outcome import JobOutcome
-    from firesteel.spark.runtime import JobRun
+    from firesteel.spark.driver.outcome import JobOutcome
+    from firesteel.spark.driver.runtime import JobRun
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class JobResult(JobTables):
     """A job that has finished. ``duration``: seconds; ``journal``: its file, one JSON record a line.
 
     ``decisions``, ``vertices``, ``attempts`` and ``timings`` are Arrow tables, read from the journal when first asked for (their
-    columns: ``firesteel.journal.tables.SCHEMAS``); ``decision_records`` are the decisions as objects.
+    columns: ``firesteel.report.tables.SCHEMAS``); ``decision_records`` are the decisions as objects.
     """
 
     job_id: str
@@ -82,7 +82,7 @@ class JobClient:
         return _result_of(outcome)
 
     def waiting_for(self) -> list[str]:
-        """What the job waits for just now, in sentences: subtasks that run or queue, a restart's delay, its sinks."""
+        """The reasons why the job waits just now, as sentences: subtasks that run or queue, a restart's delay, its sinks."""
         return self._run.waiting_for()
 
     def cancel(self) -> None:
@@ -99,8 +99,8 @@ class JobClient:
 
 def _html(journal: Path | None, otherwise: str) -> str:
     """``otherwise``: said of a job whose journal cannot be read (any more), or has nothing yet."""
-    from firesteel.display.job import job_html
-    from firesteel.display.markup import note
+    from firesteel.view.notebook.job import job_html
+    from firesteel.view.notebook.markup import note
 
     try:
         records = [] if journal is None else [record for record in read(journal) if isinstance(record, AnyRecord)]

@@ -1,4 +1,4 @@
-"""What a job's records say, as Arrow tables and sentences: the same of a job that has just finished and of any journal."""
+"""A job's records as Arrow tables and sentences: the same for a job that has just finished and for any journal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from firesteel.journal.explain import explain
-from firesteel.journal.journal import AnyJournalRecord
+from firesteel.journal.file import AnyJournalRecord
+from firesteel.report.explain import explain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,31 +22,31 @@ class JobTables:
     @cached_property
     def decisions(self) -> pa.Table:
         """Every decision: when, what, of which vertex, by which rule, within which bounds, and why."""
-        from firesteel.journal.tables import decisions_table
+        from firesteel.report.tables import decisions_table
 
         return decisions_table(self._job_records())
 
     @cached_property
     def vertices(self) -> pa.Table:
         """A row for each job vertex: parallelism and why, subtasks by state, failures, rows, bytes, seconds."""
-        from firesteel.journal.tables import vertices_table
+        from firesteel.report.tables import vertices_table
 
         return vertices_table(self._job_records())
 
     @cached_property
     def attempts(self) -> pa.Table:
         """A row for each execution of each subtask: node, state, times, peak of memory, why it ended."""
-        from firesteel.journal.tables import attempts_table
+        from firesteel.report.tables import attempts_table
 
         return attempts_table(self._job_records())
 
     @cached_property
     def timings(self) -> pa.Table:
-        """How long the job took, and each vertex waited for its inputs, stood in the queue, and ran."""
-        from firesteel.journal.tables import timings_table
+        """Seconds that the job took, and that each vertex waited for its inputs, waited for slots, and ran."""
+        from firesteel.report.tables import timings_table
 
         return timings_table(self._job_records())
 
     def explain(self, vertex: int | str | None = None) -> str:
-        """What was decided and why, in sentences; of one vertex, given by id or name, or of the whole job."""
+        """Every decision and its reason, in sentences; of one vertex, given by id or name, or of the whole job."""
         return explain(self._job_records(), vertex)

@@ -1,11 +1,11 @@
-"""Names that a PySpark user looks for and that are something else here: an unknown attribute says what to write."""
+"""Names that a PySpark user looks for and that are something else here: the error for an unknown attribute says what to write."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
-from firesteel.api.stream_base import StreamBase
 from firesteel.errors import UsageError
 
 _SPARK = "Use to_dataframe().{name}(...), and env.from_dataframe(...) to come back."
@@ -41,30 +41,26 @@ ELSEWHERE = {
     "dtypes": "Write schema, or print_schema().",
     "hint": "For a broadcast write with_broadcast(small=...); how parallel a step is, is decided from its bytes.",
     "sortWithinPartitions": "Write sort(...), or sort in a function: map_in_arrow(f, schema).",
-    "subtract": 'Write a.key_by(...).join(b.key_by(...), how="anti").',
-    "exceptAll": 'Write a.key_by(...).join(b.key_by(...), how="anti").',
-    "intersect": 'Write a.key_by(...).join(b.key_by(...), how="semi").distinct().',
     "over": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
     "window": 'Write key_by("k").window(order_by="t", n=window.row_number()).',
     "alias": "Streams need no alias: in a join, clashing columns get suffix=.",
     "transform": "Call your function: f(stream).",
     "withWatermark": "A running stream is firesteel.streaming's; here are batch jobs.",
-    "randomSplit": "Write sample(fraction, seed=...) for each part, or filter by a hash of a column.",
     "uncacheTable": "Write uncache().",
     "storageLevel": "Rows are kept on storage; is_cached tells whether they are.",
 } | {
     name: _SPARK.format(name=name)
     for name in (
         "crosstab", "freqItems", "approxQuantile", "corr", "cov", "cube", "rollup", "pivot", "unpivot", "melt", "sampleBy",
-        "observe", "mergeInto", "groupingSets", "replace",
+        "observe", "randomSplit", "mergeInto", "groupingSets", "replace",
     )
 }  # fmt: skip
 """Name to what to write instead."""
 
 ELSEWHERE_KEYED = {
     "sum": 'Write aggregate({"n": "sum"}).',
-    "avg": 'Write aggregate({"n": "mean"}).',
-    "mean": 'Write aggregate({"n": "mean"}).',
+    "avg": 'Write aggregate({"n": "mean"}): a double, of decimals too.',
+    "mean": 'Write aggregate({"n": "mean"}): a double, of decimals too.',
     "min": 'Write aggregate({"n": "min"}).',
     "max": 'Write aggregate({"n": "max"}).',
     "pivot": _SPARK.format(name="groupBy(...).pivot"),
@@ -85,41 +81,50 @@ ELSEWHERE_ENVIRONMENT = {
 }
 
 
+_SETTINGS = frozenset({
+    "as_nondeterministic", "disable_chaining", "name", "no_speculation", "set_max_parallelism", "set_parallelism",
+    "side_effects", "slot_sharing_group", "start_new_chain", "uid",
+})  # fmt: skip
+"""Settings of a step, which a keyed stream is not."""
+
+
 class NoSuchStep(UsageError, AttributeError):
-    """A name that is no step; an AttributeError too, so that ``hasattr`` answers."""
+    """A name that is not a step; an AttributeError too, so that ``hasattr`` answers."""
 
 
-class NamesElsewhere(StreamBase):
-    """Says of an unknown name what to write instead."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):
-                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-            hint = ELSEWHERE.get(name)
-            if hint is None and name in self._node.schema.names:
-                hint = f'A column is col("{name}").'
-            raise NoSuchStep(f"A stream has no {name}.", hint=hint or _near(self, name))
-
-        def __getitem__(self, key: Any) -> Any:
-            hint = f'A column is col("{key}") in an expression, and select("{key}") as a step.'
-            raise UsageError(
-                "A stream has no [...].", hint=hint if isinstance(key, str) else "Write collect() for its rows."
-            )
+def no_such_step(stream: object, name: str, columns: Collection[str]) -> NoSuchStep:
+    """The error for an attribute that streams do not have. ``columns``: of the stream, which are not attributes."""
+    hint = ELSEWHERE.get(name)
+    if hint is None and name in columns:
+        hint = f'A column is col("{name}").'
+    return NoSuchStep(f"A stream has no {name}.", hint=hint or _near(stream, name))
 
 
-class EnvironmentNamesElsewhere:
-    """Says of a name that a Spark session has what to write instead."""
+def no_such_step_of_a_key(name: str, steps: type) -> NoSuchStep | None:
+    """The error for an attribute that keyed streams do not have; None if it is nothing that anyone would look for. ``steps``: the
+    class of streams without a key."""
+    if name in ELSEWHERE_KEYED:
+        return NoSuchStep(f"A keyed stream has no {name}.", hint=ELSEWHERE_KEYED[name])
+    if not hasattr(steps, name):
+        return None
+    follow = "aggregate, window, apply_in_arrow, apply_in_pandas, join or cogroup"
+    hint = f"Call {name} before key_by, or follow key_by with {follow}."
+    if name in _SETTINGS:
+        hint = f"It is not a step yet: follow key_by with {follow}, and call {name} on that."
+    return NoSuchStep(f"A keyed stream has no {name}.", hint=hint)
 
-    if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):
-                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-            raise NoSuchStep(
-                f"An environment has no {name}.", hint=ELSEWHERE_ENVIRONMENT.get(name) or _near(self, name)
-            )
+def no_subscript(key: Any) -> UsageError:
+    """The error for ``stream[...]``."""
+    hint = f'A column is col("{key}") in an expression, and select("{key}") as a step.'
+    return UsageError("A stream has no [...].", hint=hint if isinstance(key, str) else "Write collect() for its rows.")
+
+
+def no_such_name_of_a_session(environment: object, name: str) -> NoSuchStep:
+    """The error for an attribute that environments do not have, though Spark's sessions may."""
+    return NoSuchStep(
+        f"An environment has no {name}.", hint=ELSEWHERE_ENVIRONMENT.get(name) or _near(environment, name)
+    )
 
 
 def _near(thing: object, name: str) -> str | None:

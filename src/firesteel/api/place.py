@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 
-_SKIPPED = (str(Path(__file__).resolve().parent.parent) + os.sep, contextlib.__file__)
+from firesteel.errors import OURS
+
+_SKIPPED = (OURS, contextlib.__file__)
 
 
 def caller_level() -> int:
@@ -44,6 +45,6 @@ def _cell(name: str) -> str:
 
 
 def function_name(function: object) -> str:
-    """How a user's function is called in names and messages."""
+    """The name of a user's function in step names and messages."""
     name = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", None)
     return str(name) if name else type(function).__name__

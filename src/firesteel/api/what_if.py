@@ -1,4 +1,4 @@
-"""What the decider would have made of a job's recorded sizes, had its options been others: both side by side.
+"""The decisions for a job's recorded sizes under other options, beside the recorded ones.
 
 Each vertex is decided again from the bytes that its inputs had in that run. So a change is seen where it acts first; what it
 would do to the bytes of later steps (fewer partial aggregates, say) is not known.
@@ -7,20 +7,20 @@ would do to the bytes of later steps (fewer partial aggregates, say) is not know
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_count, plural
-from firesteel.journal.explain import find_vertex, labelled
-from firesteel.journal.history import JobHistory
 from firesteel.options import MAX_PARALLELISM, MIN_PARALLELISM
+from firesteel.report.explain import find_vertex, labelled
+from firesteel.report.history import JobHistory
+from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism import VertexPlan, decide_vertex
 from firesteel.scheduler.parallelism.asked import bounds_changed, parsed
 from firesteel.scheduler.parallelism.replay import recalled
-from firesteel.scheduler.records import Decision, JournalRecord
 
 _COLUMN = 34
 
@@ -50,7 +50,7 @@ class Comparison:
 def compare(records: Iterable[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
     """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider by any of their
     names, and "parallelism". Raises UsageError for options that it does not take."""
-    options, _ = parsed(values)
+    options, _, _ = parsed(values)
     if options.is_set(MIN_PARALLELISM) and options.is_set(MAX_PARALLELISM):
         low, high = options[MIN_PARALLELISM], options[MAX_PARALLELISM]
         if low > high:  # wrong whatever the vertex
@@ -71,7 +71,10 @@ def _compared(decision: Decision, values: Mapping[str, Any]) -> Comparison:
         why = "the journal does not hold the sizes it was decided from"
         return Comparison(vertex, decision.name, bare, None, f"{why}: too many, not measured, or of an older Firesteel")
     inputs, bounds = found
-    was = _outcome(decide_vertex(inputs, bounds))
+    cut_again = decide_vertex(
+        inputs, replace(bounds, fixed=bare.parallelism)
+    )  # another Firesteel may have chosen otherwise
+    was = replace(bare, share=_share_of(cut_again))
     if bounds.fixed_rule == "forward group" or any(r.is_forward for r in inputs):
         return Comparison(vertex, decision.name, was, None, "it has the parallelism of its forward group")
     try:
@@ -81,9 +84,13 @@ def _compared(decision: Decision, values: Mapping[str, Any]) -> Comparison:
 
 
 def _outcome(plan: VertexPlan) -> Outcome:
-    said, sizes = plan.decision, plan.input_bytes
-    share = None if sizes is None else (int(sizes.min()), int(np.median(sizes)), int(sizes.max()))
-    return Outcome(plan.parallelism, said["rule"], said["bounds"], said["reason"], share)
+    said = plan.decision
+    return Outcome(plan.parallelism, said["rule"], said["bounds"], said["reason"], _share_of(plan))
+
+
+def _share_of(plan: VertexPlan) -> tuple[int, int, int] | None:
+    sizes = plan.input_bytes
+    return None if sizes is None else (int(sizes.min()), int(np.median(sizes)), int(sizes.max()))
 
 
 def what_if(records: Sequence[JournalRecord], values: Mapping[str, Any], vertex: int | str | None = None) -> str:

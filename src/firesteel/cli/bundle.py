@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,9 @@ from firesteel.package_files import contents, write_zip
 
 SUFFIXES = (".py", ".typed", ".properties", ".xml")
 DRIVER = ("pyspark", "pyarrow", "numpy", "msgspec")
-"""What the driver's Python must have; the command line has more, which a script under spark-submit does not use."""
+"""Packages that the driver's Python needs; the command line needs more, which a script under spark-submit does not use."""
 WORKERS = ("pyarrow", "numpy")
-"""What the Python workers of executors must have, beside Spark's own PySpark."""
+"""Packages that the Python workers of executors need beside PySpark."""
 
 
 def bundle(
@@ -28,7 +29,7 @@ def bundle(
     """Write Firesteel as a zip for spark-submit --py-files."""
     size = write_bundle(output)
     show(
-        f"{output} ({format_bytes(size)}): spark-submit --py-files {output} SCRIPT.py\n"
+        f"{output} ({format_bytes(size)}): spark-submit --py-files {shlex.quote(str(output))} SCRIPT.py\n"
         f"The driver's Python needs {', '.join(DRIVER)}; that of the executors {', '.join(WORKERS)}, "
         "and pandas where a step has pandas in its name."
     )

@@ -70,12 +70,12 @@ def age_of(text: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
     unit = None if match is None else _UNITS.get(match[2])
     if match is None or unit is None:
-        raise UsageError(f"--older-than {text} is no age.", hint="Write, for example, 30d, 12h or 2w.")
+        raise UsageError(f"--older-than {text} is not an age.", hint="Write, for example, 30d, 12h or 2w.")
     return float(match[1]) * unit
 
 
 def _left_over(options: Any) -> tuple[list[Item], list[str]]:
-    """What may go, and what is said of the rest."""
+    """The leftovers that may be removed, and sentences about the others."""
     from firesteel.api.leftovers import LeftOver, Leftovers
 
     try:
@@ -102,7 +102,7 @@ def _left_over(options: Any) -> tuple[list[Item], list[str]]:
 
 def _journals(options: Any, age: float) -> Iterator[Item]:
     """Of jobs and streams that do not run; other files may lie beside them."""
-    from firesteel.journal.journal import begins_like_a_journal
+    from firesteel.journal.file import begins_like_a_journal
     from firesteel.journal.locks import is_held
     from firesteel.journal.places import has_a_journals_name, journals
 

@@ -1,4 +1,4 @@
-"""What a shell offers when Tab is pressed. Each function imports what it needs when it is called: a shell waits for it."""
+"""Completions that a shell offers when Tab is pressed. Each function imports what it needs when it is called: a shell waits for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Offer = tuple[str, str]
-"""What to write, and a word on it."""
+"""The text to write, and a word on it."""
 MOST = 50
 """Jobs that are offered, the latest ones."""
 
@@ -22,7 +22,7 @@ def complete_job(incomplete: str) -> list[Offer]:
 
 def _jobs(incomplete: str) -> Iterator[Offer]:
     from firesteel.journal.places import id_of, journals, name_of
-    from firesteel.option_layers import surroundings
+    from firesteel.options.layers import surroundings
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -85,7 +85,7 @@ def _is_clear(short: str) -> bool:
 
 
 def complete_demo(incomplete: str) -> list[Offer]:
-    from firesteel.cli.demos import DEMOS
+    from firesteel.cli.demos.catalog import DEMOS
 
     return [(name, told) for name, told in DEMOS.items() if name.startswith(incomplete)]
 

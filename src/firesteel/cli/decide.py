@@ -11,7 +11,7 @@ from firesteel.cli.shared import Config, OptionPairs, given_options, show
 from firesteel.errors import UsageError
 
 if TYPE_CHECKING:
-    from firesteel.journal.journal import AnyJournalRecord
+    from firesteel.journal.file import AnyJournalRecord
 
 WhatIf = Annotated[
     list[str] | None,
@@ -53,7 +53,7 @@ def decide(
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
     from firesteel.api.what_if import what_if
-    from firesteel.journal.streams import is_stream
+    from firesteel.report.streams import is_stream
 
     if is_stream(records):
         raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")
@@ -61,6 +61,8 @@ def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vert
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip() or not value.strip():
-            raise UsageError(f"'--what-if {pair}' is no option.", hint="Write --what-if data-volume-per-task=256MiB.")
+            raise UsageError(
+                f"'--what-if {pair}' is not an option.", hint="Write --what-if data-volume-per-task=256MiB."
+            )
         values[key.strip()] = value.strip()
     return what_if(records, values, vertex)

@@ -67,7 +67,7 @@ def _parsed(request: bytes) -> object:
     except RecursionError:
         raise UsageError("This JSON is nested too deeply.") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UsageError(f"This is no JSON: {str(error).removeprefix('JSON is malformed: ')}.") from None
+        raise UsageError(f"This is not JSON: {str(error).removeprefix('JSON is malformed: ')}.") from None
 
 
 def _is_request(text: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from typer.core import TyperGroup
@@ -19,6 +20,14 @@ class Group(TyperGroup):
         return sorted(
             there, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), there.index(name))
         )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and ctx.parent is None and difflib.get_close_matches(args[0], ["completion"], cutoff=0.8):
+            ctx.fail(
+                f"No such command '{args[0]}'. Did you mean '--install-completion' (for the current shell), or "
+                "'--show-completion' to copy it?"
+            )
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if ctx.resilient_parsing:

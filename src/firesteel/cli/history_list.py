@@ -22,7 +22,7 @@ _NAME_LENGTH = 32
 _COLUMNS = ("when", "job", "name", "status", "took", "steps", "subtasks", "rows in", "rows out", "failures", "restarts")
 _RIGHT = _COLUMNS[4:]
 _BY_WIDTH = {118: _COLUMNS, 96: (*_COLUMNS[:7], "restarts"), 80: _COLUMNS[:6], 0: ("when", "job", "name", "status")}
-"""Which columns a terminal of at least so many characters has room for; a pipe has room for all."""
+"""Columns by the least width of a terminal, in characters; a pipe has room for all."""
 
 
 def list_jobs(options: Mapping[str, Any], limit: int, statuses: Sequence[str], *, as_json: bool) -> None:

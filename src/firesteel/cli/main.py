@@ -32,7 +32,7 @@ from firesteel.cli.shared import (
     show,
     whole,
 )
-from firesteel.cli.stream import stream_app
+from firesteel.cli.streams.commands import stream_app
 from firesteel.errors import FiresteelError, UsageError
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ def run(
     *,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python file.")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENTS]", help="What the script finds in sys.argv.")
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]", help="The arguments in sys.argv.")
     ] = None,
     option: OptionPairs = None,
     config: Config = None,
@@ -107,12 +107,13 @@ def explain(
     option: OptionPairs = None,
 ) -> None:
     """Say what a job decided, and why; or what it would have decided with other options."""
-    from firesteel.journal.explain import explain as explain_records
-    from firesteel.journal.journal import find, read
+    from firesteel.journal.file import read
     from firesteel.journal.locks import is_held
-    from firesteel.journal.stream_report import explain_stream
-    from firesteel.journal.streams import is_stream
+    from firesteel.journal.lookup import find
     from firesteel.options import Options
+    from firesteel.report.explain import explain as explain_records
+    from firesteel.report.stream_report import explain_stream
+    from firesteel.report.streams import is_stream
 
     path = find(job, Options(given_options(option)))
     records = read(path)
@@ -167,11 +168,12 @@ def history(
         return
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
-    from firesteel.journal.attempts_report import report
-    from firesteel.journal.journal import find, read
-    from firesteel.journal.stream_report import stream_history
-    from firesteel.journal.streams import is_stream
+    from firesteel.journal.file import read
+    from firesteel.journal.lookup import find
     from firesteel.options import Options
+    from firesteel.report.attempts_report import report
+    from firesteel.report.stream_report import stream_history
+    from firesteel.report.streams import is_stream
 
     records = read(find(job, Options(given_options(option))))
     if is_stream(records):
@@ -191,7 +193,7 @@ app.command()(clean)
 def demo(
     *,
     name: Annotated[
-        str | None, typer.Argument(help="Which (default: word-count).", autocompletion=complete_demo)
+        str | None, typer.Argument(help="The demo (default: word-count).", autocompletion=complete_demo)
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Where results go (default: out/demo...).")
@@ -208,7 +210,7 @@ def demo(
 
     It ends with what was decided and why; --list names all demos.
     """
-    from firesteel.cli.demos import DEFAULT, list_text, run_named
+    from firesteel.cli.demos.catalog import DEFAULT, list_text, run_named
 
     if listed:
         show(list_text())
@@ -271,7 +273,7 @@ def simulate(
             "--frozen-nodes",
             parser=whole("--frozen-nodes"),
             metavar="N",
-            help="Nodes that stand still soon after the start, and are told as gone after two minutes.",
+            help="Nodes that freeze soon after the start, and are reported lost after two minutes.",
         ),
     ] = 0,
     fail_rate: Annotated[
@@ -313,7 +315,7 @@ def simulate(
         typer.Option(
             "--profiles",
             metavar="KIND",
-            help="What Spark is told of such slots: task (on the executors there are), executor (it makes them), none (the slot pool alone sees to it).",
+            help="The kind of resource profile for such slots: task (on the executors there are), executor (it makes them), none (the slot pool alone sees to it).",
         ),
     ] = "task",
     option: OptionPairs = None,

@@ -1,4 +1,4 @@
-"""What ``firesteel options`` prints."""
+"""The output of ``firesteel options``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.masking import mask_value
-from firesteel.option_layers import variable_of
 from firesteel.options import Option, Options, all_options, format_value, lookup, lookup_family
+from firesteel.options.layers import variable_of
 
 
 def chosen_options(given: Options, words: Iterable[str] = (), *, changed: bool = False) -> list[Option[Any]]:
@@ -78,6 +78,7 @@ def _described(given: Options, option: Option[Any]) -> dict[str, Any]:
         "origin": given.origin(option).where if "<" not in option.key else "default",
         "default": option.default,
         "kind": option.kind,
+        "scope": option.scope.value,
         "doc": option.doc,
         "aliases": list(option.aliases),
         "variable": variable_of(option.key),

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import typer
 
 from firesteel.cli import script
-from firesteel.errors import FiresteelError, JobExecutionError, UsageError
+from firesteel.errors import FiresteelError, UsageError
 
 
 class Told:
@@ -23,7 +23,7 @@ class Told:
 
     def say(self, event: str, **fields: Any) -> None:
         """A reader that has gone away disturbs nobody; of a file that takes nothing any more is told once."""
-        from firesteel.journal.json_events import write_event
+        from firesteel.view.json_events import write_event
 
         if self._stream is None:
             return
@@ -36,9 +36,15 @@ class Told:
                 self._name = None
 
     def error(self, error: FiresteelError) -> None:
-        trace = error.cause_trace if isinstance(error, JobExecutionError) else None
         kind = type(error).__name__
-        self.say("error", kind=kind, message=error.message, hint=error.hint, trace=trace, exit_code=error.exit_code)
+        self.say(
+            "error",
+            kind=kind,
+            message=error.message,
+            hint=error.hint,
+            trace=error.cause_trace,
+            exit_code=error.exit_code,
+        )
 
     def ended(self, code: int) -> int:
         self.say("exit", code=code)
@@ -55,7 +61,7 @@ def events(on_stderr: bool, file: str | None) -> Generator[Told]:
         return
     stream = sys.stderr if on_stderr else sys.stdout if file == "-" else _opened(str(file))
     told = Told(stream, None if file == "-" else file)
-    from firesteel.journal import progress
+    from firesteel.view import progress
 
     if stream is not None:
         progress.tell_as_json(stream, alone=on_stderr)

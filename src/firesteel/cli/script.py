@@ -15,19 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import firesteel
 from firesteel.cli import CANCELLED
-from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, UsageError
+from firesteel.errors import OURS, FiresteelError, JobCancelledError, UsageError
 from firesteel.humanize import unsteering
-
-_OURS = str(Path(firesteel.__file__).parent)
-
 
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals after which the job is cancelled and cleaned up, as after Ctrl-C."""
 
 Then = Callable[[Mapping[str, Any]], int]
-"""What to do with the names that a script has defined. The exit code."""
+"""Takes the names that a script has defined; returns the exit code."""
 
 
 def run_script(script: Path, arguments: list[str], *, name: str = "__main__", then: Then | None = None) -> int:
@@ -94,7 +90,7 @@ def report(error: FiresteelError) -> int:
         tell(error)
     if any(alone for _, alone in _told):
         return error.exit_code
-    if isinstance(error, JobExecutionError) and error.cause_trace:
+    if error.cause_trace:
         _say(error.cause_trace.rstrip())
     _say(f"firesteel: {error}")
     frame = user_frame(error.__traceback__)
@@ -109,7 +105,7 @@ def user_frame(trace: TracebackType | None) -> traceback.FrameSummary | None:
 
 
 def _is_users(file: str) -> bool:
-    foreign = [_OURS, sysconfig.get_path("stdlib"), *site.getsitepackages()]
+    foreign = [OURS, sysconfig.get_path("stdlib"), *site.getsitepackages()]
     return not file.startswith("<") and not any(Path(file).is_relative_to(folder) for folder in foreign)
 
 

@@ -1,4 +1,4 @@
-"""What commands share: the options that many take, and printing."""
+"""Parts that commands share: the options that many take, and printing."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def whole(flag: str) -> Callable[[str | int], int]:
 def given_options(pairs: list[str] | None, quiet: bool = False, configs: list[str] | None = None) -> Options:
     """The values of -O, over FIRESTEEL_... in the environment, over the YAML files ``configs`` (a later one over an earlier)
     and that of FIRESTEEL_CONFIG. Raises UsageError."""
-    from firesteel.option_layers import surroundings
-    from firesteel.option_registry import ON_COMMAND_LINE
     from firesteel.options import PROGRESS, Layer, Options, Origin
+    from firesteel.options.layers import surroundings
+    from firesteel.options.registry import ON_COMMAND_LINE
 
     values: dict[str, Any] = {}
     for pair in pairs or []:
@@ -102,7 +102,7 @@ def show(text: str) -> bool:
 
 
 def no_script(script: str) -> UsageError:
-    """What stands where the script should is no file: what is before the script is the command's own, misspelt or not."""
+    """The error if the script is not a file. An option before the script is one of the command's own, perhaps misspelt."""
     if script.startswith("-"):
         return UsageError(
             f"There is no option '{script}'.", hint="The command's own stand before the script; see '--help'."
@@ -111,7 +111,7 @@ def no_script(script: str) -> UsageError:
 
 
 def not_written(error: OSError) -> FiresteelError:
-    """What to say of an output that takes nothing any more; nothing else is written to it."""
+    """The message for an output that was closed; nothing else is written to it."""
     _give_up_output()
     return FiresteelError(f"The output cannot be written: {error.strerror}.")
 

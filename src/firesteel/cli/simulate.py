@@ -13,9 +13,9 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.journal.journal import Journal, job_of
+from firesteel.journal.file import Journal, job_of
 from firesteel.options import BATCH_SHUFFLE_MODE, SCHEDULER, Layer, Options, format_value, lookup, parse_size
-from firesteel.simulation.cluster import PROFILES, ClusterSpec, with_workers
+from firesteel.simulation.cluster.nodes import PROFILES, ClusterSpec, with_workers
 from firesteel.simulation.report import SIMULATED, Costs, Simulated, costs_of
 from firesteel.simulation.workload import ChainShape, EdgeKind
 
@@ -51,7 +51,7 @@ def simulate_text(
     _check_counts({"vertices": vertices, "parallelism": parallelism, "nodes": nodes, "slots": slots})
     if edge not in [kind.value for kind in EdgeKind]:
         names = ", ".join(kind.value for kind in EdgeKind)
-        raise UsageError(f"--edge {edge} is no kind of edge.", hint=f"Give one of {names}.")
+        raise UsageError(f"--edge {edge} is not a kind of edge.", hint=f"Give one of {names}.")
     if not 0 <= slow_nodes <= nodes:
         raise UsageError(f"--slow-nodes {slow_nodes} must be between 0 and the number of nodes, {nodes}.")
     if not 0 < slow_factor <= 1:
@@ -91,7 +91,7 @@ def simulate_text(
         options,
         frozen_nodes=frozen_nodes,
         groups=tuple(groups),
-    )
+    ).all_blocking()
     simulated.check()
     costs = _costs(simulated, journal)
     text = _as_json(simulated, costs) if as_json else _for_people(simulated, costs)
@@ -110,7 +110,7 @@ def _cluster(spec: ClusterSpec, memory: str | None, external: Sequence[str], pro
         size = parse_size(memory)
     except ValueError as error:
         raise UsageError(
-            f"--memory '{memory}' is no size: {error}.", hint="Write, for example, --memory '64 GiB'."
+            f"--memory '{memory}' is not a size: {error}.", hint="Write, for example, --memory '64 GiB'."
         ) from None
     return with_workers(spec, size, dict(map(_amount, external)), profiles)
 
@@ -119,7 +119,7 @@ def _amount(pair: str) -> tuple[str, float]:
     name, equals, amount = pair.partition("=")
     if not equals or not name.strip() or not amount.strip().isdigit():
         raise UsageError(
-            f"--external '{pair}' is no amount of a resource.", hint="Write, for example, --external gpu=2."
+            f"--external '{pair}' is not an amount of a resource.", hint="Write, for example, --external gpu=2."
         )
     return name.strip(), float(amount)
 
@@ -128,7 +128,7 @@ def _costs(simulated: Simulated, journal: str | None) -> Costs:
     if journal is None:
         return costs_of(simulated)
     if journal.strip() in ("", "-"):
-        raise UsageError(f"--journal '{journal}' is no file.", hint="Give the path of a file to write.")
+        raise UsageError(f"--journal '{journal}' is not a file.", hint="Give the path of a file to write.")
     path = Path(journal)
     try:
         if path.is_file() and path.stat().st_size and job_of(path) != SIMULATED:
@@ -207,11 +207,11 @@ def _for_people(simulated: Simulated, costs: Costs) -> str:
 def _speculated(costs: Costs) -> list[str]:
     """A line where there is something to tell."""
     done = costs.speculation
-    if not (done.mirrors or done.blocked or done.returned):
+    if not (done.mirrors or done.blocked or done.rejected):
         return []
     return [
         f"speculation                   {plural(done.mirrors, 'mirror')}, {format_count(done.effective)} of them effective; "
-        f"nodes blocked {format_count(done.blocked)} times, {plural(done.returned, 'execution')} handed back"
+        f"nodes blocked {format_count(done.blocked)} times, {plural(done.rejected, 'execution')} rejected"
     ]
 
 
@@ -229,7 +229,7 @@ def _clipped(text: str) -> str:
 
 
 def _headline(simulated: Simulated, costs: Costs) -> str:
-    """What was asked for, and what was decided."""
+    """The request and the decisions."""
     shape, cluster = simulated.shape, simulated.cluster
     most = "at most " if shape.adaptive and shape.vertices > 1 else ""
     steps = f"{plural(shape.vertices, 'step')} of {most}{plural(shape.parallelism, 'subtask')}"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.errors import UsageError
-from firesteel.operators.program import SinkWriter, TaskContext
+from firesteel.task.program import SinkWriter, TaskContext
 
 __all__ = ["Sink", "SinkWriter", "Source", "Split", "infer_parallelism", "push_down"]
 
@@ -54,7 +54,7 @@ class Source(Protocol):
     name: str
     schema: pa.Schema
     supports_concurrent_execution_attempts: bool
-    """Whether two attempts of one subtask may read at the same time."""
+    """True if two attempts of one subtask may read at the same time."""
 
     def list_splits(self, data_volume: int) -> Sequence[Split]:
         """The splits, on the driver, before any Spark job. ``data_volume``: plain bytes a subtask should process.
@@ -87,7 +87,7 @@ class Sink(Protocol):
 
     name: str
     supports_concurrent_execution_attempts: bool
-    """Whether two attempts of one subtask may write at the same time.
+    """True if two attempts of one subtask may write at the same time.
 
     False: one is started only when the one before has ended or its worker has been killed, and what Spark starts again by
     itself is turned away. Nobody can rule out an executor that lost touch with the driver and lives on.

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.packing import piece_bytes
-from firesteel.connectors.paths import first_line
+from firesteel.connectors.files.packing import piece_bytes
+from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
-from firesteel.operators.program import TaskContext
-from firesteel.operators.python_values import exact_array
+from firesteel.humanize import named_twice
+from firesteel.task.functions.python_values import exact_array
+from firesteel.task.program import TaskContext
 
 _PIECES = 64
 """A small table is still cut into this many splits where it has the rows: a few rows may be much work."""
@@ -74,9 +75,9 @@ def as_table(data: Any) -> pa.Table:
             f"A {type(data).__name__} cannot be read as an Arrow table: {first_line(error)}.",
             hint="Give a pyarrow.Table, RecordBatch, RecordBatchReader or a list of RecordBatches.",
         ) from None
-    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if twice:
-        raise UsageError(f"The table has two columns '{min(twice)}'.", hint="Rename one of them.")
+    twice = named_twice(table.column_names)
+    if twice is not None:
+        raise UsageError(f"The table has two columns '{twice}'.", hint="Rename one of them.")
     return table.replace_schema_metadata(None).unify_dictionaries()
 
 

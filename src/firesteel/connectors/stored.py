@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
 from firesteel.errors import PartitionException, UsageError
-from firesteel.operators.program import TaskContext
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore, object_name
+from firesteel.results.storage.store import ResultStore, object_name
+from firesteel.task.program import TaskContext
 
 THREADS = 16
 """Objects of a remote store whose index is asked for at once."""
@@ -37,7 +37,7 @@ class StoredRows:
         return [object_name(self.dataset, p, attempt, token) for p, (attempt, token) in enumerate(pairs)]
 
     def missing(self) -> int:
-        """How many of the objects are there no more; one request. Raises StorageError."""
+        """The number of objects that are missing; one request. Raises StorageError."""
         return len(set(self.names()).difference(self.store.list()))
 
     def sizes(self) -> list[int]:

@@ -74,7 +74,7 @@ def claim(checkpoint: str) -> Claim:
 
 
 def _directories(checkpoint: str) -> Iterator[Path]:
-    """What is locked for a checkpoint on this machine."""
+    """Yields the directories that are locked for a checkpoint on this machine."""
     path = places.local_path(checkpoint)
     if path is None:
         return

@@ -52,7 +52,7 @@ class StreamClient:
             raise FiresteelError(f"At the socket of '{entry.name}' another user listens: {entry.socket}.")
 
     def call(self, request: Request, seconds: float = ANSWER_SECONDS) -> StreamStatus:
-        """How the stream is once it has taken the request in."""
+        """Sends the request and returns the stream's status once it has taken it in."""
         try:
             self._connection.settimeout(seconds)
             with suppress(ConnectionError):  # it has hung up, perhaps with a word
@@ -95,7 +95,7 @@ class StreamClient:
 def gone(entry: StreamEntry) -> StreamGone:
     """That this stream does not run here, as far as is known why."""
     here = entry.host == socket.gethostname()
-    hint = f"'firesteel stream explain {shlex.quote(entry.name)}' says how it ended." if entry.journal else None
+    hint = f"'firesteel stream explain {shlex.quote(entry.checkpoint)}' says how it ended." if entry.journal else None
     if entry.ended is not None:
         ago = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.ended))
         return StreamGone(f"The stream '{entry.name}' does not run: it ended on {ago}.", hint=hint)

@@ -1,4 +1,4 @@
-"""What goes over the socket: one JSON line per request and per answer, both bounded."""
+"""Messages of the control socket: one JSON line per request and per answer, both bounded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def encode(message: Request | Answer) -> bytes:
 
 
 def failure(error: Exception) -> Answer:
-    """What a caller is told of an error, never with a trace."""
+    """Returns the answer that tells a caller of an error, never with a trace."""
     if isinstance(error, FiresteelError):
         return Answer(error=error.message, hint=error.hint, exit_code=error.exit_code)
     return Answer(error=f"The stream could not do it: {type(error).__name__}: {error}".rstrip(": ") + ".")

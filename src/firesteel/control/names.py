@@ -1,17 +1,27 @@
-"""Which stream a name means: a small register of this user's streams, one file each, that mends itself."""
+"""Names of streams: a small register of this user's streams, one file each, that mends itself."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import socket
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from firesteel.control.places import ENTRY, canonical, homes_of, key_of, make_private, runtime_directories
+from firesteel.control.places import (
+    ENTRY,
+    beside,
+    canonical,
+    homes_of,
+    key_of,
+    local_path,
+    make_private,
+    runtime_directories,
+)
 from firesteel.errors import UsageError
 
 MAX_ENDED = 32
@@ -70,7 +80,7 @@ def reread(entry: StreamEntry) -> StreamEntry:
 
 
 def is_live(entry: StreamEntry) -> bool:
-    """Whether somebody listens at its socket, on this machine."""
+    """Returns True if somebody listens at its socket, on this machine."""
     if entry.ended is not None or not entry.socket:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -84,6 +94,10 @@ def is_live(entry: StreamEntry) -> bool:
     return True
 
 
+class NoStream(UsageError):
+    """Nothing is known by this name."""
+
+
 class Known(NamedTuple):
     entry: StreamEntry
     live: bool
@@ -91,18 +105,9 @@ class Known(NamedTuple):
 
 def known_streams() -> list[Known]:
     """All of the register, the newest first. The oldest that do not run are dropped from it."""
-    found: dict[str, tuple[StreamEntry, Path]] = {}
-    for place in runtime_directories():
-        for path in sorted((place / "streams").glob("*.json")):
-            entry = read_entry(path)
-            if entry is None:
-                continue
-            key = key_of(entry.checkpoint)
-            if key not in found or found[key][0].started < entry.started:
-                found[key] = (entry, path)
     kept: list[Known] = []
     over = 0
-    for entry, path in sorted(found.values(), key=lambda item: (-item[0].started, item[0].checkpoint)):
+    for entry, path in sorted(_registered(), key=lambda item: (-item[0].started, item[0].checkpoint)):
         live = is_live(entry)
         over += not live
         if live or (over <= MAX_ENDED and entry.journal and Path(entry.journal).is_file()):
@@ -113,24 +118,75 @@ def known_streams() -> list[Known]:
     return kept
 
 
-def find_stream(name: str) -> StreamEntry:
-    """A stream by name, or by its checkpoint; one that runs before those that are over, then the newest.
+def _registered() -> Iterable[tuple[StreamEntry, Path]]:
+    """The newest entry of each checkpoint, and its file."""
+    found: dict[str, tuple[StreamEntry, Path]] = {}
+    for place in runtime_directories():
+        for path in sorted((place / "streams").glob("*.json")):
+            entry = read_entry(path)
+            if entry is None:
+                continue
+            key = key_of(entry.checkpoint)
+            if key not in found or found[key][0].started < entry.started:
+                found[key] = (entry, path)
+    return found.values()
 
-    Raises UsageError if there is none, or several that run fit.
+
+def default_name(checkpoint: str) -> str:
+    """Of a stream that was given none: the last two parts of its checkpoint's path, more where another stream of this user
+    is called so."""
+    place = canonical(checkpoint)
+    taken = {entry.name for entry, _ in _registered() if canonical(entry.checkpoint) != place}
+    parts = [part for part in place.partition("://")[2 if "://" in place else 0].split("/") if part]
+    tails = ("/".join(parts[-length:]) for length in range(min(2, len(parts)), len(parts) + 1))
+    return next((tail for tail in tails if tail and tail not in taken), place)
+
+
+def find_stream(name: str) -> StreamEntry:
+    """A stream by its checkpoint, or by its name, of which the last parts will do (``chk`` of ``words/chk``).
+
+    A path that is there, here or on another storage, means the stream of that checkpoint and no other. Raises NoStream if
+    there is none, and UsageError for a name that several have, running or over.
     """
     known = known_streams()
-    named = [each for each in known if name == each.entry.name]
-    there = [each for each in known if canonical(name) == canonical(each.entry.checkpoint)]
-    # one that is over and has the name must not hide one that runs on the checkpoint
-    fits = next((each for each in (named, there) if any(one.live for one in each)), named or there)
-    live = [each.entry for each in fits if each.live]
-    if len(live) > 1:
-        places = ", ".join(f"'{entry.checkpoint}'" for entry in live)
-        raise UsageError(f"Several streams are called '{name}'.", hint=f"Say it by its checkpoint: {places}.")
-    found = live or [each.entry for each in fits] or [e for home in homes_of(name) if (e := read_entry(home / ENTRY))]
-    if found:
-        return found[0]
-    raise UsageError(f"There is no stream '{name}'.", hint=_which_there_are(name, known))
+    if is_place(name):
+        there = [each.entry for each in known if canonical(name) == canonical(each.entry.checkpoint)]
+        there = there or [entry for home in homes_of(name) if (entry := read_entry(home / ENTRY))]
+        if there:
+            return there[0]
+        raise NoStream(f"No stream of yours is known on the checkpoint '{name}'.", hint=_elsewhere(name, known))
+    fits = [each for each in known if canonical(name) == canonical(each.entry.checkpoint)]
+    fits = fits or [each for each in known if name == each.entry.name]
+    fits = fits or [each for each in known if name and each.entry.name.endswith(f"/{name}")]
+    if len(fits) > 1:
+        states = (f"'{entry.checkpoint}' ({'runs' if live else 'over'})" for entry, live in fits)
+        raise UsageError(
+            f"'{name}' may be any of {len(fits)} streams.", hint=f"Say it by its checkpoint: {', '.join(states)}."
+        )
+    if fits:
+        return fits[0].entry
+    raise NoStream(f"There is no stream '{name}'.", hint=_which_there_are(name, known))
+
+
+def is_place(name: str) -> bool:
+    """Returns True for a URL, and for a path that begins like one or exists; False for a mere name."""
+    path = local_path(name)
+    if path is None:
+        return "/" in name
+    if name.startswith(("/", "./", "../", "file:")) or name in ("", ".", ".."):
+        return True
+    near = beside(name)
+    return os.path.lexists(path) or (near is not None and (near / ENTRY).exists())
+
+
+def _elsewhere(name: str, known: list[Known]) -> str:
+    """The streams that this would have named, had there not been that path."""
+    last = canonical(name).rpartition("/")[2]
+    alike = [entry.checkpoint for entry, _ in known if last in entry.name.split("/") or name == entry.name]
+    if not alike:
+        return "'firesteel stream list --all' shows those that are."
+    places = ", ".join(f"'{place}'" for place in alike)
+    return f"Of that name there is one elsewhere; say it by its checkpoint: {places}."
 
 
 def _which_there_are(name: str, known: list[Known]) -> str:

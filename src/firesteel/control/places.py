@@ -1,4 +1,4 @@
-"""Where a stream's socket and entry lie: beside its checkpoint, else in a private directory of this user.
+"""Places of a stream's socket and entry: beside its checkpoint, else in a private directory of this user.
 
 What lies beside a checkpoint ``a/chk`` is in ``a/.chk.firesteel``; the dot keeps Spark and Hadoop from reading it.
 """
@@ -69,7 +69,10 @@ def runtime_directories() -> list[Path]:
 
 
 def claims_directory() -> Path:
-    """Where checkpoints that lie elsewhere are claimed. It must not depend on the environment: a service has another one."""
+    """Returns the directory in which checkpoints that lie elsewhere are claimed.
+
+    It must not depend on the environment: a service has another one.
+    """
     return Path(f"/tmp/firesteel-run-{os.getuid()}")
 
 
@@ -112,7 +115,7 @@ def make_homes(checkpoint: str) -> Iterator[Path]:
 
 
 def homes_of(checkpoint: str) -> list[Path]:
-    """Where :func:`make_homes` may have come to, in this process or another."""
+    """Returns the directories that :func:`make_homes` may have made, in this process or another."""
     near = beside(checkpoint)
     return [*([near] if near else []), *(place / key_of(checkpoint) for place in runtime_directories())]
 

@@ -39,7 +39,7 @@ from firesteel.scheduler.streaming.records import StreamStatus
 
 MAX_CALLERS = 16
 REQUEST_SECONDS = 60.0
-"""Who says nothing for so long, or takes so long to say it, is hung up on."""
+"""Seconds after which a client that sends nothing, or sends too slowly, is disconnected."""
 ANSWER_SECONDS = 5.0
 
 _log = logging.getLogger("firesteel.control")
@@ -48,7 +48,7 @@ _request = msgspec.json.Decoder(Request)
 
 
 class StreamHandler(Protocol):
-    """What the socket needs of a stream. Each call only takes the wish in, and returns at once; wrong ones raise UsageError."""
+    """A stream as the socket needs it. Each call only takes the request in and returns at once; wrong ones raise UsageError."""
 
     def status(self) -> StreamStatus: ...
     def update_requirements(self, lower: int | None, upper: int | None) -> None: ...
@@ -111,7 +111,7 @@ def _in_use(checkpoint: str) -> UsageError:
     found = (names.read_entry(home / places.ENTRY) for home in places.homes_of(checkpoint))
     entry = next((entry for entry in found if entry is not None and entry.ended is None), None)
     if entry is not None:
-        hint = f"Stop it first: firesteel stream stop {shlex.quote(entry.name)}."
+        hint = f"Stop it first: firesteel stream stop {shlex.quote(entry.checkpoint)}."
         return UsageError(f"{said}'{entry.name}' (process {entry.pid} on {entry.host}).", hint=hint)
     near = places.beside(checkpoint)
     if near is not None and near.exists() and near.stat().st_uid != os.geteuid():
@@ -189,7 +189,7 @@ class ControlServer:
                 try:
                     connection, _ = self._listener.accept()
                 except OSError:
-                    time.sleep(0.1)  # no descriptors left, for now: not to be asked again at once
+                    time.sleep(0.1)  # no descriptors left, for now: not to be retried at once
                     continue
                 if not self._callers.acquire(blocking=False):
                     _refuse(connection)
@@ -199,7 +199,7 @@ class ControlServer:
                 ).start()
 
     def _talk(self, connection: socket.socket, handler: StreamHandler) -> None:
-        """Requests of one caller, until it goes, hangs, or says what is no request."""
+        """Requests of one caller, until it goes, hangs, or says what is not a request."""
         try:
             with connection:
                 self._check(connection)

@@ -1,4 +1,4 @@
-"""What each of many journals comes to, from its first and last lines alone: thousands are listed in a second or two.
+"""Summaries of many journals, from their first and last lines alone: thousands are listed in a second or two.
 
 Kept light (no numpy, no scheduler): it is what ``firesteel history`` and completion start with.
 """
@@ -52,7 +52,7 @@ class Listed:
     failures: int | None = None
     """Times that executions failed; None also where the journal is too long to be read for it."""
     cause: str = ""
-    """Why it failed, was cancelled, or is damaged."""
+    """The reason for which it failed, was cancelled, or is damaged."""
 
 
 class _Planned(msgspec.Struct, tag="JobPlanned"):
@@ -147,7 +147,7 @@ def _read(path: Path, began: float) -> Listed:
     failures = sum(map(_failed, tail.split(b"\n"))) if whole and _FAILED in tail else 0 if whole else None
     try:
         return _with_numbers(found, planned, numbers, failures)
-    except (ValueError, TypeError):  # JSON of the right form that is no job's
+    except (ValueError, TypeError):  # JSON of the right form that is not a job's
         return _damaged(path, began, "its plan is not that of a job")
 
 

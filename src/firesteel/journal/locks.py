@@ -1,4 +1,4 @@
-"""Whether somebody still writes a journal: a lock that the system takes back when the process dies, however it dies."""
+"""Locks that tell whether somebody still writes a journal: the system takes them back when the process dies, however it dies."""
 
 from __future__ import annotations
 

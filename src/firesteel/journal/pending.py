@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from firesteel.scheduler.records import JournalRecord, OutputGone, StateChange
+from firesteel.scheduler.kernel.records import JournalRecord, OutputGone, StateChange
 
 _GATHERED = frozenset({"SCHEDULED", "DEPLOYING", "RUNNING", "FINISHED"})
 _DIGITS = 4
@@ -32,7 +32,7 @@ class _Gathered:
 
 
 class Pending:
-    """What was not written yet, in order."""
+    """Records that were not written yet, in order."""
 
     def __init__(self) -> None:
         self._entries: list[_Gathered | JournalRecord] = []

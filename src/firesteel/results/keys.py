@@ -83,7 +83,7 @@ def common_key_type(left: Any, right: Any) -> Any:
 
 
 def hash_alike(one: Any, other: Any) -> bool:
-    """Whether equal keys of these two types have the same hash.
+    """Returns True if equal keys of these two types have the same hash.
 
     Types that can be compared do, but for integers that stand as decimals where a join met signed and unsigned ones.
     """
@@ -274,7 +274,7 @@ def _encoded(kind: Any) -> bool:
 
 
 def _shape(kind: Any) -> Any:
-    """What the encoding of a nested type depends on: equal shapes, comparable keys."""
+    """Returns the part of a nested type that its encoding depends on: equal shapes, comparable keys."""
     kind = _plain(kind)
     if _t.is_struct(kind):
         return ("struct", *(_shape(kind.field(place).type) for place in range(kind.num_fields)))

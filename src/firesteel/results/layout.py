@@ -1,4 +1,4 @@
-"""How one attempt's rows lie in its object. All numbers are little-endian unsigned 64-bit, so that a reader can
+"""Layout of an object that holds one attempt's rows. All numbers are little-endian unsigned 64-bit, so that a reader can
 fetch just the rows of the index it needs.
 
     header    magic (its last character is the version), zeros                                            16 bytes
@@ -46,7 +46,7 @@ Words = NDArray[np.uint64]
 
 
 class Damaged(Exception):
-    """What is wrong with an object, as the end of the sentence "the object ... "."""
+    """Raised for a damaged object; the message is the end of the sentence "the object ... "."""
 
 
 def header() -> bytes:
@@ -82,7 +82,7 @@ def _encode_list(entries: Words, name: int, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What an object is meant to be: its writer seals it with this, and its reader expects it."""
+    """Identity of an object: its writer seals it with this, and its reader expects it."""
 
     subpartitions: int
     schema: int
@@ -96,7 +96,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Region:
-    """What the writer knows of a finished region. Columns are cumulative: one longer than there are things."""
+    """A finished region, as its writer knows it. Columns are cumulative: one longer than there are things."""
 
     rows: NDArray[np.int64]
     """int64[S + 1]: rows before each subpartition."""
@@ -211,7 +211,7 @@ def _fetched(fetch: Fetch, offset: int, length: int) -> memoryview:
 
 
 class ObjectIndex:
-    """What the end of an object says: checked once, kept for as many reads as come. Holds no file."""
+    """Index at the end of an object: checked once, kept for as many reads as come. Holds no file."""
 
     __slots__ = ("_table", "identity", "start", "tail")
 
@@ -221,7 +221,7 @@ class ObjectIndex:
         self.identity = identity
         self._table = _read_table(tail, identity, fetch)
         self.start = min((row[0] for row in self._table), default=tail.size)
-        """Where the indexes begin, and the messages end."""
+        """Offset at which the indexes begin and the messages end."""
 
     @property
     def length(self) -> int:
@@ -229,12 +229,12 @@ class ObjectIndex:
         return self.tail.size - self.start
 
     def regions(self, fetch: Fetch) -> list[Slice]:
-        """What the index says of every region, of an object with one subpartition. Raises Damaged."""
+        """Returns a slice per region of an object with one subpartition. Raises Damaged."""
         rows = enumerate(self._table)
         return [_read_slice(_Read(self.tail, fetch), self.identity, row, region, (0, 1)) for region, row in rows]
 
     def keys(self, fetch: Fetch) -> memoryview:
-        """What lies between the indexes and the table of regions. Raises Damaged."""
+        """Returns the bytes between the indexes and the table of regions. Raises Damaged."""
         end = self.tail.size - TRAILER_BYTES - len(self._table) * REGION_BYTES
         begin = end
         if self._table:
@@ -245,7 +245,7 @@ class ObjectIndex:
         return self.tail.read(begin, end - begin, fetch)
 
     def slices(self, low: int, high: int, fetch: Fetch) -> list[Slice]:
-        """What the index says of subpartitions [low, high), for the regions that have rows there. Raises Damaged."""
+        """Returns the slices of subpartitions [low, high), one per region that has rows there. Raises Damaged."""
         found: list[Slice] = []
         for region, row in enumerate(self._table):
             piece = _read_slice(_Read(self.tail, fetch), self.identity, row, region, (low, high))

@@ -17,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.results import layout
-from firesteel.results.ahead import fetched
 from firesteel.results.layout import Slice
 from firesteel.results.messages import (
     MESSAGE_MAX_BYTES,
@@ -28,7 +27,6 @@ from firesteel.results.messages import (
     cut_rows,
     message_cuts,
 )
-from firesteel.results.objects import ObjectCache, file_limit
 from firesteel.results.plain import add_row_bytes, stored_schema
 from firesteel.results.reader import (
     Chunk,
@@ -39,7 +37,9 @@ from firesteel.results.reader import (
     decode_message,
     own_object,
 )
-from firesteel.results.store import ResultStore, StorageError
+from firesteel.results.storage.ahead import fetched
+from firesteel.results.storage.objects import ObjectCache, file_limit
+from firesteel.results.storage.store import ResultStore, StorageError
 
 OWN_MESSAGE_BYTES = 32 << 10
 """A subpartition with so many bytes shares no message of a merged object with its neighbours: each has its own reader."""
@@ -59,7 +59,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class MergeInput:
-    """What is merged: partitions ``first`` .. ``end - 1`` of a data set, as a gate describes it (``reader.GateReader``)."""
+    """Input of a merge: partitions ``first`` .. ``end - 1`` of a data set, as a gate describes it (``reader.GateReader``)."""
 
     dataset: int
     schema: pa.Schema

@@ -1,4 +1,4 @@
-"""How rows become the messages of an object: where they are cut, how they are encoded, and what the region notes of them."""
+"""Encoding of rows into the messages of an object: where they are cut, and what the region notes of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.results import layout
-from firesteel.results.store import Output
+from firesteel.results.storage.store import Output
 
 MESSAGE_MIN_BYTES = 128 << 10
 """Subpartitions smaller than this share a message with their neighbours."""
@@ -133,7 +133,7 @@ class MessageStream:
         """crc32 of each message but those of the batches added last, in order; of all once drained."""
         self._sealed: list[pa.Buffer] = []
         self._sealed_to = layout.HEADER_BYTES
-        """Where in the object the sealed messages end."""
+        """Offset in the object at which the sealed messages end."""
         self._drained_to = layout.HEADER_BYTES
         self._target.write(layout.header())
         self._ends: list[int] = []
@@ -142,7 +142,7 @@ class MessageStream:
 
     @property
     def offset(self) -> int:
-        """Where in the object the next message begins."""
+        """Offset in the object at which the next message begins."""
         return self._sealed_to + (self._ends[-1] - self._preamble if self._ends else 0)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -183,7 +183,7 @@ def add_row_bytes(arrays: list[Any]) -> tuple[int, NDArray[np.int64] | None]:
 
 
 def has_constant_width(kind: Any) -> bool:
-    """Whether all values of a stored type have the same number of plain bytes."""
+    """Returns True if all values of a stored type have the same number of plain bytes."""
     return not _has_offsets(kind) and all(
         has_constant_width(kind.field(place).type) for place in range(kind.num_fields)
     )

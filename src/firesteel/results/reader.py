@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from firesteel.errors import MERGED_ATTEMPT, PartitionException
 from firesteel.results import layout
-from firesteel.results.ahead import fetched
 from firesteel.results.layout import Damaged, Slice
-from firesteel.results.objects import ObjectCache, StoredObject
 from firesteel.results.plain import TooManyValues, from_stored, stored_schema
-from firesteel.results.store import ResultStore, merged_name, object_name, storage_error
+from firesteel.results.storage.ahead import fetched
+from firesteel.results.storage.objects import ObjectCache, StoredObject
+from firesteel.results.storage.store import ResultStore, merged_name, object_name, storage_error
 
 CHUNK_BYTES = 4 << 20
 """Stored bytes fetched at once (a single larger message comes whole)."""
@@ -105,7 +105,7 @@ class _Target:
 
     @property
     def places(self) -> tuple[int, int]:
-        """Where the wanted subpartitions begin and end in the index of the rectangle."""
+        """Returns the places in the index of the rectangle between which the wanted subpartitions lie."""
         return self.low - self.rect_low, self.high - self.rect_low
 
 
@@ -231,7 +231,7 @@ class GateReader:
         return own_object(self._dataset, partition, self._attempts, self._tokens, self._partitions)
 
     def _index(self, target: _Target) -> list[Slice]:
-        """What the object says about the rectangle's subpartitions, for the regions that have rows there."""
+        """Returns the slices of the rectangle's subpartitions in the object, one per region that has rows there."""
         if (index := self._cache.get(target.key)) is not None:
             return index
         with self._opened(target.source) as source:
@@ -298,10 +298,10 @@ class GateReader:
 
 @contextmanager
 def blaming(source: ObjectName, dataset: int, store: ResultStore) -> Generator[None, None, None]:
-    """What goes wrong with the object inside becomes a PartitionException, or a StorageError."""
+    """Turns errors that are raised inside about the object into a PartitionException, or a StorageError."""
     try:
         yield
-    except MemoryError:  # also Arrow's own, which is no sign of damage
+    except MemoryError:  # also Arrow's own, which is not a sign of damage
         raise
     except Damaged as damage:
         raise source.lost(dataset, store.url, str(damage)) from damage
@@ -334,7 +334,7 @@ def checked_message(data: pa.Buffer, base: int, piece: Slice, number: int) -> pa
 
 
 def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
-    """What to read of an object for places [low, high) of its index: parts with small gaps between them in one request."""
+    """Returns the chunks to read of an object for places [low, high) of its index: parts with small gaps between them in one."""
     chunks: list[Chunk] = []
     for piece in index:
         begin, end = int(piece.rows[low]), int(piece.rows[high])

@@ -18,7 +18,7 @@ from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.messages import MESSAGE_MAX_BYTES, Before, MessageStream, OpenRegion, cut_rows, message_cuts
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
-from firesteel.results.store import ResultStore, StorageError
+from firesteel.results.storage.store import ResultStore, StorageError
 
 OUTPUT_BUFFER_BYTES = 4 << 20
 """Finished messages are collected up to this size before they go to the store."""
@@ -35,8 +35,8 @@ CODECS = ("lz4", "zstd", "none")
 
 @dataclass(frozen=True, slots=True)
 class ResultSummary:
-    """What was written. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size; ``sketch``: of the
-    keys of rows in order, see ``firesteel.sketches``."""
+    """Summary of a written result. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size; ``sketch``: of the
+    keys of rows in order, see ``firesteel.model.sketches``."""
 
     bytes: NDArray[np.int64]
     rows: int
@@ -127,7 +127,7 @@ class ResultWriter:
                 step()
 
     def _held(self, rows: int = 0, size: int = 0) -> int:
-        """What the pending rows, and those to come, count against the budget."""
+        """Returns the bytes that the pending rows, and those to come, count against the budget."""
         pieces = self._pending.pieces * PIECE_BYTES
         return self._pending.bytes + size + pieces + (self._pending.rows + rows) * self._row_cost
 

@@ -1,4 +1,7 @@
-"""The control plane: pure Python, no I/O, no pyspark. ``factory.create_scheduler(job_graph, options).handle(event)``.
+"""The control plane: ``handle(event) -> commands``. Pure Python and numpy: no I/O, no clock, no pyspark, no pyarrow.
 
-Nothing is imported here: readers of journals want the records alone.
+Begin with ``scheduler`` (what a job is composed of) and ``factory`` (which scheduler a job gets); ``kernel`` has what goes in and out.
+``adaptive_batch`` and ``default`` differ in how the graph grows. Each capability is a room: ``topology``, ``parallelism``,
+``exchange``, ``deployment``, ``failover``, ``speculation``, ``slots``; ``streaming`` is the adaptive scheduler of streams.
+Imports ``model``, ``options``, ``errors`` and ``humanize``.
 """

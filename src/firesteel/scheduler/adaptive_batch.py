@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from firesteel.graph.job_graph import JobGraph, JobVertex, ShipStrategy
+from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.options import Options
-from firesteel.scheduler.execution_graph import VertexInitialization
+from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.parallelism.bounds import global_maximum
+from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.scheduler.slots import ExecutionSlotAllocator
-from firesteel.scheduler.slow_tasks import SlowTaskDetector
-from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
-from firesteel.scheduler.subpartitions import SubpartitionCounts
+from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
+from firesteel.scheduler.speculation.detector import SlowTaskDetector
+from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
 
 class AdaptiveBatchScheduler(Scheduler):
@@ -28,12 +29,14 @@ class AdaptiveBatchScheduler(Scheduler):
         self,
         job_graph: JobGraph,
         options: Options,
-        allocator: ExecutionSlotAllocator | None = None,
+        allocator: MakeAllocator = grant_all,
         slots: int = 1,
         detector: SlowTaskDetector | None = None,
+        *,
+        request_seconds: Callable[[], float | None] = lambda: None,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
-        super().__init__(job_graph, options, allocator, slots, detector)
+        super().__init__(job_graph, options, allocator, slots, detector, request_seconds=request_seconds)
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 

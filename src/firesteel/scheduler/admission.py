@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from firesteel.scheduler.charging import Failure
-from firesteel.scheduler.events import (
+from firesteel.model.arrays import Ints, is_ascending
+from firesteel.scheduler.deployment.vertexwise_strategy import SchedulingStrategy
+from firesteel.scheduler.exchange.release import PartitionReleaseStrategy
+from firesteel.scheduler.failover.failure_accounting import Failure
+from firesteel.scheduler.kernel.events import (
     ExecutionReports,
     ExecutionsFinished,
     FailureCause,
     FailureKind,
-    Ints,
     PartitionReports,
 )
-from firesteel.scheduler.execution_graph import ExecutionJobVertex
-from firesteel.scheduler.executions import NO_ROW, Rows
-from firesteel.scheduler.job import Job
-from firesteel.scheduler.metrics import Metrics
-from firesteel.scheduler.numbers import is_ascending
-from firesteel.scheduler.operations import ExecutionOperations
-from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.release import PartitionReleaseStrategy
-from firesteel.scheduler.speculation import SpeculativeExecutionHandler
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
-from firesteel.scheduler.strategy import SchedulingStrategy
+from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.kernel.metrics import Metrics
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.speculation.handler import SpeculativeExecutionHandler
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
+from firesteel.scheduler.topology.executions import NO_ROW, Rows
+from firesteel.scheduler.topology.operations import ExecutionOperations
 
 S = ExecutionState
 _FASTER = "another attempt was faster"
@@ -62,10 +61,9 @@ class Admission:
         wrong = self._wrong_report(vertex, reports)
         if wrong is not None:
             cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
-            return Failure(vertex, rows[admitted], subtasks[admitted], cause, culpable=True)
+            return Failure(vertex, rows[admitted], subtasks[admitted], cause, counted=True)
         if len(admitted):
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
-            self._speculation.finished(vertex, rows[admitted])
         refused = np.ones(len(rows), np.bool_)
         refused[admitted] = False
         for k in np.flatnonzero(refused).tolist():
@@ -113,7 +111,7 @@ class Admission:
             self._table.set_nodes(rows, reports.nodes)
         self._stamp(vertex, rows, reports)
         vertex.num_finished += len(rows)
-        vertex.innocent[subtasks] = 0
+        vertex.uncounted[subtasks] = 0
         vertex.count(subtasks, reports)
         if len(reports.commits):
             vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
@@ -123,6 +121,7 @@ class Admission:
             assert partition is not None
             result.info.record(subtasks, attempts, partition)
             self._strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
+        self._speculation.finished(vertex, rows)
         self._metrics.progressed(vertex)
         self._release.executions_finished(vertex, subtasks)
 

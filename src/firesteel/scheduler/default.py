@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from firesteel.graph.job_graph import DistributionPattern, JobGraph, JobVertex
-from firesteel.graph.pipelined_region import fed_while_running
+from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex
+from firesteel.model.pipelined_region import fed_while_running
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
-from firesteel.scheduler.execution_graph import VertexInitialization
+from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.parallelism.model import Bounds
+from firesteel.scheduler.parallelism.planning import NO_SPLITS
 from firesteel.scheduler.parallelism.source import decide_source
-from firesteel.scheduler.planning import NO_SPLITS
-from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.scheduler.slots import ExecutionSlotAllocator
-from firesteel.scheduler.slow_tasks import SlowTaskDetector
-from firesteel.scheduler.subpartitions import SubpartitionCounts
+from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
+from firesteel.scheduler.speculation.detector import SlowTaskDetector
+from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
 
 class DefaultScheduler(Scheduler):
@@ -33,11 +34,13 @@ class DefaultScheduler(Scheduler):
         self,
         job_graph: JobGraph,
         options: Options,
-        allocator: ExecutionSlotAllocator | None = None,
+        allocator: MakeAllocator = grant_all,
         slots: int = 1,
         detector: SlowTaskDetector | None = None,
+        *,
+        request_seconds: Callable[[], float | None] = lambda: None,
     ) -> None:
-        super().__init__(job_graph, options, allocator, slots, detector)
+        super().__init__(job_graph, options, allocator, slots, detector, request_seconds=request_seconds)
         self._fed_while_running = fed_while_running(job_graph)
 
     def _grow(self) -> list[int]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firesteel.scheduler.events import ExecutionsFinished, Ints, PartitionReports
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
-from firesteel.scheduler.executions import NO_ROW, ExecutionTable
-from firesteel.scheduler.groups import EdgeGroups
-from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.records import StateChange
-from firesteel.scheduler.slots import ExecutionSlotAllocator
-from firesteel.scheduler.states import IS_DEPLOYED, SAME_SECONDS, ExecutionState
+from firesteel.model.arrays import Ints
+from firesteel.scheduler.kernel.events import ExecutionsFinished, PartitionReports
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.records import StateChange
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, SAME_SECONDS, ExecutionState
+from firesteel.scheduler.slots.allocators import ExecutionSlotAllocator
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.topology.executions import NO_ROW, ExecutionTable
+from firesteel.scheduler.topology.groups import EdgeGroups
 
 _IS_DEPLOYED: list[bool] = IS_DEPLOYED.tolist()
 _SCHEDULED, _DEPLOYING = int(ExecutionState.SCHEDULED), int(ExecutionState.DEPLOYING)
@@ -50,7 +51,7 @@ class SingleFinish:
         self._finish(vertex, row, event)
         vertex.winner[subtask] = row
         vertex.num_finished += 1
-        vertex.innocent[subtask] = 0
+        vertex.uncounted[subtask] = 0
         io = vertex.written_io()
         io[0, subtask] = reports.rows_in.item()
         io[1, subtask] = reports.rows_out.item()
@@ -117,7 +118,7 @@ class SingleFinish:
                 peaks=event.reports.peaks(),
             )
         )
-        recorder.tell(vertex, f"-> FINISHED on {node}" if node else "-> FINISHED", event.subtasks, event.attempts)
+        recorder.tell(f"-> FINISHED on {node}" if node else "-> FINISHED", vertex, event.subtasks, event.attempts)
 
 
 def _rounded(seconds: float) -> float:

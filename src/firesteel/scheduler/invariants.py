@@ -1,4 +1,4 @@
-"""What must hold after every event. Slow and independent of the counters it checks: for tests and for soaking."""
+"""Invariants that must hold after every event. Slow and independent of the counters it checks: for tests and for soaking."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, RELEASE_DURING_JOB_EXECUTION, SPECULATIVE_ENABLED
-from firesteel.scheduler.execution_graph import ExecutionJobVertex, IntermediateResult
-from firesteel.scheduler.executions import NO_ROW
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.topology.executions import NO_ROW
 
 if TYPE_CHECKING:
     from firesteel.scheduler.scheduler import Scheduler
@@ -119,7 +119,7 @@ def _result(scheduler: Scheduler, result: IntermediateResult) -> None:
 
 
 def _needed(scheduler: Scheduler, result: IntermediateResult) -> NDArray[np.bool_]:
-    """Which partitions somebody is going to read, or have producers that the others of their vertex wait for."""
+    """Returns a mask of the partitions that somebody is going to read, or whose producers the others of their vertex wait for."""
     graph = scheduler.graph
     needed = np.zeros(result.num_partitions, np.bool_)
     edges = graph.job_graph.consumers(result.dataset.id)

@@ -12,70 +12,82 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from firesteel.graph.job_graph import DistributionPattern, JobGraph, JobVertex
+from firesteel.errors import FiresteelError
 from firesteel.humanize import plural
+from firesteel.model.arrays import Ints, Names, distinct
+from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.options import OFFLOAD_THRESHOLD, Options
 from firesteel.scheduler.admission import Admission, first_of_each
-from firesteel.scheduler.charging import Charging, Failure
-from firesteel.scheduler.commands import Command, CommitSinks, JobStatus, Placement
-from firesteel.scheduler.coordinators import OperatorCoordinatorHandler
-from firesteel.scheduler.deployer import ExecutionDeployer
-from firesteel.scheduler.deployment import DeploymentDescriptorFactory
-from firesteel.scheduler.events import (
+from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler
+from firesteel.scheduler.deployment.deployer import ExecutionDeployer
+from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
+from firesteel.scheduler.deployment.gathering import Gathering
+from firesteel.scheduler.deployment.offloading import DescriptorOffloading
+from firesteel.scheduler.deployment.readiness import Readiness
+from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.exchange.merging import Merging
+from firesteel.scheduler.exchange.release import release_strategy
+from firesteel.scheduler.failover.failure_accounting import Failure, FailureAccounting
+from firesteel.scheduler.failover.failure_handler import ExecutionFailureHandler
+from firesteel.scheduler.failover.partition_loss import PartitionLoss
+from firesteel.scheduler.failover.restart_strategies import restart_strategy
+from firesteel.scheduler.failover.retired_workers import RetiredWorkers
+from firesteel.scheduler.finishing import SingleFinish
+from firesteel.scheduler.invariants import validate
+from firesteel.scheduler.kernel.commands import Command, CommitSinks, JobStatus, Placement
+from firesteel.scheduler.kernel.events import (
     CancelRequested,
     Event,
     ExecutionsCancelled,
     ExecutionsDeploying,
     ExecutionsFailed,
     ExecutionsFinished,
-    ExecutionsReturned,
+    ExecutionsRejected,
     ExecutorChanged,
     FailureCause,
     FailureKind,
-    Ints,
     JobStarted,
-    Names,
+    NodeBlocked,
     PartitionsLost,
     PartitionsMerged,
     SinksCommitted,
     SinksFailed,
     SizesLoaded,
+    SlotsFreed,
     TimerFired,
     WorkersOccupied,
 )
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
-from firesteel.scheduler.executions import NO_ROW, ExecutionTable, Rows
-from firesteel.scheduler.failure_handler import ExecutionFailureHandler
-from firesteel.scheduler.fine_grained import DefaultFineGrainedResources, FineGrainedResources, NoFineGrainedResources
-from firesteel.scheduler.finishing import SingleFinish
-from firesteel.scheduler.gathering import Gathering
-from firesteel.scheduler.invariants import validate
-from firesteel.scheduler.job import Job
-from firesteel.scheduler.merging import Merging
-from firesteel.scheduler.metrics import Metrics
-from firesteel.scheduler.nodes import Nodes
-from firesteel.scheduler.numbers import distinct
-from firesteel.scheduler.offloading import DescriptorOffloading
-from firesteel.scheduler.operations import ExecutionOperations
+from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.kernel.metrics import Metrics
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.records import REJECTED
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.parallelism.model import SlotBound
-from firesteel.scheduler.partition_loss import PartitionLoss
-from firesteel.scheduler.planning import Parallelisms, Planner, UndecidableVertex
-from firesteel.scheduler.readiness import Readiness
-from firesteel.scheduler.recorder import Recorder
-from firesteel.scheduler.records import HANDED_BACK
-from firesteel.scheduler.region_strategy import PipelinedRegionSchedulingStrategy
-from firesteel.scheduler.regions import RegionBlock
-from firesteel.scheduler.release import release_strategy
-from firesteel.scheduler.restart import restart_strategy
-from firesteel.scheduler.retired_workers import RetiredWorkers
-from firesteel.scheduler.slot_pool import SlotPool
-from firesteel.scheduler.slots import ExecutionDeploymentOption, ExecutionSlotAllocator, GrantAllSlotAllocator
-from firesteel.scheduler.slow_tasks import SlowTaskDetector
-from firesteel.scheduler.speculation import NoSpeculation, SpeculativeExecutionHandler
-from firesteel.scheduler.speculative_executions import DefaultSpeculativeExecutionHandler
-from firesteel.scheduler.states import IS_DEPLOYED, IS_PENDING, ExecutionState
-from firesteel.scheduler.strategy import VertexwiseSchedulingStrategy
-from firesteel.scheduler.subpartitions import SubpartitionCounts
+from firesteel.scheduler.parallelism.planning import Parallelisms, Planner, UndecidableVertex
+from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.slots.allocators import (
+    AllocatorContext,
+    ExecutionDeploymentOption,
+    MakeAllocator,
+    grant_all,
+)
+from firesteel.scheduler.slots.fine_grained import (
+    DefaultFineGrainedResources,
+    FineGrainedResources,
+    NoFineGrainedResources,
+)
+from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.speculation.blocklist import Blocklist
+from firesteel.scheduler.speculation.default_handler import DefaultSpeculativeExecutionHandler
+from firesteel.scheduler.speculation.detector import SlowTaskDetector
+from firesteel.scheduler.speculation.handler import NoSpeculation, SpeculativeExecutionHandler
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
+from firesteel.scheduler.topology.executions import NO_ROW, ExecutionTable, Rows
+from firesteel.scheduler.topology.nodes import Nodes
+from firesteel.scheduler.topology.operations import ExecutionOperations
+from firesteel.scheduler.topology.regions import RegionBlock
 from firesteel.scheduler.waiting import Waits, waiting_for
 
 S = ExecutionState
@@ -93,23 +105,31 @@ class Scheduler(ABC):
         self,
         job_graph: JobGraph,
         options: Options,
-        allocator: ExecutionSlotAllocator | None = None,
+        allocator: MakeAllocator = grant_all,
         slots: int = 1,
         detector: SlowTaskDetector | None = None,
+        *,
+        request_seconds: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """``detector``: tells of slow executions, which then get mirrors; None: there are none."""
+        """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
+        none. ``request_seconds``: as ``Merging`` takes it."""
         self.job_graph = job_graph
         self.options = options
         self._slots = slots
         self.recorder = Recorder()
+        self.timers = Timers(self.recorder)
         self.executions = ExecutionTable(self.recorder.story)
-        self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit)
-        self.allocator: ExecutionSlotAllocator = allocator or GrantAllSlotAllocator()
+        self.nodes = Nodes()
+        self.blocklist = Blocklist(self.nodes, self.recorder, self.timers)
+        self.allocator = allocator(
+            AllocatorContext(self.executions, self.nodes, lambda: self.blocklist.avoided, self.recorder)
+        )
+        self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit, self._withdrawn)
         self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
         self.metrics = Metrics(self.graph, self.recorder)
-        self.job = Job(self.recorder, self.operations, self.metrics)
+        self.job = Job(self.recorder, self.operations, self.metrics, self._before_end)
         self.coordinators = OperatorCoordinatorHandler(self.recorder)
-        self.gathering = Gathering(self.graph, self.recorder)
+        self.gathering = Gathering(self.graph, self.recorder, self.timers)
         self.readiness = Readiness(self.graph)
         offloading = DescriptorOffloading(options[OFFLOAD_THRESHOLD], self.recorder)
         self.deployments = DeploymentDescriptorFactory(self.graph, self.coordinators, offloading)
@@ -119,26 +139,45 @@ class Scheduler(ABC):
             self.allocator,
             self.recorder,
             placement=self._placement,
-            ask_again=self._ask_again,
         )
         deploy = self.deployer.allocate_slots_and_deploy
         self.strategy = self.strategy_class(self.graph, self.readiness, deploy, self.gathering)
-        self.merging = Merging(
+        self.merging = self._merging(request_seconds)
+        self.speculation = self._speculation(detector)
+        self.resources = self._resources()
+        self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
+        self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
+        self.admission = self._admission()
+        self.failures = self._failure_handler()
+        self.retired = RetiredWorkers(
+            self.operations, self.recorder, send_again=self._send_again, failed=self.failures.failed
+        )
+        self.parallelisms = Parallelisms(
+            job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
+        )
+        self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
+        self._handlers = self._event_handlers()
+        self._settled = False
+        """The event made nothing possible that was not before: nothing is to be decided or deployed."""
+        self._committing = False
+        self._cancel_reason: str | None = None
+        """A cancel that came while the sinks were being published."""
+
+    def _merging(self, request_seconds: Callable[[], float | None]) -> Merging:
+        return Merging(
             self.graph,
-            options,
+            self.options,
             self.recorder,
+            self.timers,
             readiness=self.readiness,
             describe=self.deployments.gate,
             resume=self.strategy.on_partitions_available,
-            slots=slots,
+            slots=self._slots,
+            request_seconds=request_seconds,
         )
-        self.nodes = Nodes()
-        self.speculation = self._speculation(detector)
-        self.resources: FineGrainedResources = NoFineGrainedResources()
-        self.job.before_end += [self.speculation.stop, self.merging.drop_all, self.deployments.drop_all]
-        self.single = SingleFinish(self.graph, self.allocator, self.recorder, self.strategy.on_partitions_available)
-        self.release = release_strategy(options, self.graph, self.deployments, self.recorder)
-        self.admission = Admission(
+
+    def _admission(self) -> Admission:
+        return Admission(
             self.operations,
             self.job,
             self.strategy,
@@ -147,52 +186,50 @@ class Scheduler(ABC):
             metrics=self.metrics,
             speculation=self.speculation,
         )
-        self.failures = ExecutionFailureHandler(
+
+    def _failure_handler(self) -> ExecutionFailureHandler:
+        return ExecutionFailureHandler(
             self.operations,
             self.job,
             self.strategy,
             self.recorder,
-            charging=Charging(restart_strategy(options, job_graph.name), self.executions, self.recorder),
+            self.timers,
+            accounting=FailureAccounting(
+                restart_strategy(self.options, self.job_graph.name), self.executions, self.recorder
+            ),
             losses=PartitionLoss(self.graph, self.merging, self.recorder),
             release=self.release,
             metrics=self.metrics,
         )
-        self.retired = RetiredWorkers(
-            self.operations, self.recorder, send_again=self._send_again, failed=self.failures.failed
-        )
-        self.parallelisms = Parallelisms(
-            job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
-        )
-        self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+
+    def _event_handlers(self) -> dict[type[Event], Callable[[Any], None]]:
+        return {
             JobStarted: self._started,
             ExecutionsDeploying: self._deploying,
             ExecutionsFinished: self._finished,
             ExecutionsFailed: self._failed,
             ExecutionsCancelled: self._cancelled,
-            ExecutionsReturned: self._returned,
+            ExecutionsRejected: self._rejected,
             PartitionsLost: self._partitions_lost,
             SizesLoaded: self._sizes_loaded,
             PartitionsMerged: self.merging.merged,
             TimerFired: self._timer,
             ExecutorChanged: self._executor,
             WorkersOccupied: self._occupied,
+            SlotsFreed: lambda _: None,  # all that waits is asked for after each event
+            NodeBlocked: self._node_blocked,
             SinksCommitted: self._sinks_committed,
             SinksFailed: self._sinks_failed,
             CancelRequested: self._cancel_requested,
         }
-        self._settled = False
-        """The event made nothing possible that was not before: nothing is to be decided or deployed."""
-        self._committing = False
-        self._cancel_reason: str | None = None
-        """A cancel that came while the sinks were being published."""
 
-    def use_resources_of(self, pool: SlotPool) -> None:
-        """Slot sharing groups have resources: ``pool`` is the allocator that this scheduler was made with."""
-        self.resources = DefaultFineGrainedResources(
-            pool, self.job, self.recorder, self.options, graph=self.graph, metrics=self.metrics
+    def _resources(self) -> FineGrainedResources:
+        """Slot sharing groups have resources where a pool gives the slots."""
+        if not isinstance(self.allocator, SlotPool):
+            return NoFineGrainedResources()
+        return DefaultFineGrainedResources(
+            self.allocator, self.job, self.recorder, self.timers, self.options, graph=self.graph, metrics=self.metrics
         )
-        self.job.before_end.append(self.resources.job_ends)
 
     def _speculation(self, detector: SlowTaskDetector | None) -> SpeculativeExecutionHandler:
         if detector is None:
@@ -202,11 +239,21 @@ class Scheduler(ABC):
             detector,
             self.operations,
             self.recorder,
+            self.timers,
             deployer=self.deployer,
             readiness=self.readiness,
-            nodes=self.nodes,
+            blocklist=self.blocklist,
             metrics=self.metrics,
         )
+
+    def _withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
+        self.merging.withdrawn(result, gone)
+
+    def _before_end(self) -> None:
+        self.speculation.stop()
+        self.merging.drop_all()
+        self.deployments.drop_all()
+        self.resources.job_ends()
 
     def _placement(self, option: ExecutionDeploymentOption) -> Placement | None:
         return self.speculation.placement(option)
@@ -228,15 +275,12 @@ class Scheduler(ABC):
         self.operations.created(vertex, vertex.newest[subtasks], cause)
         self.strategy.restart_tasks({vertex.id: subtasks})
 
-    def _ask_again(self, tasks: dict[int, Ints]) -> None:
-        self.strategy.restart_tasks(tasks)
-
     @property
     def status(self) -> JobStatus:
         return self.job.status
 
     def handle(self, event: Event) -> list[Command]:
-        """What is to be done now. A late or doubled event gives nothing; nothing is ever done twice."""
+        """Returns the commands to be carried out now. A late or doubled event gives nothing; nothing is ever done twice."""
         if self.job.status.is_terminal:
             return []
         self.recorder.begin(event)
@@ -248,11 +292,11 @@ class Scheduler(ABC):
         return self.recorder.take()
 
     def story(self, vertex: int, subtask: int | None = None) -> list[str]:
-        """What happened to a vertex or one of its subtasks, and because of which event; oldest first."""
+        """Returns the lines that tell what happened to a vertex or one of its subtasks, and because of which event; oldest first."""
         return self.recorder.story(vertex, subtask)
 
     def waiting_for(self) -> list[str]:
-        """What the job waits for, in sentences; empty once it has ended."""
+        """Returns the reasons for which the job waits, in sentences; empty once it has ended."""
         waits = Waits(
             self.failures.pending_restarts,
             has_slots=bool(self.nodes) if self.nodes.is_told else None,
@@ -307,7 +351,8 @@ class Scheduler(ABC):
         try:
             new = self._grow()
         except UndecidableVertex as error:
-            self.job.fail(FailureCause(FailureKind.FATAL, error.message, hint=error.hint), error.vertex)
+            cause = FailureCause(FailureKind.FATAL, error.message, trace=error.cause_trace, hint=error.hint)
+            self.job.fail(cause, error.vertex)
             return
         if new:
             self.graph.notify_execution_graph_updated(new)
@@ -403,7 +448,7 @@ class Scheduler(ABC):
         rows = self._end_cancelled(vertex, rows)
         if len(rows):
             subtasks = self.executions.index[rows].astype(np.int64)
-            self.failures.failed(Failure(vertex, rows, subtasks, event.cause, event.culpable))
+            self.failures.failed(Failure(vertex, rows, subtasks, event.cause, event.counted))
 
     def _cancelled(self, event: ExecutionsCancelled) -> None:
         vertex, rows = self._find(event)
@@ -411,9 +456,9 @@ class Scheduler(ABC):
         if len(rows):
             cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
             subtasks = self.executions.index[rows].astype(np.int64)
-            self.failures.failed(Failure(vertex, rows, subtasks, cause, culpable=True))
+            self.failures.failed(Failure(vertex, rows, subtasks, cause, counted=True))
 
-    def _returned(self, event: ExecutionsReturned) -> None:
+    def _rejected(self, event: ExecutionsRejected) -> None:
         vertex, rows = self._find(event)
         nodes = dict(zip(rows.tolist(), event.nodes, strict=False))
         rows = distinct(rows)
@@ -421,13 +466,13 @@ class Scheduler(ABC):
         self.admission.gone(vertex, rows[states == S.CANCELING])
         rows = rows[(states == S.SCHEDULED) | (states == S.DEPLOYING)]
         if event.retired:
-            self.retired.returned(vertex, rows)
+            self.retired.rejected(vertex, rows)
             return
         where = [nodes.get(row, "") for row in rows.tolist()]
         self.executions.set_nodes(rows, Names.of(where))
-        self.operations.move(vertex.id, rows, S.CANCELED, cause=HANDED_BACK)
+        self.operations.move(vertex.id, rows, S.CANCELED, cause=REJECTED)
         if len(rows) and self.job.is_active:
-            self.speculation.returned(vertex, rows, where)
+            self.speculation.rejected(vertex, rows, where)
 
     def _partitions_lost(self, event: PartitionsLost) -> None:
         if not self._committing:
@@ -449,22 +494,26 @@ class Scheduler(ABC):
             )
 
     def _timer(self, event: TimerFired) -> None:
-        self.gathering.timer_fired(event.timer)
-        self.merging.timer_fired(event.timer)
-        self.failures.timer_fired(event.timer)
-        if self.job.is_active:
-            self.speculation.timer_fired(event.timer)
-            self.resources.timer_fired(event.timer)
+        if not self.job.is_active:
+            return
+        try:
+            self.timers.fired(event.timer)
+        except FiresteelError as error:  # a slow task strategy of the user's
+            cause = FailureCause(FailureKind.FATAL, error.message, error.cause_trace, hint=error.hint)
+            self.job.fail(cause)
 
     def _executor(self, event: ExecutorChanged) -> None:
         self.nodes.change(event)
         self.resources.executor_changed(event)
         self.speculation.nodes_changed()
         what = f"joined with {plural(event.slots, 'slot')}" if event.added else "is gone"
-        self.recorder.tell(None, f"executor {event.executor} on {event.host} {what}")
+        self.recorder.tell(f"executor {event.executor} on {event.host} {what}")
 
     def _occupied(self, event: WorkersOccupied) -> None:
         self.resources.workers_occupied(event)
+
+    def _node_blocked(self, event: NodeBlocked) -> None:
+        self.speculation.node_blocked(event)
 
     def _sinks_committed(self, event: SinksCommitted) -> None:
         if self._committing:
@@ -495,7 +544,7 @@ class Scheduler(ABC):
 
     def _find(
         self,
-        event: ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled | ExecutionsReturned,
+        event: ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled | ExecutionsRejected,
     ) -> tuple[ExecutionJobVertex, Rows]:
         """The executions an event speaks of. Raises ValueError for a subtask or attempt that was never deployed."""
         vertex = self.graph.vertices[event.vertex]

@@ -1,4 +1,4 @@
-"""What a job waits for, in sentences: a job must never hang without saying so."""
+"""The reasons for which a job waits, in sentences: a job must never hang without saying so."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from firesteel.humanize import plural
-from firesteel.scheduler.commands import JobStatus
-from firesteel.scheduler.events import Ints
-from firesteel.scheduler.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
-from firesteel.scheduler.groups import Mask
-from firesteel.scheduler.job import Job
-from firesteel.scheduler.readiness import Readiness
-from firesteel.scheduler.states import IS_DEPLOYED, ExecutionState
+from firesteel.model.arrays import Ints
+from firesteel.scheduler.deployment.readiness import Readiness
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.topology.groups import Mask
 
 _MOST_NAMED = 5
 S = ExecutionState
@@ -21,11 +21,11 @@ S = ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What the graph does not tell."""
+    """Reasons to wait that the graph does not tell."""
 
     pending_restarts: int
     has_slots: bool | None
-    """Whether Spark has executors; None: nobody told."""
+    """True: Spark has executors; None: nobody told."""
     committing: bool
     merging: list[str] = field(default_factory=list)
     """Sentences on results that are being merged."""
@@ -88,7 +88,7 @@ def _vertex(
 
 
 def _ready(readiness: Readiness, graph: DefaultExecutionGraph, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
-    """Which of these subtasks nothing keeps from running but a slot: all of their region can run."""
+    """Returns a mask of these subtasks: True where only a slot is missing, for all of their region can run."""
     block = graph.regions.block(vertex.id)
     regions = block.of(vertex.id, subtasks)
     return np.isin(regions, readiness.deployable_regions(block, np.unique(regions)))

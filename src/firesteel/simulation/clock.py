@@ -10,7 +10,7 @@ Action = Callable[[], None]
 
 
 def seen_at(when: float, heartbeat: float) -> float:
-    """When something that happens at ``when`` is seen: with the next heartbeat. 0: at once."""
+    """Returns the time at which something that happens at ``when`` is seen: with the next heartbeat. 0: at once."""
     if not heartbeat or math.isinf(when):
         return when
     # A beat that rounding puts just before its moment would see nothing and come again for ever.
@@ -35,7 +35,7 @@ class VirtualClock:
 
     @property
     def next_at(self) -> float:
-        """When the next action is due; inf: none is."""
+        """Returns the time at which the next action is due; inf: none is."""
         return self._actions[0][0] if self._actions else math.inf
 
     def advance(self, to: float) -> None:

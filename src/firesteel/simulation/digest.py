@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from firesteel.journal.journal import encode
-from firesteel.scheduler.records import JournalRecord
+from firesteel.journal.file import encode
+from firesteel.scheduler.kernel.records import JournalRecord
 
 
 class JournalDigest:

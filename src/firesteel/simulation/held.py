@@ -1,4 +1,4 @@
-"""How much memory an object holds, by walking to all that it refers to. Exact for columns; costs nothing but when asked."""
+"""Memory of an object, by walking to all that it refers to. Exact for columns; costs nothing but when asked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def held_bytes(root: object, *, without: Iterable[object] = ()) -> int:
         seen.add(id(thing))
         total += sys.getsizeof(thing)
         if isinstance(thing, np.ndarray):
-            # A view's memory is its base's, which may be another view of a thing that is no array.
+            # A view's memory is its base's, which may be another view of a thing that is not an array.
             waiting += [] if thing.base is None else [thing.base]
         else:
             waiting += _referred_to(thing)
@@ -47,6 +47,6 @@ def _referred_to(thing: Any) -> list[Any]:
         slots = kind.__dict__.get("__slots__", ())
         names = (slots,) if isinstance(slots, str) else slots
         found += [getattr(thing, name) for name in names if name != "__dict__" and hasattr(thing, name)]
-    # Fields of records are no attributes of a dictionary.
+    # Fields of records are not attributes of a dictionary.
     found += [getattr(thing, name) for name in getattr(type(thing), "__struct_fields__", ())]
     return found

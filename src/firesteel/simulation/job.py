@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from firesteel.journal.journal import Instrument
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler.records import JournalRecord
+from firesteel.journal.file import Instrument
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.simulation import reading
 from firesteel.simulation.clock import seen_at
-from firesteel.simulation.ending import Ending
-from firesteel.simulation.launching import Launcher
-from firesteel.simulation.mishaps import Mishaps
+from firesteel.simulation.cluster import reading
+from firesteel.simulation.cluster.ending import Ending
+from firesteel.simulation.cluster.launching import Launcher
+from firesteel.simulation.cluster.storage import Requests
+from firesteel.simulation.faults.injection import FaultInjection
 from firesteel.simulation.plane import Plane, World
 from firesteel.simulation.stopwatch import Stopwatch
-from firesteel.simulation.storage import Requests
 from firesteel.simulation.violation import ViolationError, check
 
 BEAT_SHARE = 0.02
@@ -29,16 +29,16 @@ PATIENCE = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Speculated:
-    """What speculation did, as the cluster saw it."""
+    """Speculation as the cluster saw it."""
 
     mirrors: int = 0
     """Executions that began while another one of their subtask was under way."""
     effective: int = 0
     """Those of them that won."""
     blocked: int = 0
-    """How often a node was blocked."""
-    returned: int = 0
-    """Executions that handed themselves back, from a blocked node."""
+    """Number of times a node was blocked."""
+    rejected: int = 0
+    """Executions that were rejected by a blocked node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SimulatedJob:
         plane = self.plane = Plane(scheduler, world, instrument or NoInstrument(), self.watch, self.tell)
         self._launcher = Launcher(plane, self.tell)
         self._ending = Ending(plane, self.watch, self.tell)
-        self.mishaps = Mishaps(plane, self._ending, self.tell)
+        self.fault_injection = FaultInjection(plane, self._ending, self.tell)
         self._last_vertices = {v.id for v in scheduler.job_graph.vertices if not v.outputs}
 
     def run(self) -> Outcome:
@@ -107,22 +107,21 @@ class SimulatedJob:
 
     def _speculated(self) -> Speculated:
         plane, runs = self.plane, self.plane.runs
-        began = runs.mirror[: runs.size] & ~runs.returns[: runs.size] & (runs.node[: runs.size] >= 0)
-        return Speculated(int(began.sum()), plane.ledger.winners_among(began), plane.blocks, plane.returns)
+        began = runs.mirror[: runs.size] & ~runs.rejected[: runs.size] & (runs.node[: runs.size] >= 0)
+        return Speculated(int(began.sum()), plane.ledger.winners_among(began), plane.blocks, plane.rejects)
 
     def start(self) -> None:
         if self.plane.has_resources:  # requests are held against all workers that there are, not the first
-            self.mishaps.tell_of_nodes()
+            self.fault_injection.tell_of_nodes()
         self.tell(e.JobStarted(at=0.0))
         if not self.plane.has_resources:
-            self.mishaps.tell_of_nodes()
-        self.mishaps.begin()
+            self.fault_injection.tell_of_nodes()
+        self.fault_injection.begin()
         self._launcher.start_waiting()
 
     def step(self) -> None:
         """Go on to the next moment at which something happens."""
-        clock = self.plane.clock
-        moment = min(clock.next_at, self._next_end_seen())
+        clock, moment = self.plane.clock, self.next_moment
         idle = moment - self._heard_at > PATIENCE and not np.isfinite(self.plane.cluster.ends).any()
         if np.isinf(moment) or idle:
             raise ViolationError("\n".join(["The job does not end.", *self.scheduler.waiting_for()]))
@@ -132,8 +131,13 @@ class SimulatedJob:
         self._ending.tell_of_ends()
         self._launcher.start_waiting()
 
+    @property
+    def next_moment(self) -> float:
+        """Returns the time at which something happens next, virtual seconds; inf: never."""
+        return min(self.plane.clock.next_at, self._next_end_seen())
+
     def _next_end_seen(self) -> float:
-        """When the next execution that ends is heard of: long ones are looked at more seldom."""
+        """Returns the time at which the next end of an execution is heard of: long ones are looked at more seldom."""
         cluster, runs = self.plane.cluster, self.plane.runs
         slot = cluster.next_to_end()
         end = float(cluster.ends[slot])
@@ -186,7 +190,7 @@ class SimulatedJob:
                 return "start"
             case e.ExecutionsFinished():
                 return "finish of consumers" if event.vertex in self._last_vertices else "finish of producers"
-            case e.ExecutionsDeploying() | e.ExecutionsReturned():
+            case e.ExecutionsDeploying() | e.ExecutionsRejected():
                 return "launch"
             case e.ExecutionsFailed() | e.PartitionsLost():
                 return "failover"

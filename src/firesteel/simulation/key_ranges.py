@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from firesteel.graph.job_graph import JobGraph, ShipStrategy
-from firesteel.scheduler import commands as c
+from firesteel.model.job_graph import JobGraph, ShipStrategy
+from firesteel.scheduler.kernel import commands as c
 from firesteel.simulation.violation import check
 
 Span = tuple[int, int]

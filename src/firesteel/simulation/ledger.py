@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.graph.job_graph import JobGraph
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler.events import Ints
-from firesteel.simulation import reading
-from firesteel.simulation.storage import Storage
+from firesteel.model.arrays import Ints
+from firesteel.model.job_graph import JobGraph
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
+from firesteel.simulation.cluster import reading
+from firesteel.simulation.cluster.storage import Storage
 from firesteel.simulation.violation import check
 
 NO_TOKEN = -1
@@ -27,6 +27,8 @@ class Ledger:
         self._attempt: list[Ints] = [np.empty(0, np.int64) for _ in graph.vertices]
         self._void: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it was refused, or has won and does not count any more."""
+        self._won: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        """By token: it has won, whatever became of it."""
 
     def deployed(self, command: c.Deploy) -> None:
         """Of a subtask that has a winner: only if all that it left is gone, so that it must run again."""
@@ -53,6 +55,7 @@ class Ledger:
         for subtasks, won, attempts in [(event.subtasks[fresh], tokens[fresh], event.attempts[fresh])]:
             free = winner[subtasks] == NO_TOKEN
             winner[subtasks[free]], self._attempt[event.vertex][subtasks[free]] = won[free], attempts[free]
+            self._won[won[free]] = True
             one = bool((winner[subtasks] == won).all())
             check(one, f"a subtask of vertex {event.vertex} has two winners")
 
@@ -77,9 +80,8 @@ class Ledger:
             check(not missing, f"the job has finished, and {missing} subtasks of vertex {vertex.id} have no winner")
 
     def winners_among(self, chosen: NDArray[np.bool_]) -> int:
-        """``chosen``: by row of the cluster's executions; token ``r + 1`` is row ``r``'s."""
-        tokens = np.concatenate([winner[winner != NO_TOKEN] for winner in self._winner])
-        return int(chosen[tokens - 1].sum())
+        """Returns the number of these that have ever won. ``chosen``: by row of the cluster's executions; token ``r + 1`` is row ``r``'s."""
+        return int(chosen[np.flatnonzero(self._won) - 1].sum())
 
     def _reads_winners(self, command: c.Deploy, gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
         winner = self._winner[self._graph.datasets[gate.dataset].producer]
@@ -101,4 +103,5 @@ class Ledger:
     def _reserve(self, size: int) -> None:
         have = len(self._void)
         if size > have:
-            self._void = np.concatenate((self._void, np.zeros(max(size, have * 5 // 4) - have, np.bool_)))
+            more = np.zeros(max(size, have * 5 // 4) - have, np.bool_)
+            self._void, self._won = np.concatenate((self._void, more)), np.concatenate((self._won, more))

@@ -10,28 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.descriptors import encode_executions
-from firesteel.journal.journal import Instrument
+from firesteel.journal.file import Instrument
+from firesteel.model.arrays import Ints
+from firesteel.model.descriptors import encode_executions
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED
-from firesteel.scheduler import commands as c
-from firesteel.scheduler import events as e
-from firesteel.scheduler.events import Ints
-from firesteel.scheduler.resource_profile import ResourceProfile, SlotEnforcement
+from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.simulation import reading, regions
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement
 from firesteel.simulation.clock import VirtualClock
-from firesteel.simulation.cluster import Cluster, ClusterSpec
-from firesteel.simulation.executors import ExecutorAllocation
-from firesteel.simulation.faults import Dice, Faults
+from firesteel.simulation.cluster import reading, regions
+from firesteel.simulation.cluster.executors import ExecutorAllocation
+from firesteel.simulation.cluster.nodes import Cluster, ClusterSpec
+from firesteel.simulation.cluster.runs import Deployment, Runs, RunState
+from firesteel.simulation.cluster.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
+from firesteel.simulation.cluster.storage import Storage, StorageSpec
+from firesteel.simulation.cluster.worker_queue import WorkerQueue
+from firesteel.simulation.cluster.workers import Worker, Workers
+from firesteel.simulation.faults.dice import Dice, Faults
 from firesteel.simulation.key_ranges import KeyRangeBook
 from firesteel.simulation.ledger import Ledger
-from firesteel.simulation.runs import Deployment, Runs, RunState
-from firesteel.simulation.slot_queue import LOCALITY_WAIT, SlotQueue, Wish
 from firesteel.simulation.stopwatch import Stopwatch
-from firesteel.simulation.storage import Storage, StorageSpec
 from firesteel.simulation.violation import ViolationError, check
-from firesteel.simulation.worker_queue import WorkerQueue
-from firesteel.simulation.workers import Worker, Workers
 from firesteel.simulation.workload import Workload
 
 RECT_BYTES = 16
@@ -93,8 +93,8 @@ class Plane:
         self.blocked: NDArray[np.bool_] = np.zeros(world.cluster.nodes, np.bool_)
         """Nodes that get nothing new."""
         self.blocks = 0
-        """How often a node was blocked."""
-        self.returns = 0
+        """Number of times a node was blocked."""
+        self.rejects = 0
         options = scheduler.options
         self._attempts = options[MAX_CONCURRENT_EXECUTIONS] if options[SPECULATIVE_ENABLED] else 1
         self.descriptor_bytes = 0
@@ -124,8 +124,10 @@ class Plane:
             c.ReleaseMerged: lambda command: self.storage.delete_merged(command.dataset, command.merged),
             c.StoreBlob: lambda command: self.storage.store_blob(command.digest, command.data),
             c.BlockNodes: self._block,
+            c.ShareBlockedNode: lambda _: None,  # here a job is alone
             c.DropBlobs: lambda command: self.storage.drop_blobs(command.digests),
             c.SetTimer: self._set_timer,
+            c.CancelTimer: self._cancel_timer,
             c.CommitSinks: self._commit,
             c.JobStatusChanged: self._status_changed,
         }
@@ -236,7 +238,7 @@ class Plane:
         return self.runs.deploy(deployment, alone=alone, most=most)
 
     def _count_bytes(self, command: c.Deploy) -> None:
-        """What the deployment ships: each gate once, however often it is named, and what is each execution's own."""
+        """Counts the bytes that the deployment ships: each gate once, however often it is named, and each execution's own."""
         for gate in command.gates:
             if gate.encoded.digest not in self._shipped:
                 self._shipped.add(gate.encoded.digest)
@@ -328,7 +330,7 @@ class Plane:
         return self.dice.until_next(self.world.faults.late_by)
 
     def gang_of(self, rows: Ints) -> Ints:
-        """Which of these rows must run together: equal numbers; -1: on its own."""
+        """Returns a gang number per row: rows with equal numbers must run together; -1: on its own."""
         return _grown(self._gang_of, self.runs.size)[rows]
 
     # --- storage -----------------------------------------------------------------------------------------------
@@ -426,6 +428,9 @@ class Plane:
         check(not late, f"timer '{command.timer}' is set to a time that has passed")
         self._timers[command.timer] = command.at
         self.clock.at(command.at, lambda: self._fire(command))
+
+    def _cancel_timer(self, command: c.CancelTimer) -> None:
+        self._timers.pop(command.timer, None)
 
     def _fire(self, command: c.SetTimer) -> None:
         if self._timers.get(command.timer) == command.at:

@@ -1,4 +1,4 @@
-"""What a job of some shape costs to schedule: real time by phase, memory, bytes and requests; on a simulated cluster."""
+"""Costs of scheduling a job of some shape: real time by phase, memory, bytes and requests; on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from typing import Any
 import numpy as np
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import JobGraph
-from firesteel.graph.slot_sharing import groups_of
-from firesteel.graph.slot_sharing_group import SlotSharingGroup
-from firesteel.journal.journal import Instrument
-from firesteel.options import ATTEMPTS_BEFORE_RESET_BACKOFF, RESTART_ATTEMPTS, RESTART_STRATEGY, Options
-from firesteel.scheduler.commands import JobStatus
+from firesteel.journal.file import Instrument
+from firesteel.model.group_options import groups_of
+from firesteel.model.job_graph import JobGraph
+from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.options import (
+    ATTEMPTS_BEFORE_RESET_BACKOFF,
+    FINE_GRAINED_ALL_BLOCKING,
+    RESTART_ATTEMPTS,
+    RESTART_STRATEGY,
+    Options,
+)
 from firesteel.scheduler.factory import create_scheduler
-from firesteel.scheduler.planned import planned
-from firesteel.scheduler.records import JobPlanned, JournalRecord, SlotUsage
-from firesteel.scheduler.resource_profile import ResourceProfile
-from firesteel.scheduler.restart import UNLIMITED
+from firesteel.scheduler.failover.restart_strategies import UNLIMITED
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord, SlotUsage
 from firesteel.scheduler.scheduler import Scheduler
-from firesteel.simulation.cluster import ClusterSpec
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
+from firesteel.scheduler.topology.planned import planned
+from firesteel.simulation.cluster.nodes import ClusterSpec
+from firesteel.simulation.cluster.runs import RunState
+from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.faults import Faults
+from firesteel.simulation.faults.dice import Faults
 from firesteel.simulation.held import held_bytes
 from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
-from firesteel.simulation.runs import RunState
 from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
-from firesteel.simulation.storage import StorageSpec
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 SIMULATED = "simulated"
@@ -66,7 +72,7 @@ class Phase:
     ms: float
     """Real time of the scheduler, milliseconds."""
     events: int
-    """How often it happened."""
+    """Number of times it happened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What is to be simulated."""
+    """A job to be simulated."""
 
     shape: ChainShape = field(default_factory=ChainShape)
     cluster: ClusterSpec = field(default_factory=ClusterSpec)
@@ -170,6 +176,12 @@ class Simulated:
             }
         )
         return base.with_values(self.shape.options()).with_values(self.options)
+
+    def all_blocking(self) -> Simulated:
+        """These, with blocking exchanges if groups have resources and the options ask for that (FLIP-169)."""
+        if self.job_graph().slot_sharing_groups and self.all_options()[FINE_GRAINED_ALL_BLOCKING]:
+            return replace(self, shape=replace(self.shape, pipelined=False))
+        return self
 
     def check(self) -> None:
         """Raises UsageError for an option that is none, and for a job that finds too few slots or hardly ever ends."""
@@ -244,7 +256,7 @@ def _started(simulated: Simulated, fail_rate: float, watch: Stopwatch, journal: 
 
 
 def _failover(simulated: Simulated) -> Phase | None:
-    """What one failure costs while the last step runs: an input is lost, or, without a stored input, a function raises."""
+    """Measures one failure while the last step runs: an input is lost, or, without a stored input, a function raises."""
     watch = Stopwatch()
     job = _started(simulated, 0.0, watch, None)
     last = simulated.shape.vertices - 1
@@ -253,7 +265,7 @@ def _failover(simulated: Simulated) -> Phase | None:
         running = (runs.state[: runs.size] == RunState.RUNNING) & (runs.vertex[: runs.size] == last)
         if running.any():
             started = time.perf_counter()
-            job.mishaps.fail_one(int(np.argmax(running)))
+            job.fault_injection.fail_one(int(np.argmax(running)))
             return Phase((time.perf_counter() - started) * 1000, 1)
         job.step()
     return None
@@ -307,7 +319,7 @@ def _check_resources(simulated: Simulated) -> None:
     if groups and simulated.shape.pipelined:
         raise UsageError(
             f"--pipelined and resources of slot sharing group '{next(iter(groups))}' exclude each other (FLIP-169).",
-            hint="Leave --pipelined out.",
+            hint=f"Leave --pipelined out, or say -O {FINE_GRAINED_ALL_BLOCKING.key}=true, which does the same.",
         )
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
-from firesteel.scheduler.execution_graph import ExecutionJobVertex, VertexInitialization
 from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, VertexInitialization
 
 OUTSIDE = "outside"
 """Time inside a measured call that is not the scheduler's: sizes being made up."""
@@ -46,7 +46,7 @@ class Stopwatch:
 
     @contextmanager
     def outside(self) -> Generator[None, None, None]:
-        """What is done in here is not part of the phase it is done in."""
+        """Leaves what is done inside out of the phase it is done in."""
         if not self._open:
             yield
             return

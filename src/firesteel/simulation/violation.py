@@ -1,4 +1,4 @@
-"""What a scheduler must never do. The simulated cluster checks each command and stops at the first that breaks it."""
+"""Violations of the scheduler: the simulated cluster checks each command and stops at the first that must never be given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated jobs look like and what they weigh: graphs of a given shape, and sizes made up from a seed.
+"""Workloads of simulated jobs: graphs of a given shape, and sizes made up from a seed.
 
 A partition's sizes follow from (seed, data set, partition) alone, so they need no memory and every attempt writes the
 same. Partitions come in ``variants`` of each data set: with few of them a row that was packed once serves many.
@@ -15,8 +15,9 @@ from typing import overload
 
 import numpy as np
 
-from firesteel import sizes
-from firesteel.graph.job_graph import (
+from firesteel.model import sizes
+from firesteel.model.arrays import Ints
+from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -25,16 +26,15 @@ from firesteel.graph.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.scheduler.events import Ints
+from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.simulation.stopwatch import Stopwatch
-from firesteel.sketches import Sketch, encode_sketch
 
 SKETCH_ENTRIES = 64
 """Keys of a made-up sketch at most."""
 
 
 class EdgeKind(Enum):
-    """How neighbours of a simulated chain are joined."""
+    """Kind of edge between neighbours of a simulated chain."""
 
     ALL_TO_ALL = "all-to-all"
     POINTWISE = "pointwise"

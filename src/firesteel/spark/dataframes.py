@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.results.reader import GateReader
-from firesteel.results.store import ResultStore
-from firesteel.scheduler.commands import GateDescriptor
-from firesteel.spark.giveup import read_error
-from firesteel.spark.session import own_interrupts
-from firesteel.spark.versions import arrow_schema, check_frames, dataframe_of, spark_schema
+from firesteel.results.storage.store import ResultStore
+from firesteel.scheduler.kernel.commands import GateDescriptor
+from firesteel.spark.driver.spark_errors import read_error
+from firesteel.spark.session.sessions import own_interrupts
+from firesteel.spark.session.versions import arrow_schema, check_frames, dataframe_of, spark_schema
 
 
 @dataclass(frozen=True)

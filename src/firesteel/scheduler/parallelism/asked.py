@@ -12,6 +12,7 @@ from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,
     DECIDER_OPTIONS,
+    LEAST_VOLUME_PER_SLOT,
     MAX_PARALLELISM,
     MAX_SLICES_PER_SUBTASK,
     MIN_PARALLELISM,
@@ -25,12 +26,14 @@ from firesteel.scheduler.parallelism.model import Bounds
 
 PARALLELISM = "parallelism"
 """Fixes the parallelism; no option of a job, where ``set_parallelism`` does it."""
+SLOTS = "slots"
+"""Tasks that can run at once; no option of a job, which sees its cluster."""
 
 
 def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
-    """Bounds from options of the decider, by any name, and "parallelism". Raises UsageError."""
-    options, fixed = parsed(values)
-    bounds = bounds_within(defaults.with_values(options), fixed)
+    """Bounds from options of the decider, by any name, "parallelism" and "slots" (1 where it is left out). Raises UsageError."""
+    options, fixed, slots = parsed(values)
+    bounds = replace(bounds_within(defaults.with_values(options), fixed), slots=slots or 1)
     if fixed is None:
         bounds.interval()
     return bounds
@@ -38,12 +41,13 @@ def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
 
 def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     """These bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
-    options, fixed = parsed(values)
-    changed = bounds
+    options, fixed, slots = parsed(values)
+    changed = bounds if slots is None else replace(bounds, slots=slots)
     for option, field in (
         (MIN_PARALLELISM, "minimum"),
         (DATA_VOLUME_PER_TASK, "data_volume"),
         (MAX_SLICES_PER_SUBTASK, "max_slices"),
+        (LEAST_VOLUME_PER_SLOT, "least_volume"),
         (CUT, "cut"),
     ):
         if options.is_set(option):
@@ -56,20 +60,21 @@ def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     return changed
 
 
-def parsed(values: Mapping[str, Any]) -> tuple[Options, int | None]:
-    """The options, and the parallelism if it is fixed. Raises UsageError for what the decider does not take."""
+def parsed(values: Mapping[str, Any]) -> tuple[Options, int | None, int | None]:
+    """The options, the parallelism if it is fixed, and the slots if they are given. Raises UsageError for what the decider
+    does not take."""
     left = dict(values)
-    fixed = left.pop(PARALLELISM, None)
+    fixed, slots = left.pop(PARALLELISM, None), left.pop(SLOTS, None)
     for key in left:
         check_decider_option(key)
-    return Options(left), None if fixed is None else _parallelism(fixed)
+    return Options(left), _count(PARALLELISM, fixed), _count(SLOTS, slots)
 
 
 def check_decider_option(key: str) -> None:
     """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
     names = [name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases)]
     short = {name.rsplit(".", 1)[-1] if name != PARALLELISM_DEFAULT.key else name for name in names}
-    known = sorted({PARALLELISM, *short})
+    known = sorted({PARALLELISM, SLOTS, *short})
     try:
         found = lookup(key)
     except UsageError:
@@ -78,13 +83,15 @@ def check_decider_option(key: str) -> None:
         raise UsageError(f"The option '{key}' has no part in this decision.", hint=f"What has: {', '.join(known)}.")
 
 
-def _parallelism(value: Any) -> int:
+def _count(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
     try:
         number = parse_int(value)
     except ValueError:
-        raise UsageError(f"Option 'parallelism' = {value!r} is not a whole number.") from None
+        raise UsageError(f"Option '{name}' = {value!r} is not a whole number.") from None
     if number < 1:
-        raise UsageError(f"Option 'parallelism' = {value!r} must be at least 1.")
+        raise UsageError(f"Option '{name}' = {value!r} must be at least 1.")
     return number
 
 

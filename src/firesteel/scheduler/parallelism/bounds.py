@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import JobVertex
+from firesteel.model.job_graph import JobVertex
 from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,
+    LEAST_VOLUME_PER_SLOT,
     MAX_PARALLELISM,
     MAX_SLICES_PER_SUBTASK,
     MIN_PARALLELISM,
@@ -50,7 +51,7 @@ def bounds_for(vertex: JobVertex, options: Options, forward_group: int | None = 
 def bounds_within(
     options: Options, fixed: int | None, *, own_maximum: int | None = None, fixed_rule: str = "fixed"
 ) -> Bounds:
-    """What the options say, for a step of this parallelism (None: to be decided) and maximum. Checks nothing."""
+    """Returns the bounds that the options set, for a step of this parallelism (None: to be decided) and maximum. Checks nothing."""
     maximum, maximum_key = global_maximum(options)
     cut: Cut = "by-count" if options[CUT] == "by-count" else "by-bytes"
     return Bounds(
@@ -60,6 +61,7 @@ def bounds_within(
         data_volume=options[DATA_VOLUME_PER_TASK],
         max_slices=options[MAX_SLICES_PER_SUBTASK],
         cut=cut,
+        least_volume=options[LEAST_VOLUME_PER_SLOT],
         vertex_maximum=own_maximum,
         maximum_key=maximum_key,
         fixed_rule=fixed_rule if fixed is not None else "fixed",

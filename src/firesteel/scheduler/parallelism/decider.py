@@ -1,8 +1,8 @@
 """Decides how parallel a vertex is and which parts of its inputs each subtask reads (FLIP-187).
 
 Two ways to cut, by option. *By count* is the seed's formula. *By bytes* lays everything that may be cut in one line
-of units (``units``) and takes the fewest contiguous runs that stay within the limit; for that number, the runs whose
-largest is as small as can be.
+of units (``units``) and takes the fewest contiguous runs that stay within the limit, or, where the bounds allow too few
+for that, the fewest whose largest is as small as with the most; for that number, the runs whose largest is as small as can be.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ShipStrategy
 from firesteel.humanize import format_bytes, format_count, plural
-from firesteel.scheduler.commands import InputRanges
-from firesteel.scheduler.parallelism.line import check_sizes
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import (
     MOST_SUBTASKS,
     Bounds,
@@ -29,6 +29,11 @@ from firesteel.scheduler.parallelism.model import (
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.replay import remembered
 from firesteel.scheduler.parallelism.units import Units
+
+BYTES_PER_OBJECT = 16 << 10
+"""Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
+IDLE_SLOTS = "idle slots"
+"""The rule where there are more subtasks than the volume asks for, so that no slot stands idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How one vertex came out: its parallelism, the ranges, and why."""
+    """The outcome for one vertex: its parallelism, the ranges, and why."""
 
     parallelism: int
     ranges: tuple[InputRanges, ...]
@@ -130,8 +135,8 @@ def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Giv
             hint="Forward needs equal parallelism on both sides: use rescale or rebalance instead.",
         )
     if bounds.fixed is not None:
-        why = "as its forward group" if bounds.fixed_rule == "forward group" else "as set"
-        return _Given(bounds.fixed, bounds.fixed_rule, why)
+        why = {"fixed": "as set", "forward group": "as its forward group"}.get(bounds.fixed_rule)
+        return _Given(bounds.fixed, bounds.fixed_rule, why or f"as {bounds.fixed_rule} decided")
     if forward:
         return _Given(forward.pop(), "forward group", "as the producers of its forward input")
     if all(r.ship is ShipStrategy.GLOBAL or r.is_broadcast for r in inputs) and not all(r.is_broadcast for r in inputs):
@@ -167,13 +172,47 @@ def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Vol
         words.append(f"largest {units.largest_in_words()} {format_bytes(limit)}")
     by_volume = line.ranges_needed(limit, None, high) if line.total else 1
     wanted, max_slices, slice_words = _with_slices(units, bounds, limit, by_volume)
-    n = min(max(wanted, low), high)
+    n = least = min(max(wanted, low), high)
+    bound, largest = bounds.bound_hit(wanted), None
+    rule, account = bounds.cut, volume.words()
+    if wanted <= high:
+        most = _in_whole_waves(
+            least, min(high, line.size), bounds, volume.non_broadcast // _worth(inputs, bounds, volume)
+        )
+        if most > least:
+            n, largest = _fewest(line, least, most, max_slices)
+    elif not slice_words:  # where slices are too many as well, each subtask more has fewer of them
+        n, largest = _fewest(line, low, high, max_slices)
+        if n < high:
+            bound = [f"{words}, where {format_count(n)} have as small a largest range" for words in bound]
+    if n > least:
+        rule, bound = IDLE_SLOTS, []
+        account += f" makes {format_count(least)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
     _check_parallelism(n)
-    words += bounds.bound_hit(wanted) + slice_words
-    cuts = line.cut(n, max_slices)
-    if units.slices_bind(cuts, max_slices) or (max_slices is not None and n > max(by_volume, low)):
+    words += bound + slice_words
+    cuts = line.cut(n, max_slices, largest)
+    if units.slices_bind(cuts, max_slices) or (max_slices is not None and least > max(by_volume, low)):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
-    return _by_bytes(units, cuts, bounds.cut, words, volume.words())
+    return _by_bytes(units, cuts, rule, words, account)
+
+
+def _fewest(line: Line, least: int, most: int, max_slices: int | None) -> tuple[int, int]:
+    """The fewest ranges, from ``least`` on, whose largest is as small as that of ``most`` ranges, and its bytes."""
+    largest = line.smallest_largest(most, max_slices)
+    return max(line.ranges_needed(largest, max_slices, most), least), largest
+
+
+def _in_whole_waves(wanted: int, high: int, bounds: Bounds, worth: int) -> int:
+    """``wanted``, or as many more, up to ``high`` and those ``worth`` their start, as leave no slot idle in the last wave."""
+    waves = -(-wanted // bounds.slots)
+    return max(wanted, min(waves * bounds.slots, worth, high)) if bounds.least_volume else wanted
+
+
+def _worth(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> int:
+    """Plain bytes that make one more subtask worth its start: what starting it costs, and opening the object of each producer
+    that every subtask reads; and no fewer than the broadcasts, which it reads once more."""
+    opened = sum(r.num_partitions for r in inputs if r.is_keyed)
+    return max(1, bounds.least_volume + opened * BYTES_PER_OBJECT, volume.broadcast)
 
 
 def _with_slices(units: Units, bounds: Bounds, limit: int, by_volume: int) -> tuple[int, int | None, list[str]]:

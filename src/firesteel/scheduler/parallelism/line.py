@@ -68,16 +68,16 @@ class Line:
         ends = self._cover(limit, max_slices, at_most)
         return len(ends) if not self.size or ends[-1] == self.size else at_most + 1
 
-    def cut(self, n: int, max_slices: int | None = None) -> Longs:
+    def cut(self, n: int, max_slices: int | None = None, largest: int | None = None) -> Longs:
         """Boundaries (int64, n + 1) of n contiguous ranges whose largest is as small as can be.
 
         Among those, every range has a unit (the last ones are empty if there are fewer units than ranges), each is
         near the mean of what is left, and runs of empty units are shared out by number. ``max_slices`` must be
-        attainable with n ranges.
+        attainable with n ranges. ``largest``: ``smallest_largest`` of the same arguments, where it is known.
         """
         if self.size <= n:
             return np.minimum(np.arange(n + 1, dtype=np.int64), self.size)
-        return self._spread(n, self.smallest_largest(n, max_slices), max_slices)
+        return self._spread(n, self.smallest_largest(n, max_slices) if largest is None else largest, max_slices)
 
     def smallest_largest(self, n: int, max_slices: int | None = None) -> int:
         """Bytes of the largest range of the best cut into n ranges; same conditions as ``cut``."""

@@ -1,4 +1,4 @@
-"""What a parallelism decider is given and what it answers. Plain values, no state."""
+"""Arguments and results of parallelism deciders. Plain values, no state."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
-from firesteel.graph.job_graph import ShipStrategy
 from firesteel.humanize import plural
-from firesteel.scheduler.commands import InputRanges
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.scheduler.kernel.commands import InputRanges
 
 Longs = NDArray[np.int64]
 Cut = Literal["by-bytes", "by-count"]
@@ -91,20 +91,29 @@ class Bounds:
     maximum_key: str = "max-parallelism"
     """The option the maximum came from: max-parallelism or parallelism.default."""
     fixed_rule: str = "fixed"
-    """Why it is fixed, as the rule of the decision: "fixed" or "forward group"."""
+    """Why it is fixed, as the rule of the decision: "fixed", "forward group", or the function that decided it."""
     slots: int = 1
     """Tasks that can run at once, as far as it is known."""
+    least_volume: int = 0
+    """Plain bytes that make a subtask worth its start where slots would stand idle; 0: none do."""
     slots_maximum: SlotBound | None = None
     """The slots that it may not exceed; like the step's own maximum it cuts ``minimum``."""
 
     def interval(self) -> tuple[int, int]:
-        """Smallest and largest allowed parallelism; powers of two for by-count unless the step's own maximum cuts.
-
-        FLIP-187, "Limit the maximum number of subpartitions to be a power of two". Raises UsageError when empty.
+        """Smallest and largest allowed parallelism; by count both are powers of two, so that subpartitions, whose number is a
+        multiple of the largest one, divide evenly (FLIP-187). Raises UsageError when empty.
         """
         low, high = self._global_interval()
-        cut = self.lower_maximum
-        return (low, high) if cut is None else (min(low, cut[0]), min(high, cut[0]))
+        most = self._own_maximum
+        return (low, high) if most is None else (min(low, most), min(high, most))
+
+    @property
+    def _own_maximum(self) -> int | None:
+        """Returns the parallelism that is left of ``lower_maximum`` by this cut; None: there is no such maximum."""
+        own = self.lower_maximum
+        if own is None:
+            return None
+        return power_of_two_at_most(own[0]) if self.cut == "by-count" else own[0]
 
     @property
     def lower_maximum(self) -> tuple[int, str] | None:
@@ -136,19 +145,19 @@ class Bounds:
     def bound_hit(self, wanted: int) -> list[str]:
         """The bound that keeps ``wanted`` from being chosen, in words; none if it is allowed."""
         low, high = self._global_interval()
-        own = self.lower_maximum
-        if own is not None and own[0] < min(wanted, high):
-            return [own[1]]
+        own, most = self.lower_maximum, self._own_maximum
+        if own is not None and most is not None and most < min(wanted, high):
+            return [_used(own[1], own[0], most)]
         if wanted > high:
-            return [_named(self.maximum_key, self.maximum, high)]
+            return [_used(f"{self.maximum_key} {self.maximum}", self.maximum, high)]
         if wanted < low:
-            cut = "" if own is None or own[0] >= low else f", cut to {own[1]}"
-            return [_named("min-parallelism", self.minimum, low) + cut]
+            cut = "" if own is None or most is None or most >= low else f", cut to {_used(own[1], own[0], most)}"
+            return [_used(f"min-parallelism {self.minimum}", self.minimum, low) + cut]
         return []
 
 
-def _named(key: str, value: int, used: int) -> str:
-    return f"{key} {value}" if value == used else f"{key} {value} ({used} as a power of two)"
+def _used(words: str, value: int, used: int) -> str:
+    return words if value == used else f"{words} ({used} as a power of two)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism.line import prefix_sums
 from firesteel.scheduler.parallelism.model import ConsumedResult, Longs
 

@@ -1,4 +1,4 @@
-"""What a decision's record holds of the sizes and bounds it was made from, so that it can be made again, or differently."""
+"""The part of a decision's record that holds the sizes and bounds it was made from, so that it can be made again, or differently."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from firesteel.graph.job_graph import ShipStrategy
+from firesteel.model.job_graph import ShipStrategy
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
 MAX_NUMBERS_PACKED = 1 << 16
 """In all inputs of one decision; more are not recorded."""
-_BOUNDS = ("minimum", "maximum", "maximum_key", "max_slices", "vertex_maximum", "fixed", "fixed_rule")
+_BOUNDS = (
+    "minimum",
+    "maximum",
+    "maximum_key",
+    "max_slices",
+    "vertex_maximum",
+    "fixed",
+    "fixed_rule",
+    "slots",
+    "least_volume",
+)
 
 
 def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any]:
@@ -64,7 +74,7 @@ def unpack_numbers(text: str) -> Longs:
 
 
 def recalled(inputs: Mapping[str, Any]) -> tuple[list[ConsumedResult], Bounds] | None:
-    """What a decision was made from, out of its "inputs"; None where they do not tell (there were too many sizes, nothing was
+    """Returns the results and bounds that a decision was made from, out of its "inputs"; None where they do not tell (there were too many sizes, nothing was
     measured, or an older Firesteel wrote them)."""
     if "allowed" not in inputs or not ("sizes" in inputs or "packed_sizes" in inputs):
         return None

@@ -1,4 +1,4 @@
-"""How parallel a source is, and which of its splits each subtask reads."""
+"""The parallelism of a source, and the splits that each of its subtasks reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from firesteel.graph.job_graph import SourceInfo
 from firesteel.humanize import format_bytes, format_count, plural
-from firesteel.scheduler.commands import Splits
+from firesteel.model.job_graph import SourceInfo
+from firesteel.scheduler.kernel.commands import Splits
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, Longs
 

@@ -1,4 +1,4 @@
-"""What of a vertex' inputs may be cut, laid in one line of units, and the ranges that cuts of that line make.
+"""The parts of a vertex' inputs that may be cut, laid in one line of units, and the ranges that cuts of that line make.
 
 Units of keyed inputs are the subpartitions they share; of pointwise and rebalanced inputs the (producer,
 subpartition) cells, producer by producer. Input follows input, so inputs of different kinds share one line: a
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from firesteel.scheduler.commands import InputRanges
+from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism.line import Line
 from firesteel.scheduler.parallelism.model import ConsumedResult, Longs
 from firesteel.scheduler.parallelism.ranges import bytes_read, cell_runs, subpartition_ranges, uncut

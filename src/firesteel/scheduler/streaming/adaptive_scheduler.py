@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from firesteel.humanize import plural
+from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP, SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler.restart import RestartStrategy
-from firesteel.scheduler.restart import restart_strategy as strategy_of
+from firesteel.scheduler.failover.restart_strategies import RestartStrategy
+from firesteel.scheduler.failover.restart_strategies import restart_strategy as strategy_of
+from firesteel.scheduler.kernel.commands import Command
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.streaming import events as told
-from firesteel.scheduler.streaming.assessment import Assessment, Assessor
-from firesteel.scheduler.streaming.checkpoint_stats import CheckpointStatsTracker, FailedCheckpoints, max_delay
 from firesteel.scheduler.streaming.commands import (
     Continue,
     EndStream,
@@ -16,19 +18,19 @@ from firesteel.scheduler.streaming.commands import (
     Rescale,
     StartQuery,
     StopQuery,
-    StreamCommand,
 )
 from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start, record_plan
-from firesteel.scheduler.streaming.downtime import DowntimePrediction
-from firesteel.scheduler.streaming.intent import Intent
-from firesteel.scheduler.streaming.load import load_signal
 from firesteel.scheduler.streaming.machine import StateMachine
-from firesteel.scheduler.streaming.patience import Patience, may_begin_at_restart, patience
-from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
 from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus, TriggerCause
-from firesteel.scheduler.streaming.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
-from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
+from firesteel.scheduler.streaming.rescaling.checkpoint_stats import (
+    CheckpointStatsTracker,
+    FailedCheckpoints,
+    max_delay,
+)
+from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
+from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, FirstChanges, RescaleManager
+from firesteel.scheduler.streaming.rescaling.rescales import RescaleInProgress, Rescales
+from firesteel.scheduler.streaming.rescaling.running_batch import Patience, may_begin_at_restart, may_tell, patience
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
@@ -41,12 +43,20 @@ from firesteel.scheduler.streaming.status import (
     waits_while_rescaling,
 )
 from firesteel.scheduler.streaming.submission import Submission
-from firesteel.scheduler.streaming.wanted import Wanted
+from firesteel.scheduler.streaming.wanted.assessment import Assessment, Assessor
+from firesteel.scheduler.streaming.wanted.intent import Intent
+from firesteel.scheduler.streaming.wanted.load import load_signal
+from firesteel.scheduler.streaming.wanted.parallelism import Wanted
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wanted.slots import said_in_vain, slots_of_stream
 
 S = SchedulerState
+COARSE = SlotSharingGroup(DEFAULT_SLOT_SHARING_GROUP)
 FAILED = "failed checkpoints:"
+STORY_LENGTH = 200
+"""Lines kept in memory; the journal keeps all."""
 _REWRITES = (told.RescaleStep.REPARTITION, told.RescaleStep.START)
-"""What fails before them is the query, whatever is to become of it."""
+"""Steps of a rescale in which a failure is the rescale's own; before them it is the query's, whatever is to become of it."""
 _DOWN = (S.WAITING_FOR_RESOURCES, S.RESTARTING, S.CREATING_EXECUTION_GRAPH)
 _OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
 
@@ -68,8 +78,13 @@ class AdaptiveScheduler:
         *,
         restart_strategy: RestartStrategy | None = None,
         stream_id: str = "",
+        group: SlotSharingGroup = COARSE,
+        cpus: int = 1,
     ) -> None:
-        """Raises UsageError for options that conflict."""
+        """``group``: what a slot of the stream needs. ``cpus``: cores that Spark gives to each task of the session.
+
+        Raises UsageError for options that conflict, or that no stream can have.
+        """
         self.name = name
         self.checkpoint = checkpoint
         self._stream_id = stream_id or name
@@ -83,10 +98,11 @@ class AdaptiveScheduler:
             pause=lambda: self._assessor.pause,
         )
         self._strategy = restart_strategy or strategy_of(options, name)
-        self._recorder = StreamRecorder()
+        self._recorder = Recorder(STORY_LENGTH)
         self._timers = Timers(self._recorder)
         self._machine = StateMachine(name, self._recorder)
-        self._wanted = Wanted(requirements, self._settings)
+        self._group = group
+        self._wanted = Wanted(requirements, settings, slots_of_stream(group, settings, cpus))
         self._submission = Submission(
             self._wanted, self._settings, self._recorder, self._timers, start=self._create, give_up=self._fail
         )
@@ -101,7 +117,7 @@ class AdaptiveScheduler:
         self._failed_checkpoints = FailedCheckpoints(self._settings.failed_checkpoints)
         self._intent = Intent(self._wanted, self._assessor, self._rescales, self._recorder)
         self._manager: RescaleManager | None = None
-        self._first_change: float | None = None
+        self._since = FirstChanges()  # of the rescale manager that was, while there is none
         self._cooldown_since: float | None = None
         self._old_run = 0
         """Of the query that a rescale under way is to stop."""
@@ -115,8 +131,8 @@ class AdaptiveScheduler:
         self._end = ("FINISHED", "")
         self._cause = ""
 
-    def handle(self, event: told.StreamEvent) -> list[StreamCommand]:
-        """What is to be done now. Raises ValueError, with the story, for a move that no table has."""
+    def handle(self, event: told.AnyStreamEvent) -> list[Command]:
+        """Returns the commands to be carried out now. Raises ValueError, with the story, for a move that no table has."""
         self._recorder.begin(event)
         if self.state is S.FINISHED:
             return []
@@ -145,12 +161,12 @@ class AdaptiveScheduler:
 
     @property
     def max_delay(self) -> float:
-        """How long a wanted rescale waits for a checkpoint as things are now, seconds."""
+        """Returns the seconds that a wanted rescale waits for a checkpoint as things are now."""
         settings = self._settings
         return max_delay(settings.max_delay, self._stats.interval, settings.failed_checkpoints)
 
     def story(self) -> list[str]:
-        """What happened, oldest first."""
+        """Returns the lines that tell what happened, oldest first."""
         return self._recorder.story()
 
     def status(self, at: float | None = None) -> StreamStatus:
@@ -168,6 +184,8 @@ class AdaptiveScheduler:
             state=self.state.value,
             phase="" if self.phase is None else self.phase.value,
             wanted=wanted,
+            slots=self._wanted.slots(self._intent.there),
+            slot_sharing_group=self._wanted.of_executors.group,
             waits_for=self._waits_for(now),
             cause=self._end[1] if self.state is S.FINISHED else self._cause,
         )
@@ -179,15 +197,15 @@ class AdaptiveScheduler:
         manager = self._manager
         if self.state is not S.EXECUTING or manager is None:
             return
-        # The next batch has begun already: wait for one that is held, as long as max delay allows.
+        # It is held from now on: here, if no batch has begun since, else at the next one. Nothing is replayed for it.
         if self._held is None and self._query.plan.can_hold and manager.would_rescale:
             return
         manager.on_trigger(f"checkpoint {self._query.batch}" if self._query.batch >= 0 else "idle, nothing read yet")
 
     def on_failed_checkpoint(self) -> None:
         manager = self._manager
-        changed = self._first_change is not None if manager is None else manager.first_change is not None
-        if not self._failed_checkpoints.failed(changed=changed):
+        since = self._since if manager is None else manager.since
+        if not self._failed_checkpoints.failed(changed=since.sufficient is not None):
             return
         if self.state is S.EXECUTING and manager is not None and self._alive:
             count = self._failed_checkpoints.count
@@ -245,7 +263,7 @@ class AdaptiveScheduler:
 
     # -- events
 
-    def _dispatch(self, event: told.StreamEvent) -> None:
+    def _dispatch(self, event: told.AnyStreamEvent) -> None:
         match event:
             case told.StreamSubmitted():
                 self._submitted()
@@ -264,7 +282,7 @@ class AdaptiveScheduler:
             case _:
                 self._of_query(event)
 
-    def _of_query(self, event: told.StreamEvent) -> None:
+    def _of_query(self, event: told.AnyStreamEvent) -> None:
         match event:
             case _ if not self._alive:
                 self._recorder.tell(f"{type(event).__name__} is of a query that is over")
@@ -294,7 +312,8 @@ class AdaptiveScheduler:
 
     def _plan(self) -> None:
         names = {"stream_id": self._stream_id, "name": self.name, "checkpoint": self.checkpoint}
-        record_plan(self._recorder, self._wanted.requirements, self._options, self._settings.warnings, **names)
+        warnings = [*self._settings.warnings, *said_in_vain(self._group, self._options)]
+        record_plan(self._recorder, self._wanted.requirements, self._options, warnings, self._group, **names)
 
     def _look(self, *, said: bool = False) -> None:
         """Something changed that parallelism depends on. ``said``: by the user."""
@@ -302,8 +321,8 @@ class AdaptiveScheduler:
             self._submission.changed(self._intent.resources)
         if self.state in _DOWN and self.parallelism and not self._rescales.is_under_way:
             # It counts from now, though the query that is to follow it does not run yet.
-            is_wanted = self._intent.would_want()
-            self._first_change = (self._first_change or self._recorder.at) if is_wanted else None
+            wish = self._intent.would_want()
+            self._since = FirstChanges() if wish is None else self._since.seen(self._recorder.at, desired=wish.desired)
         elif self.state is S.EXECUTING and self._manager is not None and self._intent.look(said=said):
             self._manager.on_change()
 
@@ -336,7 +355,7 @@ class AdaptiveScheduler:
         query.started(event.plan, event.batch, self._asked)
         self._stats.trigger_interval = event.plan.trigger_interval
         self._stats.no_batch()
-        self._load.started(min(query.parallelism, self._intent.resources.cores), event.plan.trigger_interval)
+        self._load.started(self._busy(), event.plan.trigger_interval)
         self._cause = ""
         decide_recovery(self._recorder, event)
         if rescaled:
@@ -349,7 +368,7 @@ class AdaptiveScheduler:
         if self.state is S.RESTARTING:
             self._machine.go(S.CREATING_EXECUTION_GRAPH, "the query is started")
         self._machine.go(S.EXECUTING, "the query runs", phase=Phase.COOLDOWN.value)
-        # A restart after a failure is no rescale: the cooldown goes on.
+        # A restart after a failure is not a rescale: the cooldown goes on.
         if self._cooldown_since is None:
             self._cooldown_since = self._recorder.at
         self._holding, self._intent.assessment = False, None
@@ -359,10 +378,10 @@ class AdaptiveScheduler:
             self._recorder,
             self._timers,
             cooldown_since=self._cooldown_since,
-            first_change=self._first_change,
+            since=self._since,
             observe=self._machine.phase_changed,
         )
-        self._first_change = None
+        self._since = FirstChanges()
         if self._stopping:
             self._stop_with_savepoint()
             return
@@ -370,7 +389,7 @@ class AdaptiveScheduler:
 
     def _after_rescale(self, current: RescaleInProgress | None) -> None:
         if current is not None and current.granted == current.requested:
-            self._first_change = None
+            self._since = FirstChanges()
             self._assessor.granted()
         elif current is not None:
             current.reason = current.reason or f"{plural(current.granted, 'partition')} were come to"
@@ -379,7 +398,7 @@ class AdaptiveScheduler:
     def _leave_executing(self) -> None:
         manager = self._manager
         if manager is not None:
-            self._first_change = manager.first_change
+            self._since = manager.since
             manager.close()
             self._manager = None
         self._stats.no_batch()
@@ -399,11 +418,12 @@ class AdaptiveScheduler:
         self._query.committed(event)
         if event.run != self._query.run:
             self._rescales.committed()
+            self._query.tell()  # with the parallelism that it had
             return
         if self.state is not S.EXECUTING:
             return
         self._rescales.first_batch()
-        self._load.batch(event, min(self.parallelism, self._intent.resources.cores))
+        self._load.batch(event, self._busy())
         self._intent.load_said(self._load)
         self._look()
         self._stats.batch_committed(event.duration)
@@ -413,23 +433,28 @@ class AdaptiveScheduler:
             self._rescales.first_batch(idle=True)
             self._query.idle = True
             self._query.tell()
-            self._load.idle(self._recorder.at, min(self.parallelism, self._intent.resources.cores))
+            self._load.idle(self._recorder.at, self._busy())
             self._intent.load_said(self._load)
             self._look()
             self._stats.idle()
 
-    def _held_at(self, event: told.StreamEvent) -> int | None:
+    def _busy(self) -> int:
+        """Cores that the query can keep busy."""
+        return self._wanted.of_executors.busy(self.parallelism, self._intent.resources)
+
+    def _held_at(self, event: told.AnyStreamEvent) -> int | None:
         if not isinstance(event, told.BatchCommitted | told.QueryIdle):
             return None
         return event.batch if event.held and event.run == self._query.run else None
 
     def _settle(self) -> None:
-        """Answers what is held, and holds what is to come while the next checkpoint would be followed by a rescale."""
+        """Answers what is held, and holds what is to come while the next checkpoint would, or may, be followed by a rescale."""
         if self.state not in (S.EXECUTING, S.CREATING_EXECUTION_GRAPH):
             return
-        run, manager = self._query.run, self._manager
-        holding = self.state is S.EXECUTING and manager is not None and manager.would_rescale
-        holding = holding and self._query.plan.can_hold
+        run, manager, holding = self._query.run, self._manager, False
+        if self.state is S.EXECUTING and manager is not None and self._query.plan.can_hold:
+            tells = may_tell(self._intent.assessment, self._load, self._stats, self._recorder.at)
+            holding = manager.would_rescale or (tells and manager.phase is not Phase.COOLDOWN)
         if holding != self._holding:
             self._holding = holding
             self._recorder.emit(HoldCheckpoints(run=run, on=holding))
@@ -524,7 +549,7 @@ class AdaptiveScheduler:
                 self._delays,
                 self._recorder.at,
                 cools_since=self._cooldown_since,
-                first_change=self._first_change,
+                since=self._since,
                 failed=self._failed_checkpoints.is_trigger,
             )
         ):
@@ -603,9 +628,9 @@ class AdaptiveScheduler:
     def _waits_for(self, now: float) -> str:
         match self.state:
             case S.WAITING_FOR_RESOURCES:
-                there, needed = self._wanted.slots(self._intent.resources), self._wanted.requirements.lower
+                there, needed = self._wanted.slots(self._intent.resources), self._wanted.least_slots
                 until = self._submission.until
-                words = waits_for_slots(there, 1 if self._wanted.exact else needed, until, now)
+                words = waits_for_slots(there, needed, until, now)
             case S.EXECUTING if (assessment := self._intent.assessment) is not None and self._manager is not None:
                 words = waits_while_executing(assessment, self._manager, now, self._assessor.failure)
             case S.RESTARTING if self._rescales.is_under_way:

@@ -1,11 +1,11 @@
-"""What a stream's scheduler asks of the data plane."""
+"""Commands of a stream's scheduler to the data plane."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
-from firesteel.scheduler.records import JournalRecord
+from firesteel.scheduler.kernel.commands import Command
 
 
 class Action(Enum):
@@ -19,7 +19,12 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartQuery:
+class StreamCommand(Command):
+    """A command of a stream alone; timers and records are commands of the kernel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQuery(StreamCommand):
     """Call ``build`` and start the query, after a crashed rescale in the checkpoint is finished or rolled back.
 
     Answered by QueryStarted or QueryFailed. ``parallelism`` counts only where the checkpoint pins nothing.
@@ -30,7 +35,7 @@ class StartQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldCheckpoints:
+class HoldCheckpoints(StreamCommand):
     """From now on (``on``) each commit of the query is told with ``held`` and waits for an answer; or no more."""
 
     run: int
@@ -38,7 +43,7 @@ class HoldCheckpoints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Continue:
+class Continue(StreamCommand):
     """The answer to a held checkpoint: let the next batch begin."""
 
     run: int
@@ -46,7 +51,7 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rescale:
+class Rescale(StreamCommand):
     """Hold, stop, bring the state to ``parallelism`` partitions, start as ``run``.
 
     Answered by RescaleStepped for each step and then QueryStarted, or by RescaleFailed and then QueryStarted with the
@@ -64,7 +69,7 @@ class Rescale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopQuery:
+class StopQuery(StreamCommand):
     """Answered by QueryStopped. ``savepoint``: hold first, so that the running batch is committed."""
 
     run: int
@@ -72,31 +77,8 @@ class StopQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTimer:
-    """Tell TimerFired(``timer``) at ``when``; a timer of that name that was set before is forgotten."""
-
-    timer: str
-    when: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelTimer:
-    timer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteRecord:
-    record: JournalRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndStream:
+class EndStream(StreamCommand):
     """The last command. ``cause`` is empty unless it failed."""
 
     failed: bool
     cause: str = ""
-
-
-StreamCommand = (
-    StartQuery | HoldCheckpoints | Continue | Rescale | StopQuery | SetTimer | CancelTimer | WriteRecord | EndStream
-)

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
-from firesteel.scheduler.restart import RestartStrategy, Verdict
+from firesteel.scheduler.failover.restart_strategies import RestartStrategy, Verdict
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.streaming.events import QueryFailed, QueryStarted
-from firesteel.scheduler.streaming.recorder import StreamRecorder
 from firesteel.scheduler.streaming.records import StreamPlanned
-from firesteel.scheduler.streaming.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.wanted import Resources, Wish
+from firesteel.scheduler.streaming.wanted.parallelism import Wish
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wanted.slots import Resources, kept_by
 
 
 def record_plan(
-    recorder: StreamRecorder, needs: ResourceRequirements, options: Options, warnings: Iterable[str], **names: str
+    recorder: Recorder,
+    needs: ResourceRequirements,
+    options: Options,
+    warnings: Iterable[str],
+    group: SlotSharingGroup,
+    **names: str,
 ) -> None:
-    """The first line of the journal, and what is wrong with the options. ``names``: of the stream and its checkpoint."""
+    """The first line of the journal, what keeps its slots, and what is wrong with the options. ``names``: of the stream and
+    its checkpoint."""
     recorder.record(
         StreamPlanned(
             at=recorder.at,
@@ -24,15 +33,24 @@ def record_plan(
             lower=needs.lower,
             upper=needs.upper,
             options=dict(options.items()),
+            slot_sharing_group=str(group) if group.has_resources else "",
             **names,
         )
     )
+    if group.has_resources:
+        recorder.decision(
+            "slots",
+            inputs=ResourceProfile.of(group).numbers(),
+            rule="one slot sharing group",
+            result=str(group),
+            reason=f"The whole stream is in slot sharing group {group}. {kept_by(group)}",
+        )
     for warning in warnings:
         recorder.decision("warning", rule="options", reason=warning)
 
 
 def decide_start(
-    recorder: StreamRecorder, resources: Resources, needs: ResourceRequirements, wish: Wish, *, before: int, why: str
+    recorder: Recorder, resources: Resources, needs: ResourceRequirements, wish: Wish, *, before: int, why: str
 ) -> int:
     """The parallelism to start with. ``before``: that it ran with; 0: it did not."""
     parallelism = before or wish.parallelism
@@ -54,17 +72,17 @@ def decide_start(
     return parallelism
 
 
-def decide_restart(recorder: StreamRecorder, strategy: RestartStrategy, event: QueryFailed) -> Verdict:
-    """Whether the failure may be followed by a restart."""
+def decide_restart(recorder: Recorder, strategy: RestartStrategy, event: QueryFailed) -> Verdict:
+    """Decides, and records, whether the failure is followed by a restart."""
     if event.final:
         verdict = Verdict(None, "no restart can help")
-    elif event.charged:
-        verdict = strategy.charge(recorder.at)
+    elif event.counted:
+        verdict = strategy.count_failure(recorder.at)
     else:
-        verdict = strategy.uncharged("it was not the stream's fault")
+        verdict = strategy.uncounted("it was not the stream's fault")
     recorder.decision(
         "restart",
-        inputs={"batch": event.batch, "charged": event.charged, "final": event.final, "cause": event.cause},
+        inputs={"batch": event.batch, "counted": event.counted, "final": event.final, "cause": event.cause},
         rule=strategy.name,
         result=verdict.delay,
         reason=f"the query failed: {verdict.reason}" + ("" if verdict.delay is not None else ", so the stream fails"),
@@ -72,8 +90,8 @@ def decide_restart(recorder: StreamRecorder, strategy: RestartStrategy, event: Q
     return verdict
 
 
-def decide_recovery(recorder: StreamRecorder, event: QueryStarted) -> None:
-    """What was done to the checkpoint before the start, if anything was."""
+def decide_recovery(recorder: Recorder, event: QueryStarted) -> None:
+    """Records what was done to the checkpoint before the start, if anything was."""
     if event.recovered:
         rows = {"replayed rows": event.replayed_rows}
         recorder.decision("recovery", inputs=rows, rule="checkpoint", reason=event.recovered)

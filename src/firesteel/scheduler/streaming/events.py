@@ -1,4 +1,4 @@
-"""What happens to a stream, as told to its scheduler. Times are seconds on the stream's clock.
+"""Events of a stream, as told to its scheduler. Times are seconds on the stream's clock.
 
 ``run`` counts the starts of the query from 1; an event of another run than the current one is stale and changes nothing.
 """
@@ -8,16 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from firesteel.scheduler.kernel.events import Event, TimerFired
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEvent:
-    at: float
-    id: int = 0
+class StreamEvent(Event):
+    """An event of a stream alone; ``TimerFired`` is one of the kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSubmitted(StreamEvent):
     """The first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorOffer:
+    """The resources that each of ``count`` executors that are alike has for the tasks of this stream."""
+
+    count: int
+    cores: int
+    heap: int = 0
+    """Bytes of its JVM's heap."""
+    beside_heap: int = 0
+    """Bytes."""
+    external: tuple[tuple[str, float], ...] = ()
+    """(name, pieces)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +47,13 @@ class ClusterChanged(StreamEvent):
     """No more can come by themselves: a local master."""
     dynamic: bool = False
     """Spark's own dynamic allocation makes and removes executors for this very query: then ``cores`` is the most it may
-    come to (its current number where that is without limit), and their coming and going is no signal."""
+    come to (its current number where that is without limit), and their coming and going is not a signal."""
     limited: bool = False
     """With ``dynamic``: ``cores`` is a limit, and another one is a signal. 0: it is not known before the first executor."""
+    offers: tuple[ExecutorOffer, ...] = ()
+    """The resources of the executors, those that ``dynamic`` may add among them; told where the stream's slots need more than cores."""
     what: str = ""
-    """What has changed, half a sentence: "executor 3 on 127.0.0.4 was lost"."""
+    """The change, half a sentence: "executor 3 on 127.0.0.4 was lost"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +81,7 @@ class CancelRequested(StreamEvent):
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What the data plane found in the started query."""
+    """The plan of the started query, as the data plane found it."""
 
     stateful: tuple[str, ...] = ()
     """Names of the stateful operators, in the plan's order."""
@@ -87,7 +104,7 @@ class QueryStarted(StreamEvent):
     batch: int
     """Id of the last committed batch; -1: none."""
     recovered: str = ""
-    """What was finished or rolled back in the checkpoint before this start, a sentence."""
+    """Work that was finished or rolled back in the checkpoint before this start, a sentence."""
     replayed_rows: int = 0
     """Rows that had been read before and were read again to bring the checkpoint into order."""
 
@@ -130,13 +147,13 @@ class QueryIdle(StreamEvent):
 class QueryFailed(StreamEvent):
     run: int
     cause: str
-    """What a user is to read: the sentence, with the frames of their own code."""
+    """The text for the user: the sentence, with the frames of their own code."""
     batch: int | None = None
     """The batch that failed with it: a checkpoint that failed. None: no batch ran."""
     final: bool = False
     """No restart can help (a wrong option, an incompatible checkpoint): restart strategies are not asked."""
-    charged: bool = True
-    """False: not the stream's fault (an executor was lost); restarted without a charge."""
+    counted: bool = True
+    """False: not the stream's fault (an executor was lost); restarted without being counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,11 +202,6 @@ class RescaleFailed(StreamEvent):
     cause: str
     parallelism: int
     final: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired(StreamEvent):
-    timer: str
 
 
 AnyStreamEvent = (

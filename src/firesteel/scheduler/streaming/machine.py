@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from enum import Enum
-from typing import TypeVar
-
-from firesteel.scheduler.streaming.recorder import StreamRecorder
+from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.streaming.records import StreamStateChange
-from firesteel.scheduler.streaming.states import STATE_MOVES, Phase, SchedulerState
-
-E = TypeVar("E", bound=Enum)
-_LEGAL = {(move.source, move.target) for move in STATE_MOVES}
-
-
-def check_move(who: str, move: tuple[E, E], legal: Set[tuple[E, E]], why: str, recorder: StreamRecorder) -> None:
-    """Raises ValueError, with the story, for a move that is not in its table."""
-    if move not in legal:
-        source, target = move
-        story = "\n".join(recorder.story())
-        raise ValueError(f"{who} cannot go from {source.value} to {target.value} ({why}).\n{story}")
+from firesteel.scheduler.streaming.states import SCHEDULER_STATES, Phase, SchedulerState
 
 
 class StateMachine:
-    def __init__(self, name: str, recorder: StreamRecorder) -> None:
+    def __init__(self, name: str, recorder: Recorder) -> None:
         self._name = name
         self._recorder = recorder
         self.state = SchedulerState.CREATED
 
     def go(self, state: SchedulerState, cause: str, phase: str = "") -> None:
         """Raises ValueError, with the story, for a move that is not in the table."""
-        check_move(f"The scheduler of '{self._name}'", (self.state, state), _LEGAL, cause, self._recorder)
+        who = f"The scheduler of '{self._name}'"
+        SCHEDULER_STATES.check(self.state, state, who, cause, self._recorder.story())
         self.state = state
         self._record(phase, cause)
         self._recorder.tell(f"{state.value} ({cause})")

@@ -1,4 +1,4 @@
-"""What a stream's scheduler writes down, beside :class:`firesteel.scheduler.records.Decision`."""
+"""Records that a stream's scheduler writes, beside :class:`firesteel.scheduler.kernel.records.Decision`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from firesteel.scheduler.records import JournalRecord
+from firesteel.scheduler.kernel.records import JournalRecord
 
 
 class TriggerCause(Enum):
-    """What made the scheduler think of a rescale (Flink: TriggerCause)."""
+    """The reason why the scheduler thought of a rescale (Flink: TriggerCause)."""
 
     INITIAL_SCHEDULE = "the stream was started"
     UPDATE_REQUIREMENT = "the requirements were changed"
@@ -38,6 +38,8 @@ class StreamPlanned(JournalRecord, frozen=True):
     lower: int
     upper: int
     options: dict[str, Any]
+    slot_sharing_group: str = ""
+    """Name and resources; empty: nothing was said of its slots."""
 
 
 class StreamStateChange(JournalRecord, frozen=True):
@@ -81,7 +83,7 @@ class RescaleRecord(JournalRecord, frozen=True):
     sufficient: bool
     desired: bool
     trigger: str = ""
-    """What set it off: "checkpoint 17", "failed checkpoints: 2", "max delay", "a user"."""
+    """The event that set it off: "checkpoint 17", "failed checkpoints: 2", "max delay", "a user"."""
     checkpoint: int | None = None
     """Batch whose state was used."""
     first_change: float = 0.0
@@ -134,6 +136,10 @@ class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence; empty: for nothing."""
     cause: str = ""
     """Of its end."""
+    slots: int = 0
+    """There are now."""
+    slot_sharing_group: str = ""
+    """Name and resources of a slot; empty: nothing was said of them."""
 
 
 AnyStreamRecord = StreamPlanned | StreamStateChange | StreamBatch | RescaleRecord | StreamEnded

@@ -1,9 +1,9 @@
-"""What is known of the query that runs."""
+"""The state of the query that runs."""
 
 from __future__ import annotations
 
+from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.streaming.events import BatchCommitted, StreamPlan
-from firesteel.scheduler.streaming.recorder import StreamRecorder
 from firesteel.scheduler.streaming.records import StreamBatch
 
 _RECORDS_APART, _MOST_APART, _SHARE = 1.0, 10.0, 1 / 600
@@ -14,7 +14,7 @@ months."""
 class RunningQuery:
     """Numbers of the run and of its last batch; ``parallelism`` 0: not known yet."""
 
-    def __init__(self, recorder: StreamRecorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self.run = 0
         """Newest that the data plane was asked for."""

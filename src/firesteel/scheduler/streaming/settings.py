@@ -1,8 +1,9 @@
-"""What the options say of a stream, read once."""
+"""Settings of a stream, read once from the options."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firesteel.errors import UsageError
@@ -24,10 +25,15 @@ from firesteel.options import (
     PIPELINE_MAX_PARALLELISM,
     RESOURCE_WAIT_TIMEOUT,
     SCALE_ON_FAILED_CHECKPOINTS_COUNT,
+    SCHEDULER,
+    SPECULATIVE_ENABLED,
     STREAM_SCALING,
     SUBMISSION_STABILIZATION_TIMEOUT,
+    Layer,
     Options,
+    lookup,
 )
+from firesteel.options.values import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,7 @@ class StreamSettings:
 
 
 def _check(options: Options) -> None:
+    check_no_speculation(options)
     if options[PARTITIONS_PER_CORE] > options[MAX_PARTITIONS_PER_CORE]:
         raise UsageError(
             f"{PARTITIONS_PER_CORE.key} ({options[PARTITIONS_PER_CORE]}) is more than {MAX_PARTITIONS_PER_CORE.key} "
@@ -105,10 +112,29 @@ def _check(options: Options) -> None:
         )
 
 
-def _warnings(options: Options) -> list[str]:
-    if not options.is_set(MIN_PARALLELISM_INCREASE):
-        return []
-    return [
-        f"{MIN_PARALLELISM_INCREASE.key} is ignored, as in today's Flink: cores, partitions and the predicted downtime "
-        "decide whether a rescale is worth it."
-    ]
+def check_no_speculation(options: Options) -> None:
+    """Raises UsageError where speculation is on, wherever that was said: FLIP-168 is for batch jobs."""
+    if options[SPECULATIVE_ENABLED]:
+        raise UsageError(
+            f"Speculative execution is for batch jobs only (FLIP-168), and {SPECULATIVE_ENABLED.key} = true, from "
+            f"{options.origin(SPECULATIVE_ENABLED).where}, asks for it on a stream, whose tasks Spark starts by itself: "
+            "Firesteel has none to mirror.",
+            hint="Leave it out, or set it to false for the stream.",
+        )
+
+
+def _warnings(options: Options) -> Iterator[str]:
+    if options.is_set(MIN_PARALLELISM_INCREASE):
+        yield (
+            f"{MIN_PARALLELISM_INCREASE.key} is ignored, as in today's Flink: cores, partitions and the predicted downtime "
+            "decide whether a rescale is worth it."
+        )
+    for key in sorted(options):
+        option, origin = lookup(key), options.origin(key)
+        if option.scope is not Scope.BATCH or options[option] == option.default:
+            continue
+        # A file, the environment and Spark's configuration hold for batch jobs as well.
+        if origin.layer < Layer.COMMAND or (option is SCHEDULER and options[SCHEDULER] == "Adaptive"):
+            continue
+        instead = f"; a stream has {option.streams_have}" if option.streams_have else ""
+        yield f"{key}, from {origin.where}, is for batch jobs and changes nothing on a stream{instead}."

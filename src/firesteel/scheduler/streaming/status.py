@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from firesteel.humanize import format_seconds, plural
-from firesteel.scheduler.streaming.assessment import Assessment
 from firesteel.scheduler.streaming.records import StreamStatus
-from firesteel.scheduler.streaming.requirements import ResourceRequirements
-from firesteel.scheduler.streaming.rescale_manager import RescaleManager
-from firesteel.scheduler.streaming.rescaling import RescaleInProgress, Rescales
+from firesteel.scheduler.streaming.rescaling.manager import RescaleManager
+from firesteel.scheduler.streaming.rescaling.rescales import RescaleInProgress, Rescales
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
-from firesteel.scheduler.streaming.wanted import Resources
+from firesteel.scheduler.streaming.wanted.assessment import Assessment
+from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
+from firesteel.scheduler.streaming.wanted.slots import Resources
 
 WAITS_FOR = {
     SchedulerState.CREATING_EXECUTION_GRAPH: "the query to start",
@@ -40,8 +40,10 @@ def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: 
 
 def _first(assessment: Assessment, manager: RescaleManager, now: float) -> str:
     if manager.phase is Phase.COOLDOWN:
-        then = "a checkpoint" if assessment.wish.desired else "a checkpoint once no more slots come"
-        return f"the end of the cooldown{_left(manager.cooldown_until, now, 'in')}, then {then}"
+        end = f"the end of the cooldown{_left(manager.cooldown_until, now, 'in')}"
+        if not assessment.wish.desired:
+            return f"{end}, then a checkpoint once no more slots come"
+        return f"{end}, then a checkpoint" if manager.waits_after_cooldown else end
     if manager.phase is Phase.STABILIZING and not assessment.wish.desired:
         return f"more slots{_left(manager.stabilized_at, now, 'at most another')}, then a checkpoint"
     return f"a checkpoint{_left(manager.rescales_at, now, 'at most another')}"

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from firesteel.humanize import format_seconds
 from firesteel.options import RESOURCE_WAIT_TIMEOUT
-from firesteel.scheduler.streaming.recorder import StreamRecorder, Timers
-from firesteel.scheduler.streaming.rescale_manager import Delays, Direction, RescaleManager
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.streaming.rescaling.manager import Delays, Direction, RescaleManager
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted import Resources, Wanted
+from firesteel.scheduler.streaming.wanted.parallelism import Wanted
+from firesteel.scheduler.streaming.wanted.slots import Resources
 
 _WAIT = "resource wait"
 
@@ -23,7 +25,7 @@ class Submission:
         self,
         wanted: Wanted,
         settings: StreamSettings,
-        recorder: StreamRecorder,
+        recorder: Recorder,
         timers: Timers,
         *,
         start: Callable[[str], None],
@@ -98,9 +100,13 @@ class Submission:
 
     def _wait_is_over(self) -> None:
         waited = f"after {format_seconds(self._settings.resource_wait)} ({RESOURCE_WAIT_TIMEOUT.key})"
-        if self._resources.cores > 0:
+        if self._wanted.slots(self._resources) > 0:
             self._start(f"{waited} with what is there")
         else:
+            there, larger, what = "", "", "core"
+            if self._resources.cores:
+                there, larger, what = f": {self._wanted.of_executors.told(self._resources)}", "larger ", "slot"
             self._give_up(
-                f"No core was there to run the stream {waited}. Start workers, or make {RESOURCE_WAIT_TIMEOUT.key} larger."
+                f"No {what} was there to run the stream {waited}{there}. Start {larger}workers, or make "
+                f"{RESOURCE_WAIT_TIMEOUT.key} larger."
             )

@@ -1,1 +1,1 @@
-"""Streams on Spark: a streaming query that is held, stopped, repartitioned and started again as its scheduler says."""
+"""Streaming queries on Spark: held at commits, stopped, repartitioned and started again as their scheduler says. Begin with ``driver``."""

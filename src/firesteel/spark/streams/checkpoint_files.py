@@ -1,4 +1,4 @@
-"""What a streaming query's checkpoint says: batches planned and committed, their settings, its stateful operators.
+"""The contents of a streaming query's checkpoint: batches planned and committed, their settings, its stateful operators.
 
 Read, and where a repartition broke off mended, through Hadoop's FileSystem in the JVM, as the engine does, so that any URL
 Spark can write to will do. ``offsets/N`` is written before batch N runs and ``commits/N`` after it; batch N reads state of version
@@ -73,7 +73,7 @@ class CheckpointState:
 
 
 class CheckpointFiles:
-    """The files below ``location``, a path or URL. Raises UsageError where they cannot be read or are no checkpoint."""
+    """The files below ``location``, a path or URL. Raises UsageError where they cannot be read or are not a checkpoint."""
 
     def __init__(self, spark: Any, location: str) -> None:
         self._jvm = spark._jvm
@@ -85,6 +85,11 @@ class CheckpointFiles:
             self._root = self._fs.makeQualified(root).toString().rstrip("/")
         except Exception as error:
             raise _unreadable(location, error) from error
+
+    @property
+    def local(self) -> str | None:
+        """The directory on this machine; None: it lies elsewhere."""
+        return self._root.removeprefix("file:") if self._root.startswith("file:/") else None
 
     def read(self) -> CheckpointState:
         """The newest state; that of an empty checkpoint if nothing is there."""

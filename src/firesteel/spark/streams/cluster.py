@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from firesteel.scheduler.streaming.events import ClusterChanged
-from firesteel.spark.nodes import ExecutorInfo
-from firesteel.spark.session import grows, is_local
-from firesteel.spark.status import SparkStatus
+from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.session.sessions import grows, is_local
+from firesteel.spark.streams.offers import Offers
 
 LOOK_SECONDS = 1.0
 _MOST = "spark.dynamicAllocation.maxExecutors"
@@ -31,7 +32,7 @@ class Cluster:
         return sum(info.cores for executor, info in self.executors.items() if executor not in self.excluded)
 
     def compared(self, before: Cluster | None) -> str:
-        """What has changed, half a sentence; empty: nothing."""
+        """Returns what has changed, half a sentence; empty: nothing."""
         if before is None:
             return "the stream was started"
         gone = [
@@ -51,13 +52,16 @@ class Cluster:
 class ClusterWatch:
     """Of one stream. ``look`` is called in one thread, about each LOOK_SECONDS."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, offers: Offers) -> None:
         self._context = context
+        self._offers = offers
         self._status = SparkStatus(context)
         self._local = is_local(context)
         self._dynamic = not self._local and grows(context)
         self._excludes = str(context.getConf().get("spark.excludeOnFailure.enabled", "false")).lower() == "true"
         self._ids: set[str] | None = None
+        self._seen: set[str] = set()
+        """Executors that have said what they are, whether they are for us or not."""
         self._known: Cluster | None = None
 
     @property
@@ -73,7 +77,7 @@ class ClusterWatch:
         if ids == self._ids and not self._excludes:
             return None
         found = self._found(ids)
-        if not self._local and set(found.executors) == ids:  # one that is just coming has no cores yet
+        if not self._local and self._seen == ids:  # one that is just coming has no cores yet
             self._ids = ids
         what = found.compared(self._known)
         self._known = found
@@ -84,16 +88,22 @@ class ClusterWatch:
             cores = int(self._context.defaultParallelism)
             return Cluster({"driver": ExecutorInfo("this machine", cores, cores)})
         listed = {e: info for e, info in self._status.executors().items() if e in ids and info.host and info.cores}
+        self._seen = set(listed)
+        # Spark starts no task of a query on executors that were made for a resource profile.
+        listed = {executor: info for executor, info in listed.items() if not info.profile_id}
         return Cluster(listed, self._status.excluded() if self._excludes else frozenset())
 
     def _event(self, found: Cluster, what: str, at: float) -> ClusterChanged:
         usable = [info for executor, info in found.executors.items() if executor not in found.excluded]
-        cores, limited = found.cores, False
+        cores, limited, usable_then = found.cores, False, usable
         if self._dynamic:
             most = int(self._context.getConf().get(_MOST, str(_UNLIMITED)))
             limited = most < _UNLIMITED
             each = max((info.cores for info in usable), default=0)
             cores = max(cores, most * each) if limited else cores
+            if limited and usable:  # those to come are like the largest that is there
+                largest = max(usable, key=lambda info: info.cores)
+                usable_then = [*usable, *[largest] * (most - len(usable))]
         return ClusterChanged(
             at=at,
             cores=cores,
@@ -102,5 +112,6 @@ class ClusterWatch:
             complete=self._local,
             dynamic=self._dynamic,
             limited=limited,
+            offers=self._offers.of(usable_then),
             what=what,
         )

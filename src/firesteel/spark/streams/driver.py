@@ -16,20 +16,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from typing import Protocol as Interface
 
-from firesteel.journal.journal import Instruments
-from firesteel.scheduler.records import JournalRecord
-from firesteel.scheduler.streaming.commands import (
-    CancelTimer,
-    Continue,
-    EndStream,
-    HoldCheckpoints,
-    Rescale,
-    SetTimer,
-    StartQuery,
-    StopQuery,
-    StreamCommand,
-    WriteRecord,
-)
+from firesteel.journal.file import Instruments
+from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
+from firesteel.scheduler.kernel.records import JournalRecord
+from firesteel.scheduler.streaming.commands import Continue, EndStream, HoldCheckpoints, Rescale, StartQuery, StopQuery
 from firesteel.scheduler.streaming.events import (
     AnyStreamEvent,
     BatchStarted,
@@ -44,24 +34,25 @@ from firesteel.scheduler.streaming.events import (
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
 from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
-from firesteel.spark.streams.hold import Held, HoldLost
+from firesteel.spark.streams.commit_barrier import Held, HoldLost
 from firesteel.spark.streams.listener import Heard, HeardIdle
-from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted
+from firesteel.spark.streams.offers import Offers
+from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
 from firesteel.spark.streams.timers import Timers
 from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
-"""How often, and how many times, a query that has just started is asked for its first batch."""
+"""Seconds between looks, and their number, when a query that has just started is asked for its first batch."""
 MOST_RESCALES = 10_000
 """The last ones are kept in memory; all are in the journal."""
 _LIKELY = (ClusterChanged, RequirementsChanged, RescaleRequested)
-"""What a rescale may follow."""
+"""Events that a rescale may follow."""
 _log = logging.getLogger("firesteel.spark")
 
 
 class Scheduler(Interface):
-    def handle(self, event: AnyStreamEvent) -> Iterable[StreamCommand]: ...
+    def handle(self, event: AnyStreamEvent) -> Iterable[Command]: ...
 
     def status(self, at: float | None = None) -> StreamStatus: ...
 
@@ -96,6 +87,7 @@ class StreamDriver:
         instruments: Instruments,
         *,
         name: str,
+        offers: Offers,
         stepped: Callable[[RescaleStep], None] = lambda step: None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
@@ -113,7 +105,7 @@ class StreamDriver:
             now=self._clock.now,
             stepped=stepped,
         )
-        self._watch = _Watch(ClusterWatch(spark.sparkContext), self._inbox.put, self._clock.now)
+        self._watch = _Watch(ClusterWatch(spark.sparkContext, offers), self._inbox.put, self._clock.now)
         self._ended = ended
         self._lock = threading.Lock()
         """Of the scheduler: ``status`` is asked from other threads."""
@@ -126,15 +118,15 @@ class StreamDriver:
         self._end: StreamEnd | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"firesteel-stream-{name}", daemon=True)
-        self._actions: dict[type[StreamCommand], Callable[[Any], None]] = {
+        self._actions: dict[type[Command], Callable[[Any], None]] = {
             StartQuery: self._protocol.do,
-            Rescale: self._rescale,
-            StopQuery: self._protocol.do,
+            Rescale: self._release,
+            StopQuery: self._release,
             HoldCheckpoints: self._hold,
             Continue: self._go_on,
-            SetTimer: lambda command: self._timers.set(command.timer, command.when),
+            SetTimer: lambda command: self._timers.set(command.timer, command.at),
             CancelTimer: lambda command: self._timers.cancel(command.timer),
-            WriteRecord: lambda command: self._write(command.record),
+            Record: lambda command: self._write(command.record),
             EndStream: self._end_stream,
         }
 
@@ -254,7 +246,8 @@ class StreamDriver:
             case Held(found=found):
                 if not run.commits.holding:
                     run.hold.go_on(found.batch)
-                self._feed_all(run.commits.held(found.batch, found.of_batch(), now))
+                recent = recent_progress(run) if run.commits.misses(found.batch) else ()
+                self._feed_all(run.commits.held(found.batch, found.of_batch(), now, recent))
             case HoldLost():  # from now on it is taken for held where it was committed, and what it began is replayed
                 events = run.commits.release(now)
                 held = run.commits.holding
@@ -300,7 +293,8 @@ class StreamDriver:
         if run is not None and run.number == command.run:
             run.hold.go_on(command.batch)
 
-    def _rescale(self, command: Rescale) -> None:
+    def _release(self, command: Rescale | StopQuery) -> None:
+        """The query is stopped where it is held, or at its next commit, which is told as it is heard of."""
         if self._run is not None:
             self._run.commits.holding = False
         self._protocol.do(command)

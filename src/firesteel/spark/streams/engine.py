@@ -1,4 +1,4 @@
-"""What of Spark's micro-batch engine can be reached: its progress lock, its thread, its counters.
+"""The parts of Spark's micro-batch engine that can be reached: its progress lock, its thread, its counters.
 
 The engine takes one fair lock at three places: where it plans the next batch and writes its offsets, where it commits a
 batch, and where it tells that a batch is over, after the commit and its progress and before anything of the next one. Who
@@ -57,14 +57,14 @@ class Found:
     progress: dict[str, Any] | None
 
     def of_batch(self) -> Progress | None:
-        """What Spark tells of the batch; None: it has not spoken of it yet, or spoke of a trigger that did nothing."""
+        """Returns Spark's progress of the batch; None: it has not spoken of it yet, or spoke of a trigger that did nothing."""
         if self.progress is None or self.progress.get("batchId") != self.batch:
             return None
         return Progress.of(self.progress)
 
 
 class _Uncaught:
-    """What Spark's batch thread dies of: a query that failed has told so already; one that was stopped in the middle of a
+    """Takes the exception that Spark's batch thread dies of: a query that failed has told so already; one that was stopped in the middle of a
     ``foreachBatch`` dies in Spark's own look at the interruption, which is nobody's concern."""
 
     def uncaughtException(self, thread: Any, error: Any) -> None:  # noqa: N802
@@ -130,7 +130,7 @@ class Engine:
         self._lock.unlock()
 
     def is_queued(self) -> bool:
-        """Whether the engine's thread waits for the lock."""
+        """Returns whether the engine's thread waits for the lock."""
         return bool(self._lock.hasQueuedThread(self._thread))
 
     def end_asleep(self) -> bool:
@@ -164,7 +164,7 @@ class Engine:
         return (batch, False) if built else (batch - 1, True)
 
     def is_due(self) -> bool:
-        """Whether Spark runs a batch next even if nothing is to be read: the last one moved the watermark past some state.
+        """Returns whether Spark runs a batch next even if nothing is to be read: the last one moved the watermark past some state.
 
         Only the run that saw this knows of it; the next start waits for rows. To be asked as :meth:`checkpoint` is.
         """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from firesteel.errors import FiresteelError, UsageError
-from firesteel.operators.user_code import error_words, is_foreign, shortened, user_frames
+from firesteel.errors import FiresteelError, UsageError, error_words, shortened
+from firesteel.task.functions.user_code import is_foreign, user_frames
 
 _TRACEBACK = "Traceback (most recent call last):"
 _STATE = re.compile(r"\s*SQLSTATE: \w+\.?")
@@ -38,7 +38,7 @@ _FINAL = (
 _NOT_THERE = ("[TABLE_OR_VIEW_NOT_FOUND", "[UNRESOLVED_ROUTINE", "[DATA_SOURCE_NOT_FOUND")
 _OWN_SESSION = " 'build' gets a session of its own: make its temporary views, functions and data sources in it."
 _NO_ANSWER = re.compile(r"An error occurred while calling \S+$")
-"""What py4j says of a call that the JVM died in; where the JVM has answered, its words follow."""
+"""The words of py4j on a call that the JVM died in; where the JVM has answered, its words follow."""
 _JVM_ENDED = "Spark's JVM has ended: it crashed or was killed."
 _GONE = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 _OF_THE_CODE = (NameError, TypeError, AttributeError, ImportError, SyntaxError, AssertionError)
@@ -46,12 +46,12 @@ _OF_THE_CODE = (NameError, TypeError, AttributeError, ImportError, SyntaxError, 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """``cause``: a sentence, and below it the user's frames. ``final``: the next try would end alike. ``charged``: the stream's
+    """``cause``: a sentence, and below it the user's frames. ``final``: the next try would end alike. ``counted``: the stream's
     own fault."""
 
     cause: str
     final: bool = False
-    charged: bool = True
+    counted: bool = True
 
 
 STOPPED_FROM_OUTSIDE = Described(
@@ -62,7 +62,7 @@ STOPPED_FROM_OUTSIDE = Described(
 
 
 def describe(error: BaseException) -> Described:
-    """What a streaming query ended with, or what building and starting one raised."""
+    """Describes the error that a streaming query ended with, or that building and starting one raised."""
     if _is_without_jvm(error):
         return Described(_JVM_ENDED, final=True)
     if isinstance(error, FiresteelError):
@@ -93,7 +93,7 @@ def described(text: str, *, planning: bool = False) -> Described:
     line = _CONDITION.sub("", _STATE.sub("", said.strip())).partition("\n\tat ")[0].partition("\nDriver stacktrace")[0]
     line = shortened(" ".join(line.split())).rstrip(".")
     if lost is not None:
-        return Described(f"An executor was lost: {line}.", charged=False)
+        return Described(f"An executor was lost: {line}.", counted=False)
     if any(word in said for word in _DIED):
         return Described(f"A Python worker died in the middle of a task: {line}.")
     if "No space left on device" in said:
@@ -103,7 +103,7 @@ def described(text: str, *, planning: bool = False) -> Described:
 
 
 def _is_without_jvm(error: BaseException | None) -> bool:
-    """Whether a call into the JVM found nobody there. (The user's own code may find a connection refused.)"""
+    """Returns whether a call into the JVM found nobody there. (The user's own code may find a connection refused.)"""
     while error is not None:
         if isinstance(error, Py4JNetworkError) or (type(error) is Py4JError and _NO_ANSWER.search(str(error))):
             return True

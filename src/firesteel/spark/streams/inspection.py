@@ -1,4 +1,4 @@
-"""What a query is, seen before it starts: its stateful operators, and why it could not be rescaled.
+"""Inspects a query before it starts: its stateful operators, and why it could not be rescaled.
 
 Read from the logical plan of the writer's DataFrame and from the checkpoint. What happens inside a ``foreachBatch`` is not seen,
 and need not be: it keeps no state of the engine's.
@@ -6,7 +6,6 @@ and need not be: it keeps no state of the engine's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
 from firesteel.spark.streams.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
-from firesteel.spark.streams.repartition import lacks_repartition
+from firesteel.spark.streams.repartition import ESCAPED, has_link, lacks_repartition
 
 STREAM_SETTINGS = {PROVIDER: ROCKSDB}
-"""What a session needs so that a fresh query can be rescaled later."""
+"""Settings that a session needs so that a fresh query can be rescaled later."""
 _ALWAYS_STATEFUL = {
     "Deduplicate": "deduplication",
     "DeduplicateWithinWatermark": "deduplication within the watermark",
@@ -37,10 +36,6 @@ _TRIGGERS = {
     "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
     "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
 }
-
-_ESCAPED = re.compile(r"""[\s"%<>\[\]{}\\^`|#?]""")
-"""What a URI writes as something else."""
-
 
 _IN_CHECKPOINT = {
     "stateStoreSave": "aggregation",
@@ -63,7 +58,7 @@ _IN_CHECKPOINT = {
 class _Found:
     names: tuple[str, ...]
     one_partition: str
-    """What needs all rows in one place, a sentence; empty: nothing."""
+    """The reason why all rows must be in one place, a sentence; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +160,15 @@ def _refusal(spark: Any, found: _Found, trigger: _Trigger, writer: Any, state: C
     if again:
         return again
     return (
-        _path_refusal(writer_option(writer, "checkpointLocation")) or _store_refusal(spark, state)
+        _path_refusal(spark, writer_option(writer, "checkpointLocation")) or _store_refusal(spark, state)
         if found.names
         else ""
     )
 
 
-def _path_refusal(checkpoint: str) -> str:
-    """Spark looks for the checkpoint's log below the escaped text of its URI, where nothing is."""
-    odd = sorted(set(_ESCAPED.findall(checkpoint)))
-    if not odd:
+def _path_refusal(spark: Any, checkpoint: str) -> str:
+    odd = sorted(set(ESCAPED.findall(checkpoint)))
+    if not odd or has_link(spark, checkpoint):
         return ""
     told = ", ".join("a blank" if character.isspace() else f"'{character}'" for character in odd)
     return (

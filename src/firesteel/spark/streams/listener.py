@@ -26,7 +26,7 @@ class HeardIdle:
     run: int
 
 
-class Ears:
+class ProgressListener:
     """Of one run: to be opened before the query starts, for the session it starts in."""
 
     def __init__(self, session: Any, run: int, report: Callable[[Heard | HeardIdle], None]) -> None:
@@ -46,7 +46,7 @@ class Ears:
                 report(HeardIdle(run))
 
             def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-                """Who waits for the query's end hears of it sooner, and surely."""
+                """Does nothing; that it is there lets those who wait for the query's end hear of it sooner, and surely."""
 
         self._streams = session.streams
         self._listener = Listener()

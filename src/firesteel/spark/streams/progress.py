@@ -1,4 +1,4 @@
-"""What Spark tells of a batch, in the scheduler's terms; and each commit told once, in order, whoever heard of it first."""
+"""Spark's progress of a batch, in the scheduler's terms; and each commit told once, in order, whoever heard of it first."""
 
 from __future__ import annotations
 
@@ -80,8 +80,20 @@ class Commits:
         self._early[progress.batch] = progress
         return [] if self.holding else self.release(at)
 
-    def held(self, batch: int, progress: Progress | None, at: float) -> list[BatchCommitted | QueryIdle]:
-        """The query is held, and ``batch`` is its last commit. The last event is the one that waits for an answer."""
+    def misses(self, batch: int) -> bool:
+        """A commit before ``batch`` was neither told nor heard of."""
+        return any(each not in self._early for each in range(self.last + 1, batch))
+
+    def held(
+        self, batch: int, progress: Progress | None, at: float, recent: Iterable[Progress] = ()
+    ) -> list[BatchCommitted | QueryIdle]:
+        """The query is held, and ``batch`` is its last commit. The last event is the one that waits for an answer.
+
+        ``recent``: what Spark has kept, for a listener that is late.
+        """
+        for each in recent:
+            if self.last < each.batch < batch:
+                self._early.setdefault(each.batch, each)
         known = self._early.pop(batch, None)
         if progress is None or progress.batch != batch:
             progress = known or Progress(batch)

@@ -26,16 +26,16 @@ from firesteel.scheduler.streaming.events import (
     RescaleStep,
     RescaleStepped,
 )
+from firesteel.spark.driver.threads import aside
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.commit_barrier import QueryHold, hold_of
 from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
-from firesteel.spark.streams.hold import QueryHold, hold_of
-from firesteel.spark.streams.listener import Ears
+from firesteel.spark.streams.listener import Heard, ProgressListener
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
 from firesteel.spark.streams.recovery import recover, replay_pending
 from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
 from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
-from firesteel.spark.threads import aside
 
 LOOK_SECONDS = 0.1
 """Between looks, while a query is built, whether it is still wanted."""
@@ -51,15 +51,15 @@ class Run:
     number: int
     query: Any
     hold: QueryHold
-    ears: Ears
+    listener: ProgressListener
     commits: Commits
     started: QueryStarted
     expected: bool = False
-    """It is being stopped by us: its end is no news."""
+    """It is being stopped by us: its end is not news."""
 
     def close(self) -> None:
         self.hold.close()
-        self.ears.close()
+        self.listener.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Protocol:
 
     def _failure(self, number: int, told: Described, batch: int | None) -> QueryFailed:
         return QueryFailed(
-            at=self._now(), run=number, cause=told.cause, batch=batch, final=told.final, charged=told.charged
+            at=self._now(), run=number, cause=told.cause, batch=batch, final=told.final, counted=told.counted
         )
 
     def _start(
@@ -205,18 +205,18 @@ class Protocol:
 
     def _begin_run(self, prepared: Prepared, started: QueryStarted) -> Run:
         number = started.run
-        ears = Ears(prepared.session, number, self._report)
+        listener = ProgressListener(prepared.session, number, self._report)
         query: Any = None
         try:
             query = prepared.writer.start()
             hold = hold_of(number, query, self._spark.sparkContext, partial(stop_query, query), self._report)
             plan = replace(started.plan, can_hold=hold.can_hold)
             started = replace(started, at=self._now(), plan=plan)
-            return Run(number, query, hold, ears, Commits(number, started.batch), started)
+            return Run(number, query, hold, listener, Commits(number, started.batch), started)
         except BaseException:
             if query is not None:  # nobody would know of it
                 _stop_quietly(query)
-            ears.close()
+            listener.close()
             raise
 
     def _built(self, future: Future[Prepared]) -> Prepared | None:
@@ -289,6 +289,8 @@ class Protocol:
         error = run.query.exception()
         self._forget_run()
         rescaling.state = self._state()
+        rescaling.old_run = run.number
+        self._tell_last(run, rescaling.state.committed)
         if error is not None and not is_known:
             raise error
 
@@ -320,6 +322,8 @@ class Protocol:
         finally:
             self._replaying = None
         rescaling.replayed, rescaling.state = replayed.rows, replace(state, committed=replayed.batch)
+        if replayed.told is not None:
+            self._report(Heard(rescaling.old_run, replayed.told))
 
     def _replay_begun(self, query: Any) -> None:
         self._replaying = query
@@ -336,17 +340,19 @@ class Protocol:
         self._stepped(step)
 
     def _stop(self, command: StopQuery) -> None:
-        run = self._run
+        run, error = self._run, None
         if run is not None:
             run.expected = True
             if command.savepoint and run.query.isActive:
                 run.hold.stop(lambda: None)
             error = run.query.exception() if command.savepoint else None
             self._forget_run(stop=True)
-            if error is not None and not self._given_up.is_set():
-                self._tell_failed(command.run, error, self._state().pending)
-                return
         state = self._state()
+        if run is not None:
+            self._tell_last(run, state.committed)
+        if error is not None and not self._given_up.is_set():
+            self._tell_failed(command.run, error, state.pending)
+            return
         committed = state.pending is None
         self._report(QueryStopped(at=self._now(), run=command.run, batch=state.committed, committed=committed))
 
@@ -358,7 +364,14 @@ class Protocol:
         run.hold.close()
         if stop:
             stop_query(run.query)
-        run.ears.close()
+        run.listener.close()
+
+    def _tell_last(self, run: Run, committed: int) -> None:
+        """Reports the last batches that a stopped query committed: Spark's listener may not have spoken of it before it was closed."""
+        with suppress(Exception):  # Spark may be gone
+            for progress in reversed(recent_progress(run)):
+                if progress.batch <= committed:
+                    self._report(Heard(run.number, progress))
 
     def _state(self) -> CheckpointState:
         return CheckpointFiles(self._spark, self._checkpoint).read()
@@ -374,7 +387,7 @@ class Protocol:
         committed, pending = run.commits.last, None
         try:
             error = run.query.exception()
-            recent = list(_recent(run))
+            recent = list(recent_progress(run))
             state = self._state()
             committed, pending = state.committed, state.pending
         except Exception as gone:
@@ -395,6 +408,8 @@ class _Rescaling:
     before: int
     state: CheckpointState | None = None
     replayed: int = 0
+    old_run: int = 0
+    """Number of the run that was stopped; 0: none was."""
     told: list[RescaleStep] = field(default_factory=list[RescaleStep])
 
     @property
@@ -410,8 +425,8 @@ class _Rescaling:
         return replace(self.state, planned=done.batch, committed=done.batch, settings=settings, pending_settings=None)
 
 
-def _recent(run: Run) -> list[Progress]:
-    """What was not told yet, newest first."""
+def recent_progress(run: Run) -> list[Progress]:
+    """Returns the progress that was not told yet, newest first."""
     import json
 
     found: list[Progress] = []

@@ -10,9 +10,9 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
+from firesteel.spark.driver.threads import aside
 from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointState
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect, writer_option
-from firesteel.spark.threads import aside
 
 Build = Callable[[Any], Any]
 CHECKPOINT_OPTION = "checkpointLocation"
@@ -48,7 +48,7 @@ class QueryStarter:
         writer = self._checked(built, session)
         writer = writer.option(CHECKPOINT_OPTION, self._checkpoint)
         if not writer_option(writer, "queryName"):  # a memory sink's table is named by it
-            writer = writer.queryName(self._name)
+            writer = writer.queryName(self._name.rpartition("/")[2])
         return Prepared(session, writer, _plan(inspect(session, writer, state), parallelism), parallelism)
 
     def begin(self, parallelism: int, state: CheckpointState | None) -> Future[Prepared]:

@@ -5,6 +5,7 @@ Everything here may itself be killed and run again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ from typing import Any
 
 from firesteel.errors import JobExecutionError
 from firesteel.spark.streams.checkpoint_files import CheckpointFiles, CheckpointState
+from firesteel.spark.streams.progress import Progress
 from firesteel.spark.streams.repartition import RepartitionError, repartition_state, roll_back
 
 
@@ -37,10 +39,11 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """``batch``: the last that is committed now. ``rows``: read a second time."""
+    """``batch``: the last that is committed now. ``rows``: read a second time. ``told``: what Spark says of it; None: nothing."""
 
     batch: int
     rows: int
+    told: Progress | None = None
 
 
 def recover(spark: Any, checkpoint: str) -> Recovery:
@@ -85,8 +88,8 @@ def replay_pending(
     query = writer.option("checkpointLocation", checkpoint).trigger(once=True).start()
     begun(query)
     query.awaitTermination()
-    rows = sum(int(p.numInputRows) for p in query.recentProgress if p.batchId == state.pending)
+    said = [Progress.of(json.loads(p.json)) for p in query.recentProgress if p.batchId == state.pending]
     now = files.read()
     if now.committed < state.pending:
         raise JobExecutionError(f"Batch {state.pending} of {checkpoint} was replayed and is not committed.")
-    return Replayed(now.committed, rows)
+    return Replayed(now.committed, sum(progress.rows for progress in said), said[0] if said else None)

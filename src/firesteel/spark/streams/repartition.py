@@ -6,13 +6,18 @@ batch: ``offsets/N+1`` with the new number first, then the state of version N + 
 
 from __future__ import annotations
 
+import re
+import tempfile
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.spark.session.sessions import is_local
 from firesteel.spark.streams.checkpoint_files import (
     PROVIDER,
     ROCKSDB,
@@ -24,7 +29,10 @@ from firesteel.spark.streams.checkpoint_files import (
 )
 
 LAST_TASKS_SECONDS = 30.0
-"""How long tasks of a failed repartition are waited for."""
+"""Seconds that tasks of a failed repartition are waited for."""
+ESCAPED = re.compile(r"""[\s"%<>\[\]{}\\^`|#?]""")
+"""Characters that a URI writes as something else. Spark's call looks for the checkpoint below the escaped text of its URI, where
+nothing is."""
 
 
 class RepartitionError(FiresteelError):
@@ -69,7 +77,8 @@ def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartit
     tag = _tag(checkpoint)
     spark.sparkContext.addJobTag(tag)
     try:
-        session._streamingCheckpointManager.repartition(checkpoint, parallelism, True)
+        with _plain_path(spark, checkpoint) as path:
+            session._streamingCheckpointManager.repartition(path, parallelism, True)
     except Exception as error:
         _await_tasks(spark.sparkContext, tag)
         raise _failed(files, checkpoint, parallelism, error) from error
@@ -81,6 +90,24 @@ def repartition_state(spark: Any, checkpoint: str, parallelism: int) -> Repartit
 def cancel_repartition(spark: Any, checkpoint: str) -> None:
     """Ends one that runs in another thread, which then takes back what it began. Harmless if there is none."""
     spark.sparkContext.cancelJobsWithTag(_tag(checkpoint))
+
+
+def has_link(spark: Any, checkpoint: str) -> bool:
+    """Returns whether a link with a path of plain characters can lead all of Spark to the checkpoint: on one machine it can."""
+    return is_local(spark.sparkContext) and CheckpointFiles(spark, checkpoint).local is not None
+
+
+@contextmanager
+def _plain_path(spark: Any, checkpoint: str) -> Generator[str]:
+    """The checkpoint by a path in which nothing is escaped, as long as this lasts; by its own where there is no such."""
+    if not ESCAPED.search(checkpoint) or not has_link(spark, checkpoint):
+        yield checkpoint
+        return
+    usual = tempfile.gettempdir()
+    with tempfile.TemporaryDirectory(prefix="firesteel-", dir="/tmp" if ESCAPED.search(usual) else usual) as folder:
+        link = Path(folder) / "checkpoint"
+        link.symlink_to(CheckpointFiles(spark, checkpoint).local or "")
+        yield str(link)
 
 
 def _tag(checkpoint: str) -> str:
@@ -141,7 +168,7 @@ def _session(spark: Any, state: CheckpointState) -> Any:
 
 
 def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Exception) -> RepartitionError:
-    """What the user is told, after what had begun was taken back."""
+    """Rolls back what had begun, and returns the error for the user."""
     said, hint = _translated(error)
     message = f"The state in {checkpoint} could not be brought to {parallelism} partitions: {said}"
     try:

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import Any
 
-from firesteel.spark.threads import aside
+from firesteel.spark.driver.threads import aside
 
 _log = logging.getLogger("firesteel.spark")
 _warmed: set[str] = set()

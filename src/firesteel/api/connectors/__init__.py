@@ -1,0 +1,1 @@
+"""Sources, and whatever Spark itself reads and writes."""

@@ -1,0 +1,114 @@
+"""Steps that call a function of the user: on batches, on frames, or row by row, which costs about a hundred times as much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow.compute as pc
+
+from firesteel.api.ddl import to_schema
+from firesteel.api.steps.common import require_function, step_at
+from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.spark_columns import is_spark_column, named_expression
+from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
+from firesteel.errors import UsageError
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.task.batches import nullable
+from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
+from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
+from firesteel.task.functions.rows import check_row_schema
+from firesteel.task.operators.reduce import Reduce, ReduceCombiner
+from firesteel.task.operators.relational import Filter, as_expression, check_filter
+from firesteel.task.program import Operator
+
+
+def map_in_arrow(pipeline: Pipeline, func: Any, schema: Any, by_position: bool) -> Pipeline:
+    return _on_batches(pipeline, "map_in_arrow", partial(MapInArrow, by_position=by_position), func, schema)
+
+
+def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
+    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema)
+
+
+def _on_batches(pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any) -> Pipeline:
+    with step_at(step) as place:
+        kind = f"{step}({require_function(func, step)})"
+        out = to_schema(schema)
+        work = ChainedStep(operator(kind, func, out, pipeline.side_names))
+        return pipeline.then(kind, work, out, place, with_sides=True)
+
+
+def map_rows(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
+    return _on_rows(pipeline, "map", MapRows, func, schema)
+
+
+def flat_map_rows(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
+    return _on_rows(pipeline, "flat_map", FlatMapRows, func, schema)
+
+
+def _on_rows(pipeline: Pipeline, step: str, operator: type[MapRows | FlatMapRows], func: Any, schema: Any) -> Pipeline:
+    with step_at(step) as place:
+        kind = f"{step}({require_function(func, step)})"
+        out = to_schema(schema)
+        check_row_schema(out)
+        work = ChainedStep(operator(kind, func, out, pipeline.side_names))
+        return pipeline.then(kind, work, out, place, with_sides=True)
+
+
+def filter_rows(pipeline: Pipeline, condition: Any) -> Pipeline:
+    """By an expression, of Arrow or PySpark, or by a function of a row."""
+    with step_at("filter") as place:
+        if isinstance(condition, str):
+            raise UsageError(
+                f"filter wants an expression, not the string {condition!r}.",
+                hint='Write, for example, col("n") > 3.',
+            )
+        if is_spark_column(condition):
+            condition = named_expression(condition, "filter", pipeline.schema)[1]
+        if callable(condition) and not isinstance(condition, pc.Expression):
+            return _filter_by_function(pipeline, condition, place)
+        pipeline.refuse_sides("filter")
+        expression = as_expression(condition)
+        check_filter(pipeline.schema, expression)
+        work = ChainedStep(Filter("filter", expression), pipeline.unchanged, None, expression)
+        return pipeline.then("filter", work, pipeline.schema, place)
+
+
+def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str) -> Pipeline:
+    kind = f"filter({require_function(func, 'filter')})"
+    operator = FilterRows(kind, func, pipeline.schema, pipeline.side_names)
+    return pipeline.then(kind, ChainedStep(operator, pipeline.unchanged), pipeline.schema, place, with_sides=True)
+
+
+def reduce(pipeline: Pipeline, keys: tuple[str, ...], func: Any) -> Pipeline:
+    """The rows of a key reduced in each task, then among all of them. Without keys: to one row."""
+    with step_at("reduce") as place:
+        kind = f"reduce({require_function(func, 'reduce')})"
+        schema = pipeline.schema
+        pipeline.refuse_sides(kind)
+        check_row_schema(schema)
+        ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
+        edge = StreamEdge(pipeline.node, ship, keys, ReduceCombiner(kind, func, keys, schema), nullable(schema))
+        operator = Reduce(kind, func, keys, schema)
+        work = KeyedStep(operator, operator, (keys,), keys or None)
+        return pipeline.at(StreamNode(kind, work, schema, (edge,), place=place))
+
+
+def with_broadcast(pipeline: Pipeline, streams: Mapping[str, Any]) -> Pipeline:
+    """The same rows, with these streams as side inputs of the next step."""
+    with step_at("with_broadcast"):
+        if not streams:
+            raise UsageError("with_broadcast wants at least one name=stream.")
+        edges: list[tuple[str, StreamEdge]] = []
+        for name, stream in streams.items():
+            other = pipeline_of(stream)
+            if other is None:
+                raise UsageError(f"with_broadcast({name}=...) wants a stream, not {type(stream).__name__}.")
+            if name in pipeline.side_names:
+                raise UsageError(f"There is a side input '{name}' already.")
+            pipeline.check_same_environment(other)
+            other.refuse_sides("with_broadcast")
+            edges.append((name, StreamEdge(other.node, ShipStrategy.BROADCAST)))
+        return Pipeline(pipeline.env, pipeline.node, pipeline.ship, (*pipeline.sides, *edges))

@@ -1,0 +1,224 @@
+"""Steps on groups of equal keys, joins and cogroups. Null keys are one group; in joins they match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.api.ddl import to_schema
+from firesteel.api.steps.common import aggregations, require_function, step_at
+from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.spark_columns import plain_names
+from firesteel.api.steps.window import window_operator
+from firesteel.compile.push_down import narrowest
+from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
+from firesteel.errors import UsageError
+from firesteel.humanize import first_of
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.task.expressions import plain_column
+from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
+from firesteel.task.operators.aggregate import (
+    Aggregation,
+    Distinct,
+    DistinctCombiner,
+    FinalAggregate,
+    FullAggregate,
+    PartialAggregate,
+    aggregate_schema,
+    partial_schema,
+)
+from firesteel.task.operators.duplicates import OnePerKey, OnePerKeyCombiner
+from firesteel.task.operators.join import HashJoin, join_kind, join_schema
+from firesteel.task.operators.narrow import NarrowCombiner
+from firesteel.task.operators.relational import as_expression, check_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A pipeline and the columns by whose values its rows are brought together."""
+
+    pipeline: Pipeline
+    keys: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.pipeline.schema
+
+    def edge(self) -> StreamEdge:
+        return StreamEdge(self.pipeline.node, ShipStrategy.HASH, self.keys)
+
+
+def key_by(pipeline: Pipeline, columns: Sequence[Any]) -> Keyed:
+    with step_at("key_by"):
+        names = plain_names(_flat(columns), "key_by")
+        if not names:
+            raise UsageError(
+                "key_by wants at least one column.", hint="For all rows together use aggregate() without keys."
+            )
+        for name in names:
+            if not isinstance(name, str):
+                plain = plain_column(as_expression(name), pipeline.schema)
+                raise UsageError(
+                    f"key_by wants column names, not the expression {name}.",
+                    hint=f'Write key_by("{plain}").' if plain else "Make it a column first, by with_column().",
+                )
+        check_columns(pipeline.schema, names, "key_by")
+        if len(set(names)) != len(names):
+            raise UsageError(f"key_by names a column twice: {', '.join(names)}.")
+        return Keyed(pipeline, tuple(names))
+
+
+def _flat(columns: Sequence[Any]) -> list[Any]:
+    return [n for column in columns for n in (column if isinstance(column, list | tuple) else [column])]
+
+
+# --- aggregates and duplicates --------------------------------------------------------------------------------------
+
+
+def aggregate(pipeline: Pipeline, keys: tuple[str, ...], given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
+    """Aggregates as users write them. Without keys: of all rows."""
+    with step_at("aggregate") as place:
+        pipeline.refuse_sides("aggregate")
+        return _aggregate(pipeline, keys, aggregations(given, named, "aggregate", pipeline.schema), place)
+
+
+def count(pipeline: Pipeline, keys: tuple[str, ...]) -> Pipeline:
+    """The number of rows, as column ``count``. Without keys: of all rows."""
+    with step_at("count") as place:
+        pipeline.refuse_sides("count")
+        return _aggregate(pipeline, keys, (Aggregation(None, "count", "count"),), place)
+
+
+def _aggregate(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
+    """Partly before the exchange, finally behind it. Without keys: one row, in one subtask."""
+    rows = pipeline.schema
+    out = aggregate_schema(rows, keys, aggs)
+    reads = tuple(dict.fromkeys([*keys, *(a.column for a in aggs if a.column not in (None, "*"))]))
+    reads = reads or (narrowest(rows),)  # rows without columns have no number
+    read_schema = pa.schema([rows.field(name) for name in reads])
+    kind = f"aggregate({first_of([a.output for a in aggs], 4)})"
+    edge = StreamEdge(
+        pipeline.node,
+        ShipStrategy.HASH if keys else ShipStrategy.GLOBAL,
+        keys,
+        NarrowCombiner(reads, PartialAggregate(keys, aggs, read_schema)),
+        partial_schema(read_schema, keys, aggs),
+        reads=reads,
+    )
+    final = FinalAggregate(kind, keys, aggs, read_schema)
+    full = FullAggregate(kind, keys, aggs, read_schema)
+    return pipeline.at(StreamNode(kind, KeyedStep(final, full, (keys,), keys), out, (edge,), place=place))
+
+
+def distinct(pipeline: Pipeline) -> Pipeline:
+    """Duplicates are removed in each task first, then among all rows that are equal."""
+    with step_at("distinct") as place:
+        pipeline.refuse_sides("distinct")
+        schema = pipeline.schema
+        keys = tuple(schema.names)
+        edge = StreamEdge(pipeline.node, ShipStrategy.HASH, keys, DistinctCombiner(keys, schema), schema)
+        operator = Distinct("distinct", keys, schema)
+        work = KeyedStep(operator, operator, (keys,), keys)
+        return pipeline.at(StreamNode("distinct", work, schema, (edge,), place=place))
+
+
+def drop_duplicates(pipeline: Pipeline, subset: Sequence[Any]) -> Pipeline:
+    """One row of those that agree in these columns (none: in all): in each task first, then among all."""
+    with step_at("drop_duplicates") as place:
+        pipeline.refuse_sides("drop_duplicates")
+        schema = pipeline.schema
+        names = plain_names(_flat([column for column in subset if column is not None]), "drop_duplicates")
+        check_columns(schema, names, "drop_duplicates")
+        keys = tuple(dict.fromkeys(names)) or tuple(schema.names)
+        edge = StreamEdge(pipeline.node, ShipStrategy.HASH, keys, OnePerKeyCombiner(keys, schema), schema)
+        kind = f"drop_duplicates({first_of(keys, 4)})"
+        operator = OnePerKey(kind, keys, schema)
+        work = KeyedStep(operator, operator, (keys,), keys)
+        return pipeline.at(StreamNode(kind, work, schema, (edge,), place=place))
+
+
+# --- functions of groups --------------------------------------------------------------------------------------------
+
+
+def window(keyed: Keyed, functions: Mapping[str, Any], order_by: Any) -> Pipeline:
+    with step_at("window") as place:
+        keyed.pipeline.refuse_sides("window")
+        made = window_operator(keyed.schema, keyed.keys, functions, order_by)
+        work = KeyedStep(made, made, (keyed.keys,), keyed.keys)
+        return keyed.pipeline.at(StreamNode(made.name, work, made.schema, (keyed.edge(),), place=place))
+
+
+def apply_in_arrow(keyed: Keyed, func: Any, schema: Any) -> Pipeline:
+    return _apply(keyed, "apply_in_arrow", ApplyInArrow, func, schema)
+
+
+def apply_in_pandas(keyed: Keyed, func: Any, schema: Any) -> Pipeline:
+    return _apply(keyed, "apply_in_pandas", ApplyInPandas, func, schema)
+
+
+def _apply(keyed: Keyed, step: str, operator: type[ApplyInArrow | ApplyInPandas], func: Any, schema: Any) -> Pipeline:
+    with step_at(step) as place:
+        pipeline, names = keyed.pipeline, keyed.pipeline.side_names
+        kind = f"{step}({require_function(func, step)})"
+        out = to_schema(schema)
+        takes_key(kind, func, 1, names)
+        made = operator(kind, func, keyed.keys, out, names)
+        work = KeyedStep(made, made, (keyed.keys,))
+        return pipeline.at(StreamNode(kind, work, out, (keyed.edge(),), pipeline.sides, place))
+
+
+# --- two streams ----------------------------------------------------------------------------------------------------
+
+
+def join(left: Keyed, other: object, how: str, suffix: str, on: Any) -> Pipeline:
+    """``on``: PySpark's, which is refused."""
+    with step_at("join") as place:
+        if on is not None:
+            keys = ", ".join(f'"{key}"' for key in left.keys)
+            raise UsageError(
+                f"join takes no on={on!r}: rows are compared by the columns of key_by.",
+                hint=f"Write a.key_by({keys}).join(b.key_by({keys})).",
+            )
+        right = _other("join", left, other)
+        left.pipeline.refuse_sides("join")
+        kind = join_kind(how)
+        schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
+        joined = HashJoin(f"{kind} join", kind, left.keys, right.keys, left.schema, right.schema, schema)
+        work = KeyedStep(joined, joined, (left.keys, right.keys), left.keys)
+        edges = (left.edge(), right.edge())
+        return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place))
+
+
+def cogroup(left: Keyed, other: object) -> Keyed:
+    """The other side, checked."""
+    with step_at("cogroup"):
+        right = _other("cogroup", left, other)
+        join_schema(left.schema, right.schema, left.keys, right.keys, "semi")
+        return right
+
+
+def cogroup_in_arrow(left: Keyed, right: Keyed, func: Any, schema: Any) -> Pipeline:
+    step = "cogroup.apply_in_arrow"
+    with step_at(step) as place:
+        pipeline, names = left.pipeline, left.pipeline.side_names
+        kind = f"{step}({require_function(func, step)})"
+        out = to_schema(schema)
+        takes_key(kind, func, 2, names)
+        made = CoGroupApplyInArrow(kind, func, left.keys, right.keys, out, names)
+        work = KeyedStep(made, made, (left.keys, right.keys))
+        return pipeline.at(StreamNode(kind, work, out, (left.edge(), right.edge()), pipeline.sides, place))
+
+
+def _other(step: str, left: Keyed, other: object) -> Keyed:
+    """The other side of ``step``. Raises UsageError if it does not fit beside ``left``."""
+    if pipeline_of(other) is not None:
+        raise UsageError(f"{step} wants a keyed stream.", hint=f"Write a.key_by(...).{step}(b.key_by(...)).")
+    right = getattr(other, "_keyed", None)
+    if not isinstance(right, Keyed):
+        raise UsageError(f"{step} wants a keyed stream, not {type(other).__name__}.")
+    left.pipeline.check_same_environment(right.pipeline)
+    right.pipeline.refuse_sides(step)
+    return right

@@ -1,0 +1,134 @@
+"""Rows in order over the whole stream, rows parted by ranges of their keys, and the first rows. No pass over the data is made
+to sample it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.api.steps.common import require_count, step_at
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.spark_columns import is_spark_column, ordering, plain_names
+from firesteel.compile.stream_graph import ChainedStep, SortStep, StreamEdge, StreamNode, Work
+from firesteel.errors import UsageError
+from firesteel.humanize import named_twice, plural
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.order import Order, OrderColumn
+from firesteel.results.order.ordering import can_order
+from firesteel.task.expressions import plain_column
+from firesteel.task.operators.relational import Limit, TopK, as_expression, check_columns, order_type
+from firesteel.task.operators.sort import Sort
+from firesteel.task.passing import Passing
+
+Column = str | tuple[str, bool] | pc.Expression
+Directions = bool | Sequence[bool]
+
+
+def sort(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> Pipeline:
+    with step_at("sort") as place:
+        order = Order(_columns(pipeline.schema, columns, ascending, "sort"), split_equal=True)
+        kind = f"sort({', '.join(_said(order))})"
+        return _ranged(pipeline, kind, SortStep(Sort(kind, order)), order, place)
+
+
+def range_partition(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> Pipeline:
+    with step_at("range_partition") as place:
+        order = Order(_columns(pipeline.schema, columns, ascending, "range_partition"))
+        kind = f"range_partition({', '.join(_said(order))})"
+        return _ranged(pipeline, kind, ChainedStep(Passing(kind), pipeline.unchanged), order, place)
+
+
+def _ranged(pipeline: Pipeline, kind: str, work: Work, order: Order, place: str) -> Pipeline:
+    pipeline.refuse_sides(kind)
+    edge = StreamEdge(pipeline.node, ShipStrategy.RANGE, order.names, order=order)
+    return pipeline.at(StreamNode(kind, work, pipeline.schema, (edge,), place=place))
+
+
+def limit(pipeline: Pipeline, n: int) -> Pipeline:
+    with step_at("limit") as place:
+        kind = f"limit({require_count(n, 'limit()', 0)})"
+        return _in_two(pipeline, kind, lambda name: Limit(name, n), place)
+
+
+def top_k(pipeline: Pipeline, n: int, columns: Sequence[Any], ascending: bool) -> Pipeline:
+    with step_at("top_k") as place:
+        given = plain_names(columns, "top_k")
+        keys = tuple(c if isinstance(c, tuple) else (c, ascending) for c in given)
+        names = [name for name, _ in keys]
+        if not names:
+            raise UsageError("top_k wants the columns to order by.", hint='Write top_k(10, "n").')
+        check_columns(pipeline.schema, names, "top_k")
+        for name in names:
+            if order_type(pipeline.schema.field(name).type) is None:
+                raise UsageError(f"top_k cannot order by '{name}': it is {pipeline.schema.field(name).type}.")
+        kind = f"top_k({require_count(n, 'top_k()', 0)}, {', '.join(names)})"
+        return _in_two(pipeline, kind, lambda name: TopK(name, n, keys), place)
+
+
+def _in_two(pipeline: Pipeline, kind: str, operator: Callable[[str], Limit | TopK], place: str) -> Pipeline:
+    """In every subtask first, then in one subtask on the rows that these passed on."""
+    pipeline.refuse_sides(kind)
+    schema, passed = pipeline.schema, pipeline.unchanged
+    local = pipeline.then(f"local {kind}", ChainedStep(operator(f"local {kind}"), passed), schema, place)
+    return local.partitioned(ShipStrategy.GLOBAL).then(kind, ChainedStep(operator(kind), passed), schema, place)
+
+
+def _columns(schema: pa.Schema, given: Iterable[Any], ascending: Directions, step: str) -> tuple[OrderColumn, ...]:
+    flat: list[Any] = []
+    for column in given:
+        flat += cast(list[Any], column) if isinstance(column, list) else [column]
+    if not flat:
+        raise UsageError(f"{step} wants the columns to order by.", hint=f'Write {step}("n") or {step}(("n", False)).')
+    directions = _directions(flat, ascending, step)
+    columns = tuple(_column(schema, c, d, step) for c, d in zip(flat, directions, strict=True))
+    names = [column.name for column in columns]
+    check_columns(schema, names, step)
+    twice = named_twice(names)
+    if twice is not None:
+        raise UsageError(f"{step} names the column '{twice}' twice.", hint="Leave one of them out.")
+    for name in names:
+        if not can_order(schema.field(name).type):
+            raise UsageError(
+                f"{step} cannot order by '{name}': it is {schema.field(name).type}.",
+                hint="Order by numbers, booleans, dates, times, decimals, strings or binary values; with_column() can make one.",
+            )
+    return columns
+
+
+def _directions(columns: list[Any], ascending: Directions, step: str) -> list[bool]:
+    one: Any = ascending
+    given: list[Any] = list(one) if isinstance(one, list | tuple) else [one] * len(columns)
+    if len(given) != len(columns) or not all(direction in (True, False) for direction in given):  # 1 and 0 are, too
+        raise UsageError(
+            f"{step} has {plural(len(columns), 'column')} and ascending={ascending!r}.",
+            hint="Give True or False, or a list with one of them for each column.",
+        )
+    return [bool(direction) for direction in given]
+
+
+def _column(schema: pa.Schema, given: Any, ascending: bool, step: str) -> OrderColumn:
+    if isinstance(given, tuple):
+        pair = cast(tuple[Any, ...], given)
+        if len(pair) != 2 or not isinstance(pair[0], str) or not isinstance(pair[1], bool):
+            raise UsageError(
+                f"{step} cannot understand the column {given!r}.", hint='Write ("name", False) for descending.'
+            )
+        return OrderColumn(pair[0], pair[1])
+    if isinstance(given, str):
+        return OrderColumn(given, ascending)
+    if is_spark_column(given):
+        found = ordering(given, step)
+        return OrderColumn(found, ascending) if isinstance(found, str) else OrderColumn(*found)
+    name = plain_column(as_expression(given), schema)
+    if name is None:
+        raise UsageError(
+            f"{step} wants column names, not the expression {given}.", hint="Make it a column first, by with_column()."
+        )
+    return OrderColumn(name, ascending)
+
+
+def _said(order: Order) -> list[str]:
+    return [column.name if column.ascending else f"{column.name} descending" for column in order.columns]

@@ -1,0 +1,231 @@
+"""Projections: columns are chosen, computed, renamed and dropped, and nulls dropped or replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.api.steps.common import step_at
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.spark_columns import is_spark_column, named_expression, plain_names
+from firesteel.compile.stream_graph import ChainedStep
+from firesteel.errors import UsageError
+from firesteel.humanize import first_of
+from firesteel.task.expressions import all_of, any_of, column, plain_column
+from firesteel.task.functions.rows import fits
+from firesteel.task.operators.relational import (
+    DropNulls,
+    Filter,
+    Project,
+    as_expression,
+    check_columns,
+    check_filter,
+    project_schema,
+)
+
+_MOST_IN_A_FILTER = 64
+"""Columns that ``drop_nulls`` looks at as one expression, which a source can apply. Arrow takes time that grows with the
+square of an expression's terms."""
+
+
+def select(pipeline: Pipeline, columns: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
+    with step_at("select") as place:
+        schema = pipeline.schema
+        flat = [c for given in columns for c in _spread(schema, given)]
+        check_columns(schema, [c for c in flat if isinstance(c, str)], "select")
+        pairs = [_named_column(schema, c) for c in flat]
+        pairs += [(name, _expression(schema, e, "select")) for name, e in named.items()]
+        if not pairs:
+            raise UsageError("Nothing is selected.", hint="Name at least one column.")
+        return project(pipeline, "select", pairs, place)
+
+
+def _spread(schema: pa.Schema, given: Any) -> list[Any]:
+    if isinstance(given, list | tuple):
+        return list(cast(Sequence[Any], given))
+    return list(schema.names) if isinstance(given, str) and given == "*" else [given]
+
+
+def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:
+    if isinstance(given, str):
+        return given, as_expression(given)
+    if is_spark_column(given):
+        alias, expression = named_expression(given, "select", schema)
+        if alias is None:
+            raise UsageError(f"The PySpark column {given} has no name.", hint="Add alias(name).")
+        return alias, expression
+    expression = as_expression(given)
+    name = plain_column(expression, schema)
+    if name is None:
+        project_schema(schema, [("x", expression)])
+        raise UsageError(f"The expression {expression} has no name.", hint=f"Write select(name={expression}).")
+    return name, expression
+
+
+def _expression(schema: pa.Schema, value: Any, step: str) -> pc.Expression:
+    """The expression that a user wrote, as an Arrow expression or a PySpark Column."""
+    return named_expression(value, step, schema)[1] if is_spark_column(value) else as_expression(value)
+
+
+def with_column(pipeline: Pipeline, name: str, expression: Any) -> Pipeline:
+    with step_at("with_column") as place:
+        _check_name(name)
+        return _with(pipeline, "with_column", f"with_column({name})", {name: expression}, place)
+
+
+def with_columns(pipeline: Pipeline, columns: Any, named: Mapping[str, Any]) -> Pipeline:
+    with step_at("with_columns") as place:
+        if columns is not None and not isinstance(columns, Mapping):
+            raise UsageError(f"with_columns wants a mapping of names to expressions, not {columns!r}.")
+        new = {**cast(Mapping[str, Any], columns or {}), **named}
+        if not new:
+            raise UsageError("with_columns has no column to add.", hint='Write with_columns(m=col("n") + 1).')
+        return _with(pipeline, "with_columns", f"with_columns({first_of(list(map(str, new)), 4)})", new, place)
+
+
+def _with(pipeline: Pipeline, step: str, kind: str, new: Mapping[str, Any], place: str) -> Pipeline:
+    for name, expression in new.items():
+        _check_name(name)
+        if isinstance(expression, str):
+            raise UsageError(
+                f"{step} wants an expression, not the string {expression!r}.",
+                hint=f"Write col({expression!r}) for the column, lit({expression!r}) for the text.",
+            )
+    columns = {n: column(n) for n in pipeline.names}
+    columns |= {name: _expression(pipeline.schema, expression, step) for name, expression in new.items()}
+    return project(pipeline, kind, list(columns.items()), place)
+
+
+def rename(pipeline: Pipeline, names: Any) -> Pipeline:
+    with step_at("rename") as place:
+        if not isinstance(names, Mapping):
+            raise UsageError(f"rename wants a mapping, not {names!r}.", hint='Write rename({"old": "new"}).')
+        return _renamed(pipeline, "rename", cast(Mapping[str, str], names), place)
+
+
+def with_column_renamed(pipeline: Pipeline, existing: str, new: str) -> Pipeline:
+    with step_at("with_column_renamed") as place:
+        (existing,) = plain_names([existing], "with_column_renamed")
+        check_columns(pipeline.schema, [existing], "with_column_renamed")
+        return _renamed(pipeline, f"rename({existing} to {new})", {existing: new}, place)
+
+
+def _renamed(pipeline: Pipeline, kind: str, names: Mapping[str, str], place: str) -> Pipeline:
+    check_columns(pipeline.schema, list(names), "rename")
+    for name in names.values():
+        _check_name(name)
+    return project(pipeline, kind, [(names.get(n, n), column(n)) for n in pipeline.names], place)
+
+
+def drop(pipeline: Pipeline, columns: Sequence[Any]) -> Pipeline:
+    with step_at("drop") as place:
+        names = plain_names(columns, "drop")
+        check_columns(pipeline.schema, names, "drop")
+        dropped = set(names)
+        rest = [(n, column(n)) for n in pipeline.names if n not in dropped]
+        if not rest:
+            raise UsageError("No column would be left.")
+        return project(pipeline, "drop", rest, place)
+
+
+def project(pipeline: Pipeline, kind: str, pairs: list[tuple[str, pc.Expression]], place: str) -> Pipeline:
+    pipeline.refuse_sides(kind)
+    schema, passed = project_schema(pipeline.schema, pairs)
+    columns = tuple(pairs)
+    work = ChainedStep(Project(kind, columns, schema), passed, columns)
+    return pipeline.then(kind, work, schema, place)
+
+
+# --- nulls ----------------------------------------------------------------------------------------------------------
+
+
+def drop_nulls(pipeline: Pipeline, columns: Sequence[Any], how: str) -> Pipeline:
+    with step_at("drop_nulls") as place:
+        pipeline.refuse_sides("drop_nulls")
+        if how not in ("any", "all"):
+            raise UsageError(f"how={how!r} is not known.", hint='There are "any" and "all".')
+        schema = pipeline.schema
+        names = _named(schema, columns, "drop_nulls")
+        kind = f"drop_nulls({first_of(names if columns else (), 4)})"
+        if len(names) > _MOST_IN_A_FILTER:
+            work = ChainedStep(DropNulls(kind, tuple(names), how), pipeline.unchanged)
+            return pipeline.then(kind, work, schema, place)
+        valid = [~pc.field(n).is_null(nan_is_null=_has_nan(schema.field(n).type)) for n in names]
+        expression = all_of(valid) if how == "any" else any_of(valid)
+        check_filter(schema, expression)
+        work = ChainedStep(Filter(kind, expression), pipeline.unchanged, None, expression)
+        return pipeline.then(kind, work, schema, place)
+
+
+def fill_nulls(pipeline: Pipeline, value: Any, columns: Sequence[Any]) -> Pipeline:
+    with step_at("fill_nulls") as place:
+        schema = pipeline.schema
+        values = _fillings(schema, value, columns)
+        unfit = next((n for n, v in values.items() if not fits(v, schema.field(n).type)), None)
+        if unfit is not None:
+            raise UsageError(
+                f"{values[unfit]!r} is not a value for column '{unfit}', which is {schema.field(unfit).type}.",
+                hint="Give a value of its type, or name the columns to fill.",
+            )
+        filled = [(n, _filled(schema.field(n), values[n]) if n in values else column(n)) for n in schema.names]
+        return project(pipeline, f"fill_nulls({first_of(list(values), 4)})", filled, place)
+
+
+def subset_names(subset: Any) -> tuple[Any, ...]:
+    """The columns that PySpark's ``subset=`` names: one, several or none."""
+    return (subset,) if isinstance(subset, str) or is_spark_column(subset) else tuple(subset or ())
+
+
+def _fillings(schema: pa.Schema, value: Any, columns: Sequence[Any]) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        values = {str(n): v for n, v in cast(Mapping[Any, Any], value).items()}
+        check_columns(schema, list(values), "fill_nulls")
+    elif columns:
+        values = dict.fromkeys(_named(schema, columns, "fill_nulls"), value)
+    else:
+        values = {field.name: value for field in schema if _of_its_kind(value, field.type)}
+    if not values or any(v is None for v in values.values()):
+        raise UsageError(
+            f"fill_nulls has nothing to do: {'no column takes ' + repr(value) if value is not None else 'None is a null'}.",
+            hint="Name the columns, or give a dict of a value per column.",
+        )
+    return values
+
+
+def _filled(field: pa.Field, value: Any) -> pc.Expression:
+    scalar = pc.scalar(pa.array([value], field.type)[0])
+    if _has_nan(field.type):
+        return pc.if_else(pc.field(field.name).is_null(nan_is_null=True), scalar, pc.field(field.name))
+    return pc.coalesce(pc.field(field.name), scalar)
+
+
+def _named(schema: pa.Schema, columns: Sequence[Any], step: str) -> list[str]:
+    names = plain_names(columns, step)
+    check_columns(schema, names, step)
+    return list(names) or list(schema.names)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise UsageError(f"The name of a column is a string, not {name!r}.")
+
+
+def _has_nan(type_: pa.DataType) -> bool:
+    return pa.types.is_floating(type_)
+
+
+def _of_its_kind(value: Any, type_: pa.DataType) -> bool:
+    types = pa.types
+    if isinstance(value, bool):
+        return types.is_boolean(type_)
+    if isinstance(value, int | float):
+        return types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_)
+    if isinstance(value, str):
+        return types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_)
+    try:
+        return pa.scalar(value).type == type_
+    except (pa.ArrowException, TypeError, ValueError):
+        return False

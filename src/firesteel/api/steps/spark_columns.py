@@ -1,0 +1,258 @@
+"""PySpark's Columns where a step takes names or expressions: translated where they mean the very same here, else refused.
+
+Read is Spark's own tree of the column (Spark 4; a Column is only made beside a running Spark), never its text. What is
+translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, plain aggregates, directions of a sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import eq, ge, gt, le, lt
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.errors import UsageError, shortened
+from firesteel.task.expressions import all_of, any_of, lit
+from firesteel.task.operators.aggregate import Aggregation
+from firesteel.task.operators.relational import unknown_column
+
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, ">": gt, "<=": le, ">=": ge}
+_AGGREGATES = {"sum": "sum", "avg": "mean", "min": "min", "max": "max", "count": "count"}
+_HINT = "Write it with firesteel.col and firesteel.lit; docs/steps.md has the names beside PySpark's."
+
+
+def is_spark_column(value: Any) -> bool:
+    """True for a PySpark Column, of a classic session or of Spark Connect."""
+    return type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark.sql.")
+
+
+def plain_names(columns: Iterable[Any], step: str) -> list[Any]:
+    """The columns, with the name in the place of each Spark Column, which may be nothing else. Raises UsageError."""
+    return [_Tree(column, step, None).name() if is_spark_column(column) else column for column in columns]
+
+
+def ordering(column: Any, step: str) -> Any:
+    """A name, or (name, ascending) where the Spark Column says its direction. Raises UsageError for a place of nulls of its own."""
+    return _Tree(column, step, None).ordering()
+
+
+def named_expression(column: Any, step: str, schema: pa.Schema) -> tuple[str | None, pc.Expression]:
+    """The name (None: it has none) and the expression of a Spark Column. Raises UsageError."""
+    return _Tree(column, step, schema).named()
+
+
+def aggregation(column: Any, step: str, schema: pa.Schema, output: str | None = None) -> Aggregation:
+    """The aggregation of a Spark Column, under its alias, else ``output``, else the name that Spark gives it. Raises UsageError."""
+    return _Tree(column, step, schema).aggregation(output)
+
+
+class _Tree:
+    """One Spark Column: what its nodes say."""
+
+    def __init__(self, column: Any, step: str, schema: pa.Schema | None) -> None:
+        self._column, self._step, self._schema = column, step, schema
+        try:
+            self._node = column._jc.node()
+        except Exception:  # of Spark Connect, or py4j's complaint about an older Spark
+            raise self._refused("only Columns of a classic session of Spark 4 can be looked into") from None
+
+    def _refused(self, why: str, hint: str = _HINT) -> UsageError:
+        return UsageError(
+            f"The PySpark column {shortened(str(self._column))} cannot be used in {self._step}: {why}.", hint=hint
+        )
+
+    def name(self) -> str:
+        name = _attribute(self._node)
+        if name is None:
+            raise self._refused("a plain column is wanted there", "Make it a column first, by with_column().")
+        return name
+
+    def ordering(self) -> Any:
+        if _kind(self._node) != "SortOrder":
+            return self.name()
+        ascending = _kind(self._node.sortDirection()) == "SortOrder$Ascending$"
+        if (_kind(self._node.nullOrdering()) == "SortOrder$NullsFirst$") != ascending:
+            raise self._refused("nulls come first here, and last in a descending column")
+        name = _attribute(self._node.child())
+        if name is None:
+            raise self._refused("a plain column is wanted there", "Make it a column first, by with_column().")
+        return name, ascending
+
+    def named(self) -> tuple[str | None, pc.Expression]:
+        alias, node = self._unaliased()
+        name = _attribute(node)
+        if name is not None:
+            self._type(name)
+            return name if alias is None else alias, pc.field(name)
+        value = _literal(node)
+        if value is not None:
+            return alias, lit(_constant(value))
+        try:
+            return alias, self._condition(node)
+        except RecursionError:
+            raise self._refused(
+                "it is nested too deeply", "Write several filters, or isin() for many values."
+            ) from None
+
+    def aggregation(self, output: str | None) -> Aggregation:
+        alias, node = self._unaliased()
+        function = node.functionName() if _kind(node) == "UnresolvedFunction" else None
+        if function not in _AGGREGATES or node.isUserDefinedFunction():
+            raise self._refused(
+                "it is none of sum, avg, min, max, count and count_distinct of one column", _HINT_AGGREGATE
+            )
+        arguments, distinct = _items(node.arguments()), bool(node.isDistinct())
+        counted = None
+        if function == "count" and not distinct and len(arguments) == 1:
+            counted = _counted_rows(arguments[0])
+        column = None if counted or len(arguments) != 1 else _attribute(arguments[0])
+        if not counted and (column is None or (distinct and function != "count")):
+            raise self._refused("it is not an aggregate of one plain column", _HINT_AGGREGATE)
+        if column is not None and function in ("sum", "avg"):
+            type_ = self._type(column)
+            if not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+                raise self._refused(
+                    f"'{column}' is {type_}, of which the result has another type here", _HINT_AGGREGATE
+                )
+        spoken = f"count(DISTINCT {column})" if distinct else f"{function}({counted or column})"
+        named = alias or output or spoken
+        return Aggregation(column, "count_distinct" if distinct else _AGGREGATES[function], named)
+
+    def _unaliased(self) -> tuple[str | None, Any]:
+        if _kind(self._node) != "Alias":
+            return None, self._node
+        names = _items(self._node.name())
+        if len(names) != 1:
+            raise self._refused("it has several names")
+        return names[0], self._node.child()
+
+    def _type(self, name: str) -> pa.DataType:
+        assert self._schema is not None
+        if self._schema.get_field_index(name) < 0:
+            raise unknown_column(self._schema, name, self._step)
+        return self._schema.field(name).type
+
+    # --- conditions: true, false or null, as SQL has them -------------------------------------------------------------
+
+    def _condition(self, node: Any) -> pc.Expression:  # noqa: PLR0911 - one line per kind
+        name = _attribute(node)
+        if name is not None and pa.types.is_boolean(self._type(name)):
+            return pc.field(name)
+        value = _literal(node)
+        if isinstance(value, bool):
+            return lit(value)
+        if _kind(node) != "UnresolvedFunction" or node.isUserDefinedFunction():
+            raise self._refused(f"{_described(node)} is not translated")
+        function, arguments = str(node.functionName()), _items(node.arguments())
+        if function in ("and", "or"):
+            return (all_of if function == "and" else any_of)([self._condition(argument) for argument in arguments])
+        if function in ("!", "not"):
+            return ~self._condition(arguments[0])
+        if function in _COMPARED:
+            return self._compared(_COMPARED[function], arguments[0], arguments[1])
+        if function == "in":  # null where the column is, as equality is
+            return self._is_in(arguments[0], arguments[1:])
+        if function.lower() in ("isnull", "isnotnull") and _attribute(arguments[0]) is not None:
+            column = str(_attribute(arguments[0]))
+            self._type(column)
+            return pc.field(column).is_null() if function.lower() == "isnull" else pc.field(column).is_valid()
+        raise self._refused(f"its '{function}' may give other values here")
+
+    def _is_in(self, node: Any, values: list[Any]) -> pc.Expression:
+        """Null where the column is, as equality is; in nothing, a null is not either."""
+        if not values:
+            return lit(False)
+        name = _attribute(node)
+        literals = [value for value in map(_literal, values) if value is not None]
+        if name is None or len(literals) != len(values):
+            return any_of([self._compared(eq, node, value) for value in values])
+        column, kind = self._operand(node)
+        self._same_kind(kind, next((k for k in map(_kind_of, literals) if k != kind), kind))
+        set_ = pa.array(literals, pa.int64() if kind == "an integer" else None)
+        return column.isin(set_) | (column != column)  # noqa: PLR0124 - null of a null, else false
+
+    def _compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> pc.Expression:
+        (one, kind), (other, other_kind) = self._operand(left), self._operand(right)
+        self._same_kind(kind, other_kind)
+        return compare(one, other)
+
+    def _same_kind(self, kind: str, other: str) -> None:
+        if kind != other:
+            raise self._refused(f"it compares {kind} with {other}, which Spark brings to one type")
+
+    def _operand(self, node: Any) -> tuple[pc.Expression, str]:
+        """An expression and its kind: values of one kind are compared alike here and there (floats: NaN is not)."""
+        name = _attribute(node)
+        if name is not None:
+            type_ = self._type(name)
+            kind = next((kind for kind, is_ in _KINDS.items() if any(f(type_) for f in is_)), None)
+            if kind is None:
+                raise self._refused(f"'{name}' is {type_}, which may be compared in another way here")
+            return pc.field(name), kind
+        value = _literal(node)
+        if value is not None:
+            return lit(value), _kind_of(value)
+        what = _described(node)
+        raise self._refused(f"it compares with {what}, which is neither a column nor an integer, a string or a boolean")
+
+
+_HINT_AGGREGATE = 'Write aggregate({"total": ("n", "sum")}).'
+_KINDS = {
+    "a boolean": (pa.types.is_boolean,),
+    "an integer": (pa.types.is_signed_integer,),
+    "a string": (pa.types.is_string, pa.types.is_large_string),
+}
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getName()).rpartition(".")[2]
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+def _attribute(node: Any) -> str | None:
+    """The column that the node merely names."""
+    if _kind(node) != "UnresolvedAttribute" or node.planId().isDefined() or node.isMetadataColumn():
+        return None
+    parts = _items(node.nameParts())
+    return str(parts[0]) if len(parts) == 1 else None
+
+
+def _literal(node: Any) -> int | str | bool | None:
+    """A constant that means the same here; None for any other node, and for other constants."""
+    value = node.value() if _kind(node) == "Literal" and not node.dataType().isDefined() else None
+    return value if isinstance(value, int | str) else None
+
+
+def _constant(value: int | str | bool) -> pa.Scalar:
+    """As a column of its own: a whole number is an int there, as Spark has it, where it fits."""
+    small = not isinstance(value, str) and -(1 << 31) <= value < 1 << 31
+    return pa.scalar(value, pa.int32() if small and not isinstance(value, bool) else None)
+
+
+def _kind_of(value: int | str | bool) -> str:
+    return "a boolean" if isinstance(value, bool) else "an integer" if isinstance(value, int) else "a string"
+
+
+def _described(node: Any) -> str:
+    """A node in a user's words."""
+    kind = _kind(node)
+    if kind == "UnresolvedAttribute":
+        return (
+            f"the name {'.'.join(map(str, _items(node.nameParts())))}, a field of a struct or a column of a DataFrame"
+        )
+    if kind == "ExpressionColumnNode":
+        return "a column of a DataFrame (F.col(name) names one of this stream) or a function of Python"
+    return "a constant" if kind == "Literal" else f"'{node.functionName()}'" if kind == "UnresolvedFunction" else kind
+
+
+def _counted_rows(node: Any) -> str | None:
+    """The argument as Spark writes it if count() is of all rows; None if it is of a column's values."""
+    if _kind(node) == "UnresolvedStar":
+        return "1"
+    value = _literal(node)
+    return str(value).lower() if isinstance(value, int) else None

@@ -1,0 +1,130 @@
+"""Sinks. They run at ``env.execute()``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from firesteel.api.steps.common import step_at
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import SinkStep, StreamNode
+from firesteel.connectors.files.paths import only_spark_opens
+from firesteel.connectors.formats.arrow_files import ArrowSink
+from firesteel.connectors.formats.csv_sink import CsvSink
+from firesteel.connectors.formats.json_files import JsonSink
+from firesteel.connectors.formats.parquet import ParquetSink
+from firesteel.connectors.formats.text import TextSink
+from firesteel.errors import UsageError
+from firesteel.options import parse_size
+
+if TYPE_CHECKING:
+    from firesteel.connectors.base import Sink
+
+_SINKS = {"parquet": ParquetSink, "csv": CsvSink, "json": JsonSink, "arrow": ArrowSink, "text": TextSink}
+_SINK_METHODS = ("check", "begin", "write", "commit", "abort")
+_MODES = ("error", "append", "overwrite", "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Folder, mode, partitions and size of the files to write, as the user gave them: the same for all formats."""
+
+    path: Any
+    mode: str
+    partition_by: Any
+    max_file_size: Any
+    filesystem: Any
+
+    def checked(self) -> dict[str, Any]:
+        """Arguments for a sink of files. Raises UsageError."""
+        columns: tuple[Any, ...] = (
+            (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
+        )
+        wrong = next((name for name in columns if not isinstance(name, str)), None)
+        if wrong is not None:
+            raise UsageError(f"partition_by wants names of columns, not {wrong!r}.")
+        try:
+            size = None if self.max_file_size is None else parse_size(self.max_file_size)
+        except ValueError as error:
+            raise UsageError(f"max_file_size={self.max_file_size!r} must be {error}.") from None
+        return {"mode": self.mode, "partition_by": columns, "max_file_size": size, "filesystem": self.filesystem}
+
+
+def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> StreamNode:
+    """A directory of files. ``kind``: a key of ``_SINKS``; ``own``: arguments of that sink alone."""
+    with step_at(f"write_{kind}") as place:
+        if only_spark_opens(layout.path, layout.filesystem):
+            sink: Sink = _spark_sink(pipeline, kind, layout, own["compression"])
+        else:
+            sink = _SINKS[kind](layout.path, **own, **layout.checked())
+        return _end(pipeline, f"write_{kind}({layout.path})", sink, place)
+
+
+def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str | None) -> Sink:
+    """For a path that only Spark can open. Raises UsageError for anything but one new directory of Parquet or text files."""
+    from firesteel.api.connectors.spark_files import SparkFileSink  # loads what only jobs with Spark's formats need
+
+    path, hint = layout.path, "Write it with Spark: stream.write_with_spark(...)."
+    if kind not in ("parquet", "text"):
+        raise UsageError(f"write_{kind} cannot open {path}: only Spark has a filesystem for it.", hint=hint)
+    other_layout = layout.partition_by or layout.max_file_size or (kind == "text" and compression)
+    if layout.mode not in ("error", "errorifexists", "overwrite") or other_layout:
+        raise UsageError(
+            f"{path} is written by Spark, for which there are only mode='error' and 'overwrite', and no other layout.",
+            hint=hint,
+        )
+    session = pipeline.env.spark
+    staging = _staging(pipeline, session)
+    return SparkFileSink(session, str(path), kind, staging, mode=layout.mode, compression=compression or "snappy")
+
+
+def write_with_spark(
+    pipeline: Pipeline,
+    format: str,
+    path: Any,
+    *,
+    mode: str,
+    partition_by: str | Sequence[str],
+    options: Mapping[str, Any],
+) -> StreamNode:
+    """Any data source that Spark writes."""
+    with step_at("write_with_spark") as place:
+        from firesteel.api.connectors.spark_files import SparkFormatSink
+        from firesteel.api.connectors.spark_formats import check_format, checked_options
+
+        if mode not in _MODES:
+            raise UsageError(f"mode={mode!r} is not a way to write.", hint=f"Use one of {', '.join(_MODES)}.")
+        columns = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        missing = [name for name in columns if name not in pipeline.names]
+        if missing:
+            raise UsageError(f"There is no column '{missing[0]}' to partition by.", hint=f"There are {pipeline.names}.")
+        session = pipeline.env.spark
+        check_format(session, format)
+        checked, staging = checked_options(options), _staging(pipeline, session)
+        sink = SparkFormatSink(session, format, path, staging, mode=mode, partition_by=columns, options=checked)
+        return _end(pipeline, f"write_with_spark({format})", sink, place)
+
+
+def _staging(pipeline: Pipeline, session: Any) -> str:
+    """Folder of the rows until Spark writes them."""
+    from firesteel.spark.session.sessions import is_local
+    from firesteel.spark.storage.directories import storage_root
+
+    return storage_root(pipeline.env.options, shared=not is_local(session.sparkContext))
+
+
+def write_to(pipeline: Pipeline, sink: Any) -> StreamNode:
+    """A sink of the user's own."""
+    with step_at("write_to") as place:
+        missing = [m for m in _SINK_METHODS if not callable(getattr(sink, m, None))]
+        if missing:
+            raise UsageError(f"{type(sink).__name__} is not a sink: it has no method {', '.join(missing)}.")
+        return _end(pipeline, f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
+
+
+def _end(pipeline: Pipeline, kind: str, sink: Sink, place: str) -> StreamNode:
+    pipeline.refuse_sides(kind)
+    node = StreamNode(kind, SinkStep(sink), pipeline.schema, (pipeline.edge(),), place=place)
+    pipeline.env._register(node)  # pyright: ignore[reportPrivateUsage]
+    return node

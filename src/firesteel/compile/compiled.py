@@ -1,0 +1,35 @@
+"""The compiler's output: the job graph for the scheduler, and beside it what only the runtime looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.model.job_graph import JobGraph
+
+
+@dataclass(slots=True)
+class CompiledJob:
+    """``Sink.check`` has been called for every sink, and ``Source.list_splits`` for every source."""
+
+    job_graph: JobGraph
+    splits: dict[int, list[Any]] = field(default_factory=dict)
+    """Source vertex to its ``connectors.Split``s; ``JobVertex.source.split_bytes`` runs parallel."""
+    sinks: dict[int, list[Any]] = field(default_factory=dict)
+    """Vertex to its ``connectors.Sink``s, in the order of its ``SinkOutput``s."""
+    dataframes: dict[int, Any] = field(default_factory=dict)
+    """Vertex with a ``SparkHead`` to its Spark DataFrame."""
+    schemas: dict[int, pa.Schema] = field(default_factory=dict)
+    """Data set to its schema."""
+    collects: dict[int, int] = field(default_factory=dict)
+    """Number of a collect to its data set (persistent, one subpartition)."""
+    kept: set[int] = field(default_factory=set)
+    """Those of the collected data sets that later jobs may read; they outlive the job's own result."""
+    stored: dict[int, str] = field(default_factory=dict)
+    """Pipelined jobs: data set that is stored all the same, and why, in words."""
+    in_ranges: set[int] = field(default_factory=set)
+    """Data sets that go forward though nobody asked for it, so that ranges of keys, and a sort's order, stay whole."""
+    places: dict[int, str] = field(default_factory=dict)
+    """Vertex to the user's lines that made its steps, in words, for messages."""

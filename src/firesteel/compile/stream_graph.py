@@ -1,0 +1,205 @@
+"""The stream graph: the steps as the user wrote them, before anything is fused.
+
+A :class:`StreamNode` is one step, a :class:`StreamEdge` one of its inputs, with the partitioner the user asked for
+(None: nobody asked). Nodes point at their inputs only, so a pipeline is held by the streams that the user holds.
+What a step *does* never changes once it is made; how it is run (:class:`StepConfig`) is set on the last step, as in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.order import Order
+from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.task.program import Combiner, KeyedOperator, Operator
+
+
+class Chaining(Enum):
+    """May a step share a task with its neighbours? (Flink: ChainingStrategy)"""
+
+    ALWAYS = "always"
+    HEAD = "head"
+    """Not with the step before it (``start_new_chain``)."""
+    NEVER = "never"
+    """With no other step (``disable_chaining``)."""
+
+
+@dataclass(slots=True)
+class StepConfig:
+    """Settings of a step, made after it. None: not set."""
+
+    name: str | None = None
+    uid: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    chaining: Chaining = Chaining.ALWAYS
+    speculative: bool = True
+    """False: its task is never mirrored."""
+    side_effects: bool = False
+    """It acts on the outside: two attempts of a subtask must never run at once."""
+    deterministic: bool = True
+    """False: its functions may give other rows when they run again."""
+    slot_sharing_group: SlotSharingGroup | None = None
+    """One without resources where only a name was given; None: as its inputs."""
+    group_place: str = ""
+    """``file.py:12`` where the group was set."""
+    cache: Any = None
+    """Where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
+
+
+# --- what a step does ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceStep:
+    """``source``: ``connectors.Source``."""
+
+    source: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataFrameStep:
+    """``settle()``, called when the job is compiled, gives the Spark DataFrame to read (``dataframe``, never looked into
+    here), how many partitions it has (``num_partitions``), and whether these come out the same when Spark computes them
+    again (``deterministic``)."""
+
+    settle: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainedStep:
+    """One operator on one input.
+
+    ``passed``: output column to input column, for those that go through unchanged (what keeps a hash partitioning
+    valid); None: nothing is known. ``projection``, ``filter``: what the operator does, where it is an expression, so
+    that it can be pushed into a source.
+    """
+
+    operator: Operator
+    passed: dict[str, str] | None = None
+    projection: tuple[tuple[str, pc.Expression], ...] | None = None
+    filter: pc.Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedStep:
+    """An operator that needs all rows of a key together.
+
+    ``operator`` reads what travels along the edges (after their combiners); ``direct`` does the same work on the
+    streams themselves, for inputs that already lie right and need no exchange. ``keys``: per input, of the streams
+    themselves. ``kept``: the output columns that hold the key, in order, or None if the output need not have it.
+    """
+
+    operator: KeyedOperator
+    direct: KeyedOperator
+    keys: tuple[tuple[str, ...], ...]
+    kept: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortStep:
+    """Rows in order: its input comes by a RANGE edge, and ``operator`` puts each run of ranges in order.
+
+    Subtask k holds what comes before all that subtask k + 1 holds.
+    """
+
+    operator: KeyedOperator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnionStep:
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SinkStep:
+    """``sink``: ``connectors.Sink``."""
+
+    sink: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectStep:
+    """The rows are kept for the driver, or (``keep``) for later jobs, under the number ``handle``."""
+
+    handle: int
+    keep: bool = False
+
+
+Work = SourceStep | DataFrameStep | ChainedStep | KeyedStep | SortStep | UnionStep | SinkStep | CollectStep
+
+
+# --- the graph --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamEdge:
+    """``ship``: None when nobody asked for a partitioning. ``keys`` name the columns of what travels (``schema``)."""
+
+    source: StreamNode
+    ship: ShipStrategy | None = None
+    keys: tuple[str, ...] = ()
+    combiner: Combiner | None = None
+    combined: pa.Schema | None = None
+    """Schema behind the combiner, if there is one."""
+    reads: tuple[str, ...] | None = None
+    """The only columns of the source that this reader looks at; None: all."""
+    order: Order | None = None
+    """Of a RANGE edge: by what the rows are parted into ranges."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.source.schema if self.combined is None else self.combined
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamNode:
+    kind: str
+    """The step in the user's words: ``map_in_arrow(tokenize)``."""
+    work: Work
+    schema: pa.Schema
+    inputs: tuple[StreamEdge, ...] = ()
+    sides: tuple[tuple[str, StreamEdge], ...] = ()
+    """Broadcast side inputs by name."""
+    place: str = ""
+    """``file.py:12`` where the user made the step."""
+    config: StepConfig = field(default_factory=StepConfig)
+
+    @property
+    def name(self) -> str:
+        return self.config.name or self.kind
+
+    def __str__(self) -> str:
+        """The step as it is called in messages: ``step 'map_in_arrow(tokenize)' at wordcount.py:12``."""
+        label = self.kind if self.config.name is None else f"{self.config.name}: {self.kind}"
+        return f"step '{label}'" + (f" at {self.place}" if self.place else "")
+
+
+def reachable(
+    ends: Iterable[StreamNode], needs_inputs: Callable[[StreamNode], bool] = lambda _node: True
+) -> list[StreamNode]:
+    """All steps that the ``ends`` need, every step behind its inputs. Without recursion: pipelines may be long.
+
+    ``needs_inputs`` is asked once for each step; what lies before one that does not is left out.
+    """
+    order: list[StreamNode] = []
+    seen: set[StreamNode] = set()
+    stack: list[tuple[StreamNode, bool]] = [(end, False) for end in reversed(list(ends))]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            if needs_inputs(node):
+                needed = [e.source for e in node.inputs] + [e.source for _, e in node.sides]
+                stack.extend((n, False) for n in reversed(needed) if n not in seen)
+    return order

@@ -1,0 +1,108 @@
+"""Batches and schemas brought into the form that a source promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.connectors.files.paths import InputFiles
+from firesteel.errors import UsageError
+
+_MOST_ROWS = 1 << 16
+_ENOUGH_ROWS, _ENOUGH_BYTES = 1 << 13, 1 << 18
+
+
+def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the schema's columns, in its order; types differ at most as :func:`plain_type` makes them."""
+    if batch.schema.equals(schema):
+        return batch
+    if not len(schema):
+        return next(rows_without_columns(batch.num_rows))
+    columns = [batch.column(name) for name in schema.names]
+    columns = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def rows_without_columns(rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of no column that have so many rows together."""
+    empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    for start in range(0, rows, _MOST_ROWS):
+        yield pa.RecordBatch.from_struct_array(empty.slice(start, _MOST_ROWS))
+
+
+def gather(batches: Iterator[pa.RecordBatch], ctx: Any) -> Iterator[pa.RecordBatch]:
+    """Neighbouring small batches as one: many small files would else cost every later step a call each."""
+    held: list[pa.RecordBatch] = []
+    first, rows, size = "", 0, 0
+    for batch in batches:
+        first = ctx.place if not held else first
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ENOUGH_ROWS or size >= _ENOUGH_BYTES:
+            yield _together(held, first, ctx)
+            held, rows, size = [], 0, 0
+    if held:
+        yield _together(held, first, ctx)
+
+
+def _together(held: list[pa.RecordBatch], first: str, ctx: Any) -> pa.RecordBatch:
+    if len(held) == 1:
+        return held[0]
+    ctx.place = ctx.place if ctx.place == first else f"{first} to {ctx.place}"
+    return pa.concat_batches(held)
+
+
+def one_schema(found: InputFiles, schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """The plain schema that all of these files (path, schema) have. Raises UsageError, naming the first that differs."""
+    first_path, first = schemas[0]
+    schema = plain_schema(first)
+    for path, given in schemas[1:]:
+        if given.equals(first):
+            continue
+        other = plain_schema(given)
+        for name in [*schema.names, *(n for n in other.names if schema.get_field_index(n) < 0)]:
+            mine, theirs = schema.get_field_index(name), other.get_field_index(name)
+            if mine >= 0 and theirs >= 0 and schema.field(mine).type.equals(other.field(theirs).type):
+                continue
+            said = [
+                f"is {s.field(i).type}" if i >= 0 else "does not exist" for s, i in ((schema, mine), (other, theirs))
+            ]
+            raise UsageError(
+                f"The files do not have one schema: column '{name}' {said[0]} in {found.label(first_path)} and {said[1]} in {found.label(path)}.",
+                hint="With merge_schema=True what a file lacks is null and types are widened; else read them as two sources, cast, "
+                "and join them with union().",
+            )
+    return schema
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Its columns with :func:`plain_type`, all nullable, without metadata."""
+    return pa.schema([_plain_field(field) for field in schema])
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, plain_type(field.type))
+
+
+_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def plain_type(data_type: pa.DataType) -> pa.DataType:
+    """Without metadata, everything nullable, at every depth (a map's keys stay as they must be); no views.
+
+    Views are how a writer held values in memory, noted in the file by the way. pyarrow cannot filter, take or join them.
+    """
+    types = pa.types
+    if types.is_struct(data_type):
+        return pa.struct([_plain_field(data_type.field(i)) for i in range(data_type.num_fields)])
+    if types.is_map(data_type):
+        return pa.map_(plain_type(data_type.key_type), plain_type(data_type.item_type), data_type.keys_sorted)
+    if types.is_fixed_size_list(data_type):
+        return pa.list_(_plain_field(data_type.value_field), data_type.list_size)
+    if types.is_large_list(data_type):
+        return pa.large_list(_plain_field(data_type.value_field))
+    if types.is_list(data_type):
+        return pa.list_(_plain_field(data_type.value_field))
+    return _PLAIN.get(data_type, data_type)

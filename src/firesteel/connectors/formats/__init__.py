@@ -1,0 +1,1 @@
+"""The formats of files: Parquet, Arrow IPC, CSV, JSON lines and text."""

@@ -1,0 +1,411 @@
+"""Parquet files: split by row groups, columns and filters pushed down, and a sink.
+
+Footers are read once, on the driver, and stay there. What travels to an executor is a path and row group numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from firesteel.connectors.base import Split
+from firesteel.connectors.files.conditions import has_type
+from firesteel.connectors.files.evolution import check_merge_schema, common_type, widened
+from firesteel.connectors.files.footers import FooterSource
+from firesteel.connectors.files.packing import pack, piece_bytes
+from firesteel.connectors.files.part_files import GatheringPart, PartWriter
+from firesteel.connectors.files.partitions import Values
+from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_local
+from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
+from firesteel.connectors.files.sinks import FileSink
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import named_twice
+from firesteel.task.program import TaskContext
+
+_BATCH_BYTES = 4 << 20
+_MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
+_ROW_GROUP_BYTES = 32 << 20
+_PAGE_BUFFER = 1 << 20
+_THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Row groups of one file, which was ``size`` bytes long when its footer was read."""
+
+    path: str
+    size: int
+    row_groups: tuple[int, ...]
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    file: InputFile
+    schema: pa.Schema
+    rows: NDArray[np.int64]
+    """Per row group."""
+    column_bytes: NDArray[np.int64]
+    """Plain bytes, (row group, top-level column), the columns in this file's order."""
+
+
+class ParquetSource(FooterSource[_Footer]):
+    """Rows of Parquet files.
+
+    ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
+    files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, and with ``merge_schema``
+    other columns and types that can be widened (see :mod:`~firesteel.connectors.files.evolution`), nothing else.
+    ``partitions``: as in :func:`~firesteel.connectors.files.partitions.find_partitions`. ``columns`` and ``filter`` as in
+    :meth:`push_down`.
+
+    Footers are read now (of a partitioned tree without ``merge_schema`` only the first; the others when splits are listed, of
+    the partitions that filters leave). Raises UsageError for missing paths, empty globs, files that are damaged or no Parquet, mixed schemas,
+    and for columns or filters that do not fit.
+    """
+
+    kind = "read_parquet"
+    counts_by_column = False
+
+    def __init__(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        *,
+        columns: list[str] | None = None,
+        filter: pc.Expression | None = None,
+        filesystem: Any = None,
+        partitions: bool | pa.Schema = True,
+        merge_schema: bool = False,
+    ) -> None:
+        super().__init__(paths, filesystem, partitions, merge_schema)
+        if columns is not None or filter is not None:
+            self.__dict__.update(self.push_down(columns, filter).__dict__)
+
+    @staticmethod
+    def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
+        return _read_footer(found, file)
+
+    def list_splits(self, data_volume: int) -> list[Split]:
+        self._read_other_footers()
+        footers = [self._footers[i] for i in self._kept]
+        kept = self._prune(footers)
+        names = set(self._columns_to_read())
+        sizes = [_plain_bytes(footer, names)[ids] for footer, ids in zip(footers, kept, strict=True)]
+        target = piece_bytes(int(sum(size.sum() for size in sizes)), data_volume)
+        items = [(f, int(g)) for f, ids in zip(self._kept, kept, strict=True) for g in ids]
+        weights = [int(size) for per_file in sizes for size in per_file]
+        splits: list[Split] = []
+        begin = 0
+        for group in pack(items, weights, target):
+            groups = self._by_file(group)
+            splits.append(Split(groups, sum(weights[begin : begin + len(group)]), self._words(groups)))
+            begin += len(group)
+        return splits
+
+    def _by_file(self, items: list[tuple[int, int]]) -> tuple[_Groups, ...]:
+        by_file: dict[int, list[int]] = {}
+        for number, row_group in items:
+            by_file.setdefault(number, []).append(row_group)
+        files = [(self._footers[number].file, number, tuple(ids)) for number, ids in by_file.items()]
+        return tuple(_Groups(file.path, file.size, ids, self._values[number]) for file, number, ids in files)
+
+    def _words(self, groups: Sequence[_Groups]) -> str:
+        first, last = groups[0], groups[-1]
+        if len(groups) > 1:
+            return f"{self._prefix + first.path} to {self._prefix + last.path} ({len(groups)} files)"
+        ids = first.row_groups
+        which = f"row group {ids[0]}" if len(ids) == 1 else f"row groups {ids[0]}-{ids[-1]}"
+        return f"{self._prefix + first.path}, {which}"
+
+    def _prune(self, footers: list[_Footer]) -> list[NDArray[np.intp]]:
+        """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers and, where the
+        filter looks at partition columns too, their values."""
+        import pyarrow.dataset as pads  # slow to import, and only the driver needs it
+
+        everything = [np.flatnonzero(footer.rows) for footer in footers]
+        prune = [part for part in self._conjuncts if part.prunes]
+        if not prune:
+            return everything
+        known = self._known_values()
+        of_partitions = set(self._all_schema.names) - set(self._file_schema.names) if known else set[str]()
+
+        def survivors(index: int) -> NDArray[np.intp]:
+            told = self._told_by(footers[index]) | of_partitions
+            usable = [part.expression for part in prune if told.issuperset(part.columns)]
+            if not usable:
+                return everything[index]
+            condition = reduce(and_, usable)
+            about = known.get(self._values[self._kept[index]])
+            fragment = pads.ParquetFileFormat().make_fragment(
+                footers[index].file.path, self._filesystem, partition_expression=about
+            )
+            try:
+                kept = {group.id for group in fragment.subset(condition, schema=self._all_schema).row_groups}
+            except (OSError, pa.ArrowException):
+                return everything[index]  # reading will tell what is wrong with it
+            return np.array([g for g in everything[index] if int(g) in kept], np.intp)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(survivors, range(len(footers))))
+
+    def _told_by(self, footer: _Footer) -> set[str]:
+        """Columns of which the footer's statistics tell: those that the file has, in the type of all the files."""
+        if not self._merges:
+            return set(self._file_schema.names)
+        types = {field.name: field.type for field in self._file_schema}
+        return {field.name for field in footer.schema if plain_type(field.type) == types.get(field.name)}
+
+    def _known_values(self) -> dict[Values, pc.Expression]:
+        """The statistics known of the rows of each partition; nothing where files have a column of their own under the name of a
+        partition column, since their statistics are of that one."""
+        parts = self._partitions
+        if parts is None or any(
+            set(footer.schema.names) & set(parts.schema.names) for footer in self._footers.values()
+        ):
+            return {}
+        return parts.known({self._values[i] for i in self._kept})
+
+    # --- executor ---
+
+    def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        batches = (batch for groups in split for batch in self._read_file(groups, ctx))
+        return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
+
+    def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        label = self._prefix + groups.path
+        place = label
+        try:
+            with self._filesystem.open_input_file(groups.path) as stream:
+                if stream.size() != groups.size:
+                    raise FiresteelError(
+                        f"{label} changed while the job was running.",
+                        hint="Run the job again when nobody writes to it.",
+                    )
+                local = is_local(self._filesystem)
+                with pq.ParquetFile(
+                    stream,
+                    pre_buffer=not local,
+                    buffer_size=_PAGE_BUFFER if local else 0,
+                    page_checksum_verification=True,
+                ) as file:
+                    for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
+                        ctx.place = place = f"{label}, row group {row_group}"
+                        yield from self._read_row_group(file, row_group, groups.values, place)
+        except FileNotFoundError:
+            raise FiresteelError(
+                f"{label} was there when the job was planned and is gone now.",
+                hint="Run the job again; on a cluster, check that every executor sees this path.",
+            ) from None
+        except (OSError, pa.ArrowException) as error:
+            raise FiresteelError(
+                f"{place} cannot be read: {first_line(error)}.",
+                hint="The file is damaged; write it again or leave it out.",
+            ) from error
+
+    def _read_row_group(self, file: Any, row_group: int, values: Values, place: str) -> Iterator[pa.RecordBatch]:
+        about = file.metadata.row_group(row_group)
+        read_schema = pa.schema([self._file_schema.field(name) for name in self._columns_to_read()])
+        there = set(file.schema_arrow.names)
+        wanted = [name for name in read_schema.names if name in there]
+        if not wanted:
+            for batch in rows_without_columns(about.num_rows):
+                yield from self._finish(widened(batch, read_schema, place), values)
+            return
+        rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
+        for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
+            yield from self._finish(widened(batch, read_schema, place), values)
+
+
+# --- footers -------------------------------------------------------------------------------------------------
+
+
+def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
+    label = found.label(file.path)
+    try:
+        with found.filesystem.open_input_file(file.path) as stream, pq.ParquetFile(stream) as opened:
+            schema = opened.schema_arrow
+            twice = named_twice(schema.names)
+            if twice is not None:
+                raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
+            rows, sizes = _plain_column_bytes(opened.metadata, schema)
+            return _Footer(file, schema, rows, sizes)
+    except FileNotFoundError:
+        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nobody writes there.") from None
+    except (OSError, pa.ArrowException) as error:
+        what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
+        raise UsageError(
+            f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
+        ) from None
+
+
+def _plain_bytes(footer: _Footer, names: set[str]) -> NDArray[np.int64]:
+    """Per row group, of the columns that must be read; at least 1, so that rows without columns count."""
+    wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
+    return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)
+
+
+def _plain_column_bytes(metadata: Any, schema: pa.Schema) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows per row group, and an estimate of the bytes each top-level column takes in Arrow's form.
+
+    A column chunk's uncompressed size is of encoded values, which dictionaries make small; a value takes at least
+    its type's width (4 bytes of offset for what has no fixed width).
+    """
+    top = {name: i for i, name in enumerate(schema.names)}
+    leaves = [_top_level(metadata.schema.column(i).path, top) for i in range(metadata.num_columns)]
+    widths = [_width(schema.field(leaf).type) for leaf in leaves]
+    rows = np.zeros(metadata.num_row_groups, np.int64)
+    sizes = np.zeros((metadata.num_row_groups, len(schema)), np.int64)
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        rows[g] = group.num_rows
+        for i, leaf in enumerate(leaves):
+            chunk = group.column(i)
+            sizes[g, leaf] += max(chunk.total_uncompressed_size, chunk.num_values * widths[i])
+    return rows, sizes
+
+
+def _top_level(path: str, top: dict[str, int]) -> int:
+    """The column that a leaf ``a.list.element`` belongs to; names may have dots themselves, so the longest wins."""
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        index = top.get(".".join(parts[:end]))
+        if index is not None:
+            return index
+    raise UsageError(f"The Parquet column '{path}' belongs to no column of the file's schema.")
+
+
+def _width(data_type: pa.DataType) -> int:
+    if pa.types.is_nested(data_type) or pa.types.is_null(data_type):
+        return 1
+    try:
+        return max(1, data_type.bit_width // 8)
+    except ValueError:
+        return 4
+
+
+# --- sink ----------------------------------------------------------------------------------------------------
+
+
+class ParquetSink(FileSink):
+    """Writes a directory of Parquet files; with no rows at all, one file that has the schema.
+
+    ``compression``: what pyarrow's Parquet writer takes (``"snappy"``, ``"zstd"``, ``"none"``, ...). ``merge_schema``: what is
+    appended may have other columns than what is there, and types that can be read as one with those.
+    """
+
+    kind = "write_parquet"
+    extension = "parquet"
+    chunk_bytes = _ROW_GROUP_BYTES
+
+    def __init__(
+        self, path: PathLike, *, compression: str = "snappy", merge_schema: bool = False, **options: Any
+    ) -> None:
+        """``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`."""
+        super().__init__(path, **options)
+        self._merges = check_merge_schema(merge_schema, self.kind)
+        try:
+            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
+        except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):
+            raise UsageError(
+                f"compression={compression!r} is not one that Parquet has here.",
+                hint="Use snappy, zstd, gzip, lz4, brotli or none.",
+            ) from None
+        self._compression = compression
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        where = f"write_parquet to {self.target.label}"
+        if not len(schema):
+            raise UsageError(f"{where}: the stream has no columns, and Parquet needs at least one.")
+        twice = named_twice(schema.names)
+        if twice is not None:
+            raise UsageError(f"{where}: there are two columns '{twice}'.", hint="Rename one with select.")
+        for field in schema:
+            try:
+                probe = pa.table({"probe": pa.nulls(1, _loosened(field.type))})
+                pq.write_table(probe, pa.BufferOutputStream(), compression="none")
+            except (OSError, pa.ArrowException) as error:
+                raise UsageError(
+                    f"{where}: Parquet cannot hold column '{field.name}' of type {field.type} ({first_line(error)}).",
+                    hint="Cast it to another type or drop it.",
+                ) from None
+
+    def _check_same_columns(self, schema: pa.Schema) -> None:
+        """One of the files that are there stands for all: they could not be read as one source otherwise."""
+        path = _some_file(self.target.filesystem, self.target.path)
+        if path is None:
+            return
+        try:
+            with self.target.filesystem.open_input_file(path) as file:
+                there = plain_schema(pq.read_schema(file))
+        except (OSError, pa.ArrowException):  # whoever reads it will be told
+            return
+        given = plain_schema(schema)
+        for name in dict.fromkeys([*given.names, *there.names]):
+            kinds = [s.field(name).type if name in s.names else None for s in (there, given)]
+            if not self._go_together(*kinds):
+                said = ["no such column" if kind is None else str(kind) for kind in kinds]
+                raise UsageError(
+                    f"What is in {self.target.label} does not fit: column '{name}' is {said[0]} there and {said[1]} in the stream, "
+                    "so that nobody could read both.",
+                    hint="Bring the stream's columns to what is there (with_column, select), or write to another directory."
+                    + (
+                        ""
+                        if self._merges
+                        else " Columns may be new or missing with merge_schema=True, here and where it is read."
+                    ),
+                )
+
+    def _go_together(self, there: pa.DataType | None, given: pa.DataType | None) -> bool:
+        if there is None or given is None:
+            return self._merges
+        return there.equals(given) or (self._merges and common_type(there, given) is not None)
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        return _ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
+
+
+def _some_file(filesystem: pafs.FileSystem, folder: str) -> str | None:
+    """Of a tree, the first file of data that is met; None if there is none. Of each folder, one listing."""
+    infos: list[Any] = filesystem.get_file_info(pafs.FileSelector(folder))
+    seen = [info for info in infos if not info.base_name.startswith((".", "_"))]
+    files = (info.path for info in seen if info.is_file)
+    below = (_some_file(filesystem, info.path) for info in seen if not info.is_file)
+    return next(files, None) or next(filter(None, below), None)
+
+
+def _loosened(type_: pa.DataType) -> pa.DataType:
+    """The type with all fields of its structs nullable, so that one null makes a row of it."""
+    if not pa.types.is_struct(type_):
+        return type_
+    return pa.struct([field.with_type(_loosened(field.type)).with_nullable(True) for field in type_])
+
+
+class _ParquetPart(GatheringPart):
+    """In row groups."""
+
+    def __init__(self, stream: Any, schema: pa.Schema, compression: str, enough: int) -> None:
+        super().__init__(schema, enough)
+        self._writer = pq.ParquetWriter(stream, schema, compression=compression)
+
+    def discard(self) -> None:
+        super().discard()
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        self._writer.is_open = False  # else it tries again when it is collected
+
+    def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
+        self._writer.write_table(pa.Table.from_batches(batches, self._schema))
+
+    def _end(self) -> None:
+        self._writer.close()

@@ -1,0 +1,325 @@
+"""The journal: an append-only file per job or stream, one JSON record a line, and the instruments that listen beside it.
+
+Records are :mod:`firesteel.scheduler.kernel.records` and :mod:`firesteel.scheduler.streaming.records`; ``docs/journal.md`` describes
+the file. A journal is read while it is being written, and after its writer was killed: a last line that was cut off is no
+error. What looks like a secret does not get into it (:mod:`firesteel.masking`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol, get_args
+
+import msgspec
+
+from firesteel.errors import UsageError
+from firesteel.journal.locks import hold
+from firesteel.journal.pending import Pending
+from firesteel.journal.places import SUFFIX, journal_directories, slug
+from firesteel.masking import Masker
+from firesteel.options import JOURNAL_DIR, Options
+from firesteel.scheduler.kernel.records import (
+    REJECTED,
+    RETIRED,
+    AnyRecord,
+    Decision,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    MetricsSnapshot,
+    OutputGone,
+    SlotUsage,
+    StateChange,
+)
+from firesteel.scheduler.streaming.records import (
+    AnyStreamRecord,
+    RescaleRecord,
+    StreamBatch,
+    StreamEnded,
+    StreamPlanned,
+    StreamStateChange,
+)
+
+FORMAT = (2, 1)
+"""Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
+kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
+GATHERED = 1 << 11
+"""Subtasks and records that are kept back at most."""
+FLUSH_SECONDS = 1.0
+"""Records that nobody waits for (state changes, progress) are written at the latest after this time."""
+
+_LONGEST_LINE = 1 << 26
+_TAIL = 1 << 20
+_AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded)
+
+_CAUSES = {"handed back by a blocked node": REJECTED, f"handed back{RETIRED.removeprefix('rejected')}": RETIRED}
+_INPUTS = {"culpable": "counted", "charged": "counted", "rereaders": "invalidated"}
+_OLD_RULE, _RULE = "unfinished consumers and rereaders", "unfinished and invalidated consumers"
+"""Words up to format 2.0, and those of today."""
+
+_log = logging.getLogger("firesteel.journal")
+
+
+class JournalHeader(JournalRecord, frozen=True):
+    """First line of a journal since format 2."""
+
+    format: str
+    """MAJOR.MINOR."""
+    firesteel: str = ""
+    """The version that wrote it."""
+
+
+AnyJournalRecord = AnyRecord | AnyStreamRecord
+"""Of a job, or of a stream."""
+
+
+class Instrument(Protocol):
+    """Whoever wants to hear of a job's records: the journal, the progress view, a test."""
+
+    def record(self, record: JournalRecord) -> None: ...
+    def close(self) -> None: ...
+
+
+class Instruments:
+    """Hands every record to all instruments. One that raises is logged once and removed: watching a job never breaks it."""
+
+    def __init__(self, instruments: Iterable[Instrument] = ()) -> None:
+        self._active = list(instruments)
+        self._journal = next((i for i in self._active if isinstance(i, Journal)), None)
+
+    def journal_path(self) -> Path | None:
+        """The file of the journal among them, also after its end."""
+        return None if self._journal is None else self._journal.path
+
+    def record(self, record: JournalRecord) -> None:
+        self._call("record", record)
+
+    def close(self) -> None:
+        """Closes all that are left; safe to call twice."""
+        self._call("close")
+        self._active = []
+
+    def _call(self, method: str, *args: Any) -> None:
+        for instrument in tuple(self._active):
+            try:
+                getattr(instrument, method)(*args)
+            except Exception:
+                self._active.remove(instrument)
+                _log.exception("%s failed and takes no further part in this job.", type(instrument).__name__)
+
+
+class Journal:
+    """Appends records to ``path``. Decisions and status changes reach the file at once, the rest in bulk.
+
+    A file that is new, or empty, begins with a header.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = path.open("ab", buffering=0)
+        hold(self._file.fileno())
+        self._pending = Pending()
+        self._masker = Masker()
+        self._written_at = time.monotonic()
+        if not self._file.tell():
+            self._pending.add(JournalHeader(at=0.0, format=".".join(map(str, FORMAT)), firesteel=_own_version()))
+
+    @classmethod
+    def create(cls, options: Options, job_name: str, job_id: str) -> Journal:
+        """A new file in the journal directory, named after time, job name and job id.
+
+        Raises UsageError if ``firesteel.journal.directory`` is set and cannot be written; the default directory gives
+        way to one under the machine's temporary directory instead.
+        """
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}_{slug(job_name)}_{job_id}{SUFFIX}"
+        directories = journal_directories(options)
+        for number, directory in enumerate(directories, 1):
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                return cls((directory / name).absolute())
+            except OSError as error:
+                if number == len(directories):
+                    raise UsageError(
+                        f"The journal cannot be written to '{directory}': {error.strerror or error}.",
+                        hint=f"Set '{JOURNAL_DIR.key}' to a directory that can be written.",
+                    ) from None
+        raise AssertionError("there is always a directory to try")
+
+    def record(self, record: JournalRecord) -> None:
+        self._pending.add(masked(record, self._masker))
+        awaited = isinstance(record, _AWAITED)
+        if awaited or self._pending.count >= GATHERED or time.monotonic() - self._written_at >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands what is buffered to the operating system (no fsync: a journal is not worth a disk's wait)."""
+        if self._file is not None and self._pending.count:
+            view = memoryview(b"".join(map(encode, self._pending.take())))
+            while view:
+                view = view[self._file.write(view) or 0 :]
+        self._written_at = time.monotonic()
+
+    def close(self) -> None:
+        if self._file is not None:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
+                self._file = None
+
+
+def encode(record: JournalRecord) -> bytes:
+    """The record's line in a journal."""
+    return _encoder.encode(record) + b"\n"
+
+
+def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
+    """All records of a journal, in order. A last line that was cut off is left out.
+
+    Raises UsageError if the file cannot be read, is of a newer format than this, or a line before the last one is not a journal
+    record.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"The journal '{path}' cannot be read: {error.strerror or error}.") from None
+    records: list[AnyJournalRecord] = []
+    is_newer = _is_newer(lines[0], path)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = _decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            if number == len(lines):  # the writer was killed, or has not finished this line yet
+                break
+            if is_newer and _kind_of(line) not in _KINDS:
+                continue
+            raise UsageError(
+                f"Line {number} of '{path}' is not a journal record.",
+                hint="Is this a journal, and written by this version of Firesteel?",
+            ) from None
+        if not isinstance(record, JournalHeader):
+            records.append(_in_todays_words(record))
+    return records
+
+
+def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
+    """Returns the record with the names that format 2.0 and older had for causes and inputs of restarts replaced."""
+    if isinstance(record, StateChange) and record.cause in _CAUSES:
+        return msgspec.structs.replace(record, cause=_CAUSES[record.cause])
+    if isinstance(record, Decision) and record.what in ("failover", "restart"):
+        inputs = {_INPUTS.get(name, name): value for name, value in record.inputs.items()}
+        return msgspec.structs.replace(record, inputs=inputs, rule=record.rule.replace(_OLD_RULE, _RULE))
+    return record
+
+
+def _is_newer(line: bytes, path: str | os.PathLike[str]) -> bool:
+    """Returns True if the first line is a header of a newer minor format. Raises UsageError if it is of a newer major one."""
+    try:
+        header = _header_decoder.decode(line)
+        found = tuple(int(part) for part in header.format.split("."))[:2]
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        return False
+    if header.type == JournalHeader.__name__ and found[0] > FORMAT[0]:
+        who = f"Firesteel {header.firesteel}" if header.firesteel else "A newer Firesteel"
+        raise UsageError(
+            f"'{path}' is a journal of format {header.format}; this Firesteel reads formats up to {FORMAT[0]}.",
+            hint=f"{who} wrote it: read it with that version.",
+        )
+    return found > FORMAT
+
+
+def _kind_of(line: bytes) -> str:
+    try:
+        return _header_decoder.decode(line).type
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
+def masked(record: JournalRecord, masker: Masker) -> JournalRecord:
+    """The record without what looks secret in it."""
+    if isinstance(record, StateChange):
+        return msgspec.structs.replace(record, cause=masker.text(record.cause)) if record.cause else record
+    if isinstance(record, _NUMBERS):
+        return record
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    changed = {
+        name: masker.value(value, name) for name, value in fields.items() if isinstance(value, str | dict | list)
+    }
+    return msgspec.structs.replace(record, **changed)
+
+
+def last_record(path: str | os.PathLike[str]) -> AnyJournalRecord | None:
+    """The last whole record of a journal, however long it is; None: there is none, or the file cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            record = _decoder.decode(line)
+            return None if isinstance(record, JournalHeader) else record
+    return None
+
+
+def begins_like_a_journal(path: Path) -> bool:
+    """Returns True if the file is empty or its first line is a journal record. Raises OSError."""
+    with path.open("rb") as file:
+        line = file.readline(_LONGEST_LINE)
+    try:
+        if line:
+            _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def job_of(path: Path) -> str:
+    """The id of the job that the journal is of; empty where it does not begin with one's plan. Raises OSError."""
+    with path.open("rb") as file:
+        for line in (file.readline(_LONGEST_LINE), file.readline(_LONGEST_LINE)):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                record = _decoder.decode(line)
+                if isinstance(record, JobPlanned):
+                    return record.job_id
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """Converts what JSON lacks: numpy scalars and arrays to numbers and lists, anything else to its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_decoder: msgspec.json.Decoder[AnyJournalRecord | JournalHeader] = msgspec.json.Decoder(
+    AnyJournalRecord | JournalHeader
+)
+_NUMBERS = (MetricsSnapshot, SlotUsage, OutputGone, StreamBatch)
+
+
+class _AnyHeader(msgspec.Struct):
+    """The fields that headers of all formats have."""
+
+    type: str
+    format: str = ""
+    firesteel: str = ""
+
+
+_header_decoder = msgspec.json.Decoder(_AnyHeader)
+_KINDS = frozenset(kind.__name__ for kind in get_args(AnyJournalRecord)) | {JournalHeader.__name__}
+
+
+def _own_version() -> str:
+    try:
+        return version("firesteel")
+    except PackageNotFoundError:  # from a folder or a zip
+        return ""

@@ -1,0 +1,141 @@
+"""The job graph: what the compiler hands to the scheduler.
+
+A :class:`JobVertex` is a chain of operators that runs in one task; an :class:`IntermediateDataSet` is a
+blocking result it produces; a :class:`JobEdge` is one consumer of such a result. The scheduler reads the shape
+(parallelisms, distribution patterns, split sizes) and never looks into ``program``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.model.order import Order
+from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP, SlotSharingGroup
+
+PARALLELISM_DEFAULT = -1
+"""Nobody set a parallelism: the scheduler decides (Flink: ExecutionConfig.PARALLELISM_DEFAULT)."""
+
+
+class DistributionPattern(Enum):
+    ALL_TO_ALL = "all-to-all"
+    POINTWISE = "pointwise"
+
+
+class ShipStrategy(Enum):
+    """The way records travel along an edge (Flink: StreamPartitioner)."""
+
+    FORWARD = "forward"
+    RESCALE = "rescale"
+    REBALANCE = "rebalance"
+    HASH = "hash"
+    RANGE = "range"
+    """By ranges of the key (``IntermediateDataSet.order``), which are decided when all of it is there."""
+    BROADCAST = "broadcast"
+    GLOBAL = "global"
+
+    @property
+    def pattern(self) -> DistributionPattern:
+        if self in (ShipStrategy.FORWARD, ShipStrategy.RESCALE):
+            return DistributionPattern.POINTWISE
+        return DistributionPattern.ALL_TO_ALL
+
+    @property
+    def is_keyed(self) -> bool:
+        """Rows that belong together share a subpartition, which must not be split between consumers."""
+        return self in (ShipStrategy.HASH, ShipStrategy.RANGE, ShipStrategy.GLOBAL)
+
+
+class ResultPartitionType(Enum):
+    BLOCKING = "blocking"
+    PIPELINED = "pipelined"
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateDataSet:
+    """One blocking result of a job vertex. Consumers with the same partitioning share it."""
+
+    id: int
+    producer: int
+    ship: ShipStrategy
+    keys: tuple[str, ...] = ()
+    type: ResultPartitionType = ResultPartitionType.BLOCKING
+    persistent: bool = False
+    """Read by the driver or a later job (collect, to_dataframe): not released with its last consumer."""
+    order: Order | None = None
+    """Of a RANGE data set: by what its rows are ordered, and whether equal ones may be parted."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """Input ``index`` of a job vertex: it consumes ``dataset``.
+
+    ``co_partitioned``: keyed together with the other co-partitioned inputs of the vertex (join, cogroup, a
+    single keyed input): they have equally many subpartitions, are walked together, and their bytes add up.
+    """
+
+    dataset: int
+    index: int
+    co_partitioned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """All that a source knows before it runs. ``split_bytes``: plain (uncompressed) bytes per split, int64."""
+
+    split_bytes: NDArray[np.int64]
+    fixed_parallelism: int | None = None
+    """A source whose parallelism is given by its nature (one subtask per split, e.g. a Spark DataFrame)."""
+    inferred_parallelism: int | None = None
+    """The answer of the source's own ``infer_parallelism``, if it has one."""
+    deterministic: bool = True
+    """False: a split may give other rows when it is read again."""
+
+
+@dataclass(slots=True)
+class JobVertex:
+    id: int
+    name: str
+    uid: str
+    inputs: list[JobEdge] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+    """Ids of the data sets it produces."""
+    parallelism: int = PARALLELISM_DEFAULT
+    max_parallelism: int = PARALLELISM_DEFAULT
+    source: SourceInfo | None = None
+    has_sink: bool = False
+    supports_concurrent_attempts: bool = True
+    """False: two attempts of a subtask must never run at once, as its source, sink or side effects demand."""
+    speculative: bool = True
+    """Mirrors of its slow executions may be made, if attempts may be concurrent at all and speculation is on."""
+    not_mirrored: str = ""
+    """Why there are no mirrors, in words, where one of the two above is False."""
+    deterministic: bool = True
+    """False: a subtask that runs again may give other rows."""
+    other_rows: str = ""
+    """Why it may, in words."""
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    program: Any = None
+    """``firesteel.task.program.VertexProgram``: opaque to the scheduler."""
+
+
+@dataclass(slots=True)
+class JobGraph:
+    """Vertices are listed in topological order and ``vertices[i].id == i``; likewise the data sets."""
+
+    name: str
+    vertices: list[JobVertex]
+    datasets: list[IntermediateDataSet]
+    slot_sharing_groups: dict[str, SlotSharingGroup] = field(default_factory=dict)
+    """By name. One that is not here is coarse."""
+
+    def group_of(self, vertex: int) -> SlotSharingGroup:
+        name = self.vertices[vertex].slot_sharing_group
+        return self.slot_sharing_groups.get(name) or SlotSharingGroup(name)
+
+    def consumers(self, dataset: int) -> list[int]:
+        return [v.id for v in self.vertices for e in v.inputs if e.dataset == dataset]

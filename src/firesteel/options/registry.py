@@ -1,0 +1,297 @@
+"""The registry: options are kept, looked up, given values and printed. The options themselves are in ``firesteel.options``."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any, TypeVar, overload
+
+from firesteel.errors import UsageError
+from firesteel.options.values import GIB, KIB, MIB, Option
+
+T = TypeVar("T")
+
+_REGISTRY: dict[str, Option[Any]] = {}
+_NAMES: dict[str, Option[Any]] = {}
+_FAMILIES: list[Option[Any]] = []
+"""Options of which there is one for each ``<name>`` that a user puts into the key."""
+_PART = re.compile(r"<\w+>")
+
+
+def register(option: Option[T]) -> Option[T]:
+    """Its key and other names must be new. A key with ``<name>`` stands for as many options as there are names."""
+    if _PART.search(option.key):
+        _FAMILIES.append(option)
+        _FAMILIES.sort(key=lambda family: -len(_PART.findall(family.key)))
+        _REGISTRY[option.key] = option
+        return option
+    for key in (option.key, *option.aliases, *option.deprecated_keys):
+        assert key not in _NAMES, key
+        _NAMES[key] = option
+    _REGISTRY[option.key] = option
+    return option
+
+
+class Layer(IntEnum):
+    """Where a value can come from; the higher goes over the lower. (What is set on a single step goes over all.)"""
+
+    DEFAULT = 0
+    FILE = 1
+    """A YAML file."""
+    SPARK = 2
+    """``spark.firesteel.<key>`` in Spark's configuration."""
+    ENVIRONMENT = 3
+    """``FIRESTEEL_...``."""
+    COMMAND = 4
+    """``-O`` and other flags of the command line."""
+    PROGRAM = 5
+    """``options=``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one value came from: ``where`` in words, such as "firesteel.yaml, line 3" or "FIRESTEEL_MAX_PARALLELISM"."""
+
+    layer: Layer
+    where: str
+
+    def named(self) -> str:
+        """For a message about the value: " (from ...)"; nothing where the message stands beside the value anyway."""
+        return f" (from {self.where})" if self.layer in (Layer.SPARK, Layer.ENVIRONMENT) else ""
+
+
+IN_PROGRAM = Origin(Layer.PROGRAM, "options=")
+ON_COMMAND_LINE = Origin(Layer.COMMAND, "-O")
+BY_DEFAULT = Origin(Layer.DEFAULT, "default")
+
+
+class Options(Mapping[str, Any]):
+    """Values given by the user over the registry's defaults. Immutable; ``options[OPTION]`` is typed.
+
+    As a mapping it holds what was set, under canonical keys; a value of None means unset. Each value knows its
+    ``origin``: of all that are given at once, ``origin``, or that of its key (as given) in ``origins``. Raises UsageError for
+    an unknown key, a bad value, and for one option set twice by different names.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any] | None = None,
+        origin: Origin = IN_PROGRAM,
+        *,
+        origins: Mapping[str, Origin] | None = None,
+    ) -> None:
+        self._values: dict[str, Any] = {}
+        self._origins: dict[str, Origin] = {}
+        if isinstance(values, Options):  # parsed already: a duration is seconds by now
+            self._values.update(values._values)
+            self._origins.update(values._origins)
+            return
+        given: dict[str, str] = {}
+        for key, value in _pairs(values):
+            option = lookup(key)
+            _warn_if_deprecated(option, key)
+            if value is None:
+                continue
+            own = origin if origins is None else origins.get(key, origin)
+            parsed = _parse(option, key, value, own)
+            if self._values.setdefault(option.key, parsed) != parsed:
+                raise UsageError(
+                    f"Option '{option.key}' is set twice, as '{given[option.key]}' and as '{key}', to different values.",
+                    hint="Leave one out.",
+                )
+            self._origins.setdefault(option.key, own)
+            given[option.key] = key
+
+    @overload
+    def __getitem__(self, option: Option[T]) -> T: ...
+    @overload
+    def __getitem__(self, option: str) -> Any: ...
+    def __getitem__(self, option: Any) -> Any:
+        if not isinstance(option, Option):
+            option = lookup(option)
+        return self._values.get(option.key, option.default)
+
+    def is_set(self, option: Option[Any]) -> bool:
+        return option.key in self._values
+
+    def with_values(self, values: Mapping[str, Any]) -> Options:
+        """These and ``values`` over them, by whatever names."""
+        over = Options(values)
+        merged = Options()
+        merged._values = {**self._values, **over._values}
+        merged._origins = {**self._origins, **over._origins}
+        return merged
+
+    def merged(self, other: Options) -> Options:
+        """These and ``other``: of an option that both have, the value of the higher layer; of one layer, that of ``other``."""
+        wins = {k for k, o in other._origins.items() if k not in self._origins or o.layer >= self._origins[k].layer}
+        merged = Options(self)
+        merged._values.update((key, other._values[key]) for key in wins)
+        merged._origins.update((key, other._origins[key]) for key in wins)
+        return merged
+
+    def without(self, keys: Iterable[str]) -> Options:
+        """These, with the options of ``keys`` left unset."""
+        left = Options(self)
+        for key in map(lookup, keys):
+            left._values.pop(key.key, None)
+            left._origins.pop(key.key, None)
+        return left
+
+    def origin(self, option: Option[Any] | str) -> Origin:
+        """Where the value of an option comes from."""
+        key = option.key if isinstance(option, Option) else lookup(option).key
+        return self._origins.get(key, BY_DEFAULT)
+
+    def members(self, family: Option[T]) -> dict[tuple[str, ...], T]:
+        """The values set of a family of options, by the texts in the place of its ``<name>`` parts."""
+        found = ((parts_of(family, key), value) for key, value in self._values.items() if lookup_family(key) is family)
+        return {parts: value for parts, value in found if parts is not None}
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and lookup(key).key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Options({self._values!r})"
+
+
+def _pairs(values: Any) -> list[tuple[str, Any]]:
+    if not isinstance(values, Mapping | None):
+        raise UsageError(
+            f"Options are values by key, not a {type(values).__name__}.",
+            hint='Write, for example, options={"max-parallelism": 16}.',
+        )
+    odd = next((key for key in values or () if not isinstance(key, str)), None)
+    if odd is not None:
+        raise UsageError(f"The key of an option is a string, not {odd!r}.", hint="See docs/options.md for all of them.")
+    return list((values or {}).items())
+
+
+def lookup(key: str) -> Option[Any]:
+    """The option of this key, alias, deprecated key or unambiguous short name. Raises UsageError with "did you mean"."""
+    if key in _NAMES:
+        return _NAMES[key]
+    family = lookup_family(key)
+    if family is not None:
+        return replace(family, key=key)
+    short = {o.key: o for name, o in _NAMES.items() if name.endswith("." + key)}
+    if len(short) == 1:
+        return next(iter(short.values()))
+    if short:
+        raise UsageError(
+            f"The option name '{key}' is ambiguous: {', '.join(sorted(short))}.", hint="Write the whole key."
+        )
+    close = _members_like(key) or difflib.get_close_matches(
+        key, [*_NAMES, *(n.rsplit(".", 1)[-1] for n in _NAMES)], n=1, cutoff=0.6
+    )
+    raise UsageError(
+        f"There is no option '{key}'.",
+        hint=f"Did you mean '{close[0]}'?" if close else "See docs/options.md for all of them.",
+    )
+
+
+def lookup_family(key: str) -> Option[Any] | None:
+    """The family that an option of this key belongs to; of several the one with more parts."""
+    return next((family for family in _FAMILIES if parts_of(family, key) is not None), None)
+
+
+def parts_of(family: Option[Any], key: str) -> tuple[str, ...] | None:
+    """The texts in ``key`` in the place of the ``<name>`` parts of the family's key (only the first may hold dots); None: no member."""
+    if key == family.key:
+        return None
+    first, *others = _PART.split(family.key)
+    pattern = re.escape(first) + "(.+)" + "([^.]+)".join(re.escape(text) for text in others)
+    match = re.fullmatch(pattern, key)
+    return None if match is None else match.groups()
+
+
+def _members_like(key: str) -> list[str]:
+    """The member of a family that may be meant by a key that is none."""
+    head, _, rest = key.partition(".")
+    first, _, last = rest.rpartition(".")
+    candidates: list[str] = []
+    for family in _FAMILIES:
+        if key == family.key.rsplit(".", 1)[-1]:
+            return [family.key]
+        known = difflib.get_close_matches(head, [family.key.split(".", 1)[0]], cutoff=0.8)
+        names = [name for name in (first.split(".", 1)[0] or last, last if "." in first else "") if name]
+        if known and rest and len(_PART.findall(family.key)) <= len(names):
+            candidates.append(_PART.sub(lambda _, names=names: names.pop(0), family.key))
+    return difflib.get_close_matches(key, candidates, n=1, cutoff=0.0)
+
+
+_warned: set[str] = set()
+
+
+def _warn_if_deprecated(option: Option[Any], key: str) -> None:
+    if key in option.deprecated_keys and key not in _warned:
+        _warned.add(key)
+        warnings.warn(f"Option '{key}' is deprecated; write '{option.key}'.", FutureWarning, stacklevel=3)
+
+
+def _parse(option: Option[T], key: str, value: Any, origin: Origin) -> T:
+    said = f"Option '{key}' = {value!r}{origin.named()}"
+    try:
+        parsed = option.parse(value)
+    except ValueError as error:
+        if _is_negative(option, value):
+            raise UsageError(f"{said} must not be negative.") from None
+        raise UsageError(f"{said} is not {error}.") from None
+    complaint = option.check(parsed)
+    if complaint is not None:
+        raise UsageError(f"{said} {complaint}.")
+    return parsed
+
+
+def _is_negative(option: Option[Any], value: Any) -> bool:
+    """A size or duration with a minus before it."""
+    text = str(value).strip()
+    if option.kind not in ("size", "duration") or not text.startswith("-"):
+        return False
+    try:
+        option.parse(text[1:])
+    except ValueError:
+        return False
+    return True
+
+
+def names_of_options() -> dict[str, Option[Any]]:
+    """Every key, alias, deprecated key and unambiguous short name (the last part of a key) of an option; no families."""
+    short: dict[str, set[str]] = {}
+    for name, option in _NAMES.items():
+        short.setdefault(name.rsplit(".", 1)[-1], set()).add(option.key)
+    found = {name: _REGISTRY[next(iter(keys))] for name, keys in short.items() if len(keys) == 1}
+    return found | _NAMES
+
+
+def families() -> list[Option[Any]]:
+    """Options with ``<name>`` in their keys, those with more parts first."""
+    return list(_FAMILIES)
+
+
+def all_options() -> list[Option[Any]]:
+    return list(_REGISTRY.values())
+
+
+def format_value(option: Option[Any], value: Any) -> str:
+    """A value as one would write it: ``64 MiB``, ``1 s``, ``true``; ``unset`` for None."""
+    if value is None:
+        return "unset"
+    if option.kind in ("size", "duration") and not value:
+        return "0"
+    if option.kind == "size":
+        unit, name = next((u, n) for u, n in ((GIB, " GiB"), (MIB, " MiB"), (KIB, " KiB"), (1, " B")) if value % u == 0)
+        return f"{value // unit}{name}"
+    if option.kind == "duration":
+        return f"{value * 1000:g} ms" if value < 1 else f"{value:g} s"
+    return str(value).lower() if option.kind == "bool" else str(value)

@@ -1,0 +1,138 @@
+"""Options of speculative execution: FLIP-168's keys, and what Firesteel adds to them."""
+
+from __future__ import annotations
+
+from firesteel.options.registry import register as _register
+from firesteel.options.values import Option, at_least, one_of, parse_bool, parse_int, parse_number, parse_seconds
+
+_SPECULATIVE = "jobmanager.adaptive-batch-scheduler.speculative."
+_FLINK_SPECULATIVE = "execution.batch.speculative."
+
+SPECULATIVE_ENABLED = _register(
+    Option(
+        _SPECULATIVE + "enabled",
+        parse_bool,
+        False,
+        "Speculative execution (FLIP-168): executions that are slow get a mirror on another node; the first to finish wins. With jobmanager.scheduler = AdaptiveBatch only.",
+        "bool",
+        aliases=(_FLINK_SPECULATIVE + "enabled",),
+    )
+)
+MAX_CONCURRENT_EXECUTIONS = _register(
+    Option(
+        _SPECULATIVE + "max-concurrent-executions",
+        parse_int,
+        2,
+        "The most executions of a subtask, the original one among them, that may run at the same time.",
+        "int",
+        aliases=(_FLINK_SPECULATIVE + "max-concurrent-executions",),
+        check=at_least(1),
+    )
+)
+BLOCK_SLOW_NODE_DURATION = _register(
+    Option(
+        _SPECULATIVE + "block-slow-node-duration",
+        parse_seconds,
+        60.0,
+        "The time in which the node of a slow execution gets no new tasks. 0: nodes are not blocked.",
+        "duration",
+        aliases=(_FLINK_SPECULATIVE + "block-slow-node-duration",),
+        check=at_least(0),
+    )
+)
+MAX_RETURNS = _register(
+    Option(
+        "firesteel.speculative.max-returns",
+        parse_int,
+        5,
+        "How often in a row the executions of a subtask that Spark starts on a blocked node may be rejected there; the next one runs wherever it is.",
+        "int",
+        check=at_least(0),
+    )
+)
+CHECK_INTERVAL = _register(
+    Option(
+        "slow-task-detector.check-interval",
+        parse_seconds,
+        1.0,
+        "The interval in which the detector looks for slow executions.",
+        "duration",
+        check=at_least(0.01, "10 ms"),
+    )
+)
+BASELINE_LOWER_BOUND = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-lower-bound",
+        parse_seconds,
+        60.0,
+        "No execution that has taken less is slow.",
+        "duration",
+        check=at_least(0),
+    )
+)
+BASELINE_RATIO = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-ratio",
+        parse_number,
+        0.75,
+        "Part of a step's subtasks that must have finished before any of the others is called slow.",
+        "float",
+        check=lambda ratio: None if 0 <= ratio < 1 else "must be at least 0 and less than 1",
+    )
+)
+BASELINE_MULTIPLIER = _register(
+    Option(
+        "slow-task-detector.execution-time.baseline-multiplier",
+        parse_number,
+        1.5,
+        "An execution is slow when it takes so many times as long as is usual in its step.",
+        "float",
+        check=lambda multiplier: None if multiplier > 0 else "must be greater than 0",
+    )
+)
+SLOW_TASK_RULE = _register(
+    Option(
+        "firesteel.slow-task-detector.rule",
+        one_of("input-weighted", "seed"),
+        "input-weighted",
+        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, word for word: nobody is slow before baseline-ratio is reached.",
+        "enum",
+    )
+)
+SLOW_TASK_FUNCTION = _register(
+    Option[str | None](
+        "firesteel.slow-task-detector.function",
+        str,
+        None,
+        "What makes a slow task strategy of your own, as 'module:function': it is given the job's options and returns an object with the method baseline(step), a firesteel.SlowTaskStrategy. It takes the place of rule, expected, absolute-time and the slow-task-detector.execution-time.* options. Unset: those.",
+        "string",
+    )
+)
+SLOW_TASK_EXPECTED = _register(
+    Option[bool | None](
+        "firesteel.slow-task-detector.expected",
+        parse_bool,
+        None,
+        "Where baseline-ratio cannot be reached (few subtasks, or a node that stands still holds many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect. Unset: true with firesteel.slow-task-detector.rule = input-weighted, false with seed, which knows no expectations.",
+        "bool",
+    )
+)
+SLOW_TASK_ABSOLUTE_TIME = _register(
+    Option[float | None](
+        "firesteel.slow-task-detector.absolute-time",
+        parse_seconds,
+        None,
+        "An execution that has taken so long is slow, whatever others take. Unset: there is no such bound.",
+        "duration",
+        check=at_least(0.01, "10 ms"),
+    )
+)
+NODE_VARIABLE = _register(
+    Option[str | None](
+        "firesteel.node.environment-variable",
+        str,
+        None,
+        "Environment variable of the executors that names the machine they run on, for example one that Kubernetes fills in from spec.nodeName. Unset: the executor's host, or the executor where all share one host.",
+        "string",
+    )
+)

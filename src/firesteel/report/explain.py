@@ -1,0 +1,254 @@
+"""Says in sentences what a job did and why, from its records alone: same records, same text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from firesteel.errors import UsageError
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
+from firesteel.report.attempts import lives, sentences
+from firesteel.report.groups import group_lines, most_at_once, peaks_text
+from firesteel.report.history import (
+    Failure,
+    JobHistory,
+    VertexHistory,
+    produced,
+    subtask_numbers,
+    vertex_count,
+    weighed,
+)
+from firesteel.report.ranges import ranges_text
+from firesteel.scheduler.kernel.records import Decision, JournalRecord
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
+
+_LABEL_WIDTH = 13
+_SHORT = {
+    "source parallelism": "source",
+    "split assignment": "splits",
+    "subpartitions": "pieces",
+    "network memory": "network",
+    "pipelined regions": "regions",
+    "retired worker": "retired",
+    "slot admission": "admission",
+    "slot reservation": "slots kept",
+    "slot request": "slots",
+}
+_MAX_FAILURES = 5
+_MAX_SUBTASKS = 5
+"""Of those with several attempts, so many are told of one by one."""
+_MAX_REPEATED = 3
+"""Of decisions of one kind about one vertex (releases, restarts), so many are written out."""
+
+
+def explain(records: Iterable[JournalRecord], vertex: int | str | None = None, *, broken_off: bool = False) -> str:
+    """The story of a job, or of one of its vertices given by id or name. ``broken_off``: whoever ran it is gone, so that a job
+    which has not ended never will.
+
+    Raises UsageError if there are no records, or no such vertex.
+    """
+    records = list(records)
+    history = JobHistory(records)
+    if history.started_at is None:
+        raise UsageError("The journal is empty: the job has not written anything yet.")
+    if vertex is not None:
+        return "\n".join(_vertex_lines(history, find_vertex(history, vertex), records, alone=True))
+    lines = list(_job_lines(history, records, broken_off=broken_off))
+    for number in sorted(history.vertices):
+        lines += ["", *_vertex_lines(history, history.vertices[number], records)]
+    return "\n".join(lines)
+
+
+def find_vertex(history: JobHistory, wanted: int | str) -> VertexHistory:
+    """By id, by whole name, or by a part of the name that only one vertex has. Raises UsageError."""
+    text = str(wanted).strip()
+    if text.isdigit() and int(text) in history.vertices:
+        return history.vertices[int(text)]
+    named = [v for v in history.vertices.values() if v.name == text]
+    named = named or [v for v in history.vertices.values() if text and text.lower() in v.name.lower()]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise UsageError(
+            f"Several vertices are called like '{text}': {', '.join(f'{v.id} ({v.name})' for v in named)}.",
+            hint="Give the id.",
+        )
+    names = {v.name.lower(): v for v in history.vertices.values()}
+    close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    known = ", ".join(f"{v.id} ({v.name})" for v in sorted(history.vertices.values(), key=lambda v: v.id))
+    hint = f"Did you mean {names[close[0]].id} ({names[close[0]].name})?" if close else f"There are: {known}."
+    raise UsageError(f"The job has no vertex '{text}'.", hint=hint)
+
+
+def _job_lines(history: JobHistory, records: list[JournalRecord], *, broken_off: bool) -> Iterator[str]:
+    plan = history.plan
+    title = f"{plan.job_name} (job {plan.job_id})" if plan else "A job whose plan is not in the journal"
+    standing = f"broken off while {history.status} (its process is gone)" if broken_off else f"still {history.status}"
+    ended = history.status if history.is_over else standing
+    yield f"{title}: {ended} after {format_seconds(history.seconds)}."
+    if history.cause and history.status not in {"FINISHED", "RUNNING"}:
+        yield labelled("cause", history.cause)
+    if plan and plan.options:
+        yield labelled("options", ", ".join(option_text(key, value) for key, value in sorted(plan.options.items())))
+    total = sum(v.parallelism or 0 for v in history.vertices.values())
+    open_vertices = sum(v.parallelism is None for v in history.vertices.values())
+    undecided = f"; {vertex_count(open_vertices)} never decided" if open_vertices else ""
+    yield labelled("size", f"{vertex_count(len(history.vertices))}, {plural(total, 'subtask')}{undecided}.")
+    for name in sorted(history.groups):
+        yield labelled("group", "\n".join(_group(history, name, records)))
+    yield from _decision_lines(history.decisions)
+    for line in blocked_lines(history):
+        yield labelled("blocked", line)
+
+
+def blocked_lines(history: JobHistory) -> list[str]:
+    """Each node that was blocked: from when until when, and why. Times since the job began."""
+    began = history.started_at or 0.0
+    lines: list[str] = []
+    for block in history.blocks:
+        end = f"until {'' if block.is_over else 'at least '}{format_seconds(block.end - began)}"
+        lines.append(f"node {block.node} from {format_seconds(block.start - began)} {end}: {block.cause.rstrip('.')}.")
+    return lines
+
+
+def _group(history: JobHistory, name: str, records: list[JournalRecord]) -> Iterator[str]:
+    members = [v for v in history.vertices.values() if v.slot_sharing_group == name]
+    numbers = sorted(v.id for v in members)
+    peak = max((v.peaks.largest[1] for v in members if v.peaks.by_subtask), default=0)
+    return group_lines(history.groups[name], numbers, most_at_once(records, numbers), peak, _framework(history))
+
+
+def _framework(history: JobHistory) -> int | None:
+    """Bytes that a worker may hold beside what its slot has."""
+    if history.plan is None:
+        return None
+    return int(history.plan.options.get(FRAMEWORK_MEMORY.key, FRAMEWORK_MEMORY.default))
+
+
+def _memory(history: JobHistory, vertex: VertexHistory) -> str:
+    group = history.group_of(vertex)
+    return peaks_text(vertex.peaks, ResourceProfile.UNKNOWN if group is None else group.profile, _framework(history))
+
+
+def _vertex_lines(
+    history: JobHistory, vertex: VertexHistory, records: list[JournalRecord], *, alone: bool = False
+) -> Iterator[str]:
+    """``alone``: nothing else is asked for, so that there is room for more about it."""
+    decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
+    after = (
+        f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
+    )
+    yield f"[{vertex.id}] {vertex.name}: {decided}{after}"
+    if group := history.group_of(vertex):
+        yield labelled("slot", f"of {group.name}: {group.needs}.")
+    for line in _decision_lines(vertex.decisions):
+        yield line.replace(f" of '{vertex.name}'", "")
+    yield from (labelled("ranges", text) for text in map(ranges_text, vertex.decisions) if alone and text)
+    rows, read, stored_bytes = (vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numBytesStored"))
+    if rows or read:
+        yield labelled("read", f"{weighed(rows, read)}.")
+    if vertex.number("numRecordsOut") or vertex.number("numBytesProduced"):
+        stored = f" ({format_bytes(stored_bytes)} stored)" if stored_bytes else ""
+        yield labelled("produced", f"{produced(vertex)}{stored}.")
+    if vertex.seconds is not None:
+        waiting, running, done = vertex.counts()
+        unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""
+        if unfinished and history.is_over:
+            unfinished = f"; {waiting + running} did not finish"
+        yield labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
+    if vertex.peaks.by_subtask:
+        yield labelled("memory", f"{_memory(history, vertex)}.")
+    if vertex.not_mirrored and history.is_speculative:
+        yield labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
+    if vertex.mirrors or vertex.rejected:
+        yield labelled("mirrors", f"{mirrored(vertex)}.")
+    if vertex.attempts:
+        yield labelled("attempts", "\n".join(_attempts(history, vertex, records)))
+    for failure in vertex.failures[:_MAX_FAILURES]:
+        yield labelled("failed", _failure(failure))
+    if len(vertex.failures) > _MAX_FAILURES:
+        yield labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
+
+
+def mirrored(vertex: VertexHistory) -> str:
+    """``3 mirrors, 2 of them won; 1 execution was rejected by blocked nodes``."""
+    parts: list[str] = []
+    if vertex.mirrors:
+        won = f"{vertex.effective} of them won"
+        if len(vertex.mirrors) == 1:
+            won = "which won" if vertex.effective else "which did not win"
+        parts.append(f"{plural(len(vertex.mirrors), 'mirror')}, {won}")
+    if vertex.rejected:
+        were = "execution was" if vertex.rejected == 1 else "executions were"
+        parts.append(f"{format_count(vertex.rejected)} {were} rejected by blocked nodes")
+    return "; ".join(parts)
+
+
+def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalRecord]) -> Iterator[str]:
+    most, many = max(vertex.attempts.values()), plural(len(vertex.attempts), "subtask")
+    yield f"{many} needed more than one attempt (at most {most}): {subtask_numbers(list(vertex.attempts))}."
+    found = lives(records, vertex.id)
+    for (_, subtask), attempts in list(found.items())[:_MAX_SUBTASKS]:
+        for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0, is_over=history.is_over)):
+            yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
+    if len(found) > _MAX_SUBTASKS:
+        yield f"'firesteel history' tells of {len(found) - _MAX_SUBTASKS} more."
+
+
+def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for decision in decisions:
+        seen[decision.what] = seen.get(decision.what, 0) + 1
+        if seen[decision.what] <= _MAX_REPEATED:
+            yield labelled(_SHORT.get(decision.what, decision.what), _sentence(decision))
+    for what, times in seen.items():
+        if times > _MAX_REPEATED:
+            yield labelled(_SHORT.get(what, what), f"and {format_count(times - _MAX_REPEATED)} more.")
+
+
+def _sentence(decision: Decision) -> str:
+    text = decision.reason.strip() or _without_reason(decision)
+    if decision.bounds and not any(bound in text for bound in decision.bounds):
+        text = f"{text.rstrip('.')}; bounded by {', '.join(decision.bounds)}"
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _without_reason(decision: Decision) -> str:
+    rule = f" by {decision.rule}" if decision.rule else ""
+    return f"{decision.result}{rule}"
+
+
+def option_text(key: str, value: Any) -> str:
+    """As one would write it. Journals of other versions may have options that are not known here."""
+    try:
+        option = lookup(key)
+        return f"{key} = {format_value(option, option.parse(value) if isinstance(value, str) else value)}"
+    except (UsageError, TypeError, ValueError):
+        return f"{key} = {value}"
+
+
+def _failure(failure: Failure) -> str:
+    several = "subtasks" if len(failure.subtasks) > 1 else "subtask"
+    text = f"{several} {_who(failure)}: {failure.cause or 'cause not recorded'}"
+    return text if text.endswith(".") else text + "."
+
+
+def _who(failure: Failure) -> str:
+    """``0-2, attempt 1``, or ``71 (attempt 1) and 82 (attempt 2)``."""
+    by_attempt: dict[int, list[int]] = {}
+    for subtask, attempt in zip(failure.subtasks, failure.attempts, strict=False):
+        by_attempt.setdefault(attempt + 1, []).append(subtask)
+    if len(by_attempt) == 1:
+        return f"{subtask_numbers(failure.subtasks)}, attempt {next(iter(by_attempt))}"
+    parts = [f"{subtask_numbers(subtasks)} (attempt {attempt})" for attempt, subtasks in sorted(by_attempt.items())]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def labelled(label: str, text: str) -> str:
+    """One line; further lines of the text are indented to it."""
+    first, *rest = text.splitlines() or [""]
+    indent = " " * (4 + _LABEL_WIDTH)
+    return "\n".join([f"    {label:<{_LABEL_WIDTH - 1}} {first}", *(indent + line for line in rest)])

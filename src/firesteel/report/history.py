@@ -1,0 +1,316 @@
+"""Folds a job's records into what is known of it: the one reading of the journal that explain and progress share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firesteel.errors import UsageError
+from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.options import SPECULATIVE_ENABLED
+from firesteel.report.groups import GroupHistory, Peaks
+from firesteel.scheduler.kernel.records import (
+    REJECTED,
+    RETIRED,
+    Decision,
+    JobPlanned,
+    JobStatusRecord,
+    JournalRecord,
+    MetricsSnapshot,
+    SlotUsage,
+    StateChange,
+)
+from firesteel.scheduler.kernel.states import PRIORITY
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
+
+RUNNING = ("DEPLOYING", "INITIALIZING", "RUNNING")
+DONE = ("FINISHED",)
+CANCELLED = ("CANCELING", "CANCELED")
+TERMINAL_STATUS = ("FINISHED", "FAILED", "CANCELED")
+_RANK = {state.name: rank for rank, state in enumerate(PRIORITY)}
+
+
+@dataclass(slots=True)
+class Failure:
+    at: float
+    subtasks: list[int]
+    attempts: list[int]
+    cause: str
+
+
+@dataclass(slots=True)
+class Blocked:
+    """A node that got nothing new from ``start`` to ``end`` (as in the records), because of ``cause``."""
+
+    node: str
+    cause: str
+    start: float
+    end: float
+    is_over: bool = False
+
+
+@dataclass(slots=True)
+class VertexHistory:
+    """History of one job vertex as folded from the records. Bytes are plain, times as in the records."""
+
+    id: int
+    name: str
+    inputs: list[int] = field(default_factory=list)
+    """The vertices it reads from."""
+    parallelism: int | None = None
+    """None: still open."""
+    not_mirrored: str = ""
+    """The reason for which its slow executions get no mirrors, as known before the job ran; empty: they may."""
+    slot_sharing_group: str = ""
+    """Empty where no group of the job has resources."""
+    peaks: Peaks = field(default_factory=Peaks)
+    decisions: list[Decision] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    metrics: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
+    """Its numbers by their names in ``scheduler.metrics``, as last written down."""
+    first_at: float | None = None
+    last_at: float | None = None
+    attempts: dict[int, int] = field(default_factory=dict)
+    """Subtask to its number of attempts, for those that needed more than one."""
+    opened: dict[int, int] = field(default_factory=dict)
+    """Subtask to the attempt that a restart of it began with; earlier ones are over, whatever is heard of them."""
+    concurrent: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Subtasks that several executions stand for: attempt to state."""
+    mirrors: set[tuple[int, int]] = field(default_factory=set)
+    """(subtask, attempt) of the copies of slow executions."""
+    effective: int = 0
+    """Mirrors that won."""
+    rejected: int = 0
+    """Executions that were rejected by blocked nodes."""
+    states: dict[int, str] = field(default_factory=dict)
+    """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
+    by_state: Counter[str] = field(default_factory=Counter)
+
+    def number(self, name: str) -> int:
+        """One of its metrics; 0 while it is not known."""
+        return int(self.metrics.get(name, 0))
+
+    def counts(self) -> tuple[int, int, int]:
+        """Subtasks (waiting, running, done)."""
+        running = sum(self.by_state[s] for s in RUNNING)
+        done = sum(self.by_state[s] for s in DONE)
+        total = self.parallelism if self.parallelism is not None else len(self.states)
+        return max(0, total - running - done), running, done
+
+    @property
+    def running_mirrors(self) -> int:
+        return sum(self.concurrent.get(subtask, {}).get(attempt) in RUNNING for subtask, attempt in self.mirrors)
+
+    def enter(self, subtask: int, attempt: int, state: str) -> None:
+        """One execution went to this state; its subtask is in that of its best one."""
+        if attempt < self.opened.get(subtask, 0):
+            return
+        beside = self.concurrent.get(subtask)
+        if beside is not None:
+            beside[attempt] = state
+            state = min(beside.values(), key=_RANK.__getitem__)
+        if subtask in self.states:
+            self.by_state[self.states[subtask]] -= 1
+        self.states[subtask] = state
+        self.by_state[state] += 1
+
+    @property
+    def is_done(self) -> bool:
+        return self.parallelism is not None and self.counts()[2] >= self.parallelism
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first execution scheduled to the last one ended."""
+        return None if self.first_at is None or self.last_at is None else max(0.0, self.last_at - self.first_at)
+
+
+class JobHistory:
+    """``apply`` takes the records of one job in order, live or from a journal."""
+
+    def __init__(self, records: Iterable[JournalRecord] = ()) -> None:
+        self.plan: JobPlanned | None = None
+        self.vertices: dict[int, VertexHistory] = {}
+        self.decisions: list[Decision] = []
+        """Those that concern no single vertex."""
+        self.metrics: Mapping[str, int | float] = {}
+        """The job's own numbers."""
+        self.blocks: list[Blocked] = []
+        self.groups: dict[str, GroupHistory] = {}
+        """By name; none where no group of the job has resources."""
+        self.status = "CREATED"
+        self.cause = ""
+        self.started_at: float | None = None
+        self.last_at: float | None = None
+        for record in records:
+            self.apply(record)
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.started_at is None or self.last_at is None else max(0.0, self.last_at - self.started_at)
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in TERMINAL_STATUS
+
+    @property
+    def is_speculative(self) -> bool:
+        return self.plan is not None and self.plan.options.get(SPECULATIVE_ENABLED.key) is True
+
+    @property
+    def blocked(self) -> list[Blocked]:
+        """The nodes that are blocked now."""
+        return [block for block in self.blocks if not block.is_over]
+
+    def apply(self, record: JournalRecord) -> None:
+        self.started_at = record.at if self.started_at is None else min(self.started_at, record.at)
+        self.last_at = record.at if self.last_at is None else max(self.last_at, record.at)
+        match record:
+            case JobPlanned():
+                try:
+                    self._planned(record)
+                except (TypeError, ValueError, AttributeError) as error:
+                    raise UsageError(f"The plan in the journal is none of a job: {error}.") from None
+            case Decision():
+                self._decided(record)
+            case StateChange():
+                self._changed(record)
+            case MetricsSnapshot():
+                self._measured(record)
+            case SlotUsage():
+                self.groups.setdefault(record.group, GroupHistory(record.group)).apply(record)
+            case JobStatusRecord():
+                self.status, self.cause = record.status, record.cause or self.cause
+            case _:
+                pass
+
+    def group_of(self, vertex: VertexHistory) -> GroupHistory | None:
+        """None where no group of the job has resources."""
+        return self.groups.get(vertex.slot_sharing_group)
+
+    def vertex(self, number: int) -> VertexHistory:
+        return self.vertices.setdefault(number, VertexHistory(number, f"vertex {number}"))
+
+    def _planned(self, record: JobPlanned) -> None:
+        self.plan = record
+        for name, needs in record.slot_sharing_groups.items():
+            self.groups[name] = GroupHistory(name, ResourceProfile.of_numbers(needs))
+        for number, described in enumerate(record.vertices):
+            vertex = self.vertex(int(described.get("id", number)))
+            vertex.name = str(described.get("name") or vertex.name)
+            vertex.not_mirrored = str(described.get("not_mirrored") or "")
+            vertex.slot_sharing_group = str(described.get("slot_sharing_group") or "")
+            vertex.inputs = [int(producer) for producer in described.get("inputs") or []]
+
+    def _decided(self, record: Decision) -> None:
+        if record.vertex is None:
+            if not self._blocked(record):
+                self.decisions.append(record)
+            return
+        vertex = self.vertex(record.vertex)
+        vertex.decisions.append(record)
+        if is_parallelism(record):
+            vertex.parallelism = _parallelism(record.result)
+
+    def _blocked(self, record: Decision) -> bool:
+        """Folds a decision that blocks or unblocks a node, and returns True; False for any other decision."""
+        if record.what != "blocklist" or "node" not in record.inputs:
+            return False
+        block = Blocked(*(record.inputs[name] for name in ("node", "cause", "start", "end")))
+        for known in self.blocked:
+            if known.node == block.node:
+                known.end, known.is_over = block.end, record.result == "unblocked"
+                return True
+        self.blocks.append(block)
+        return True
+
+    def _changed(self, record: StateChange) -> None:
+        vertex = self.vertex(record.vertex)
+        if record.state == "CREATED":
+            _created(vertex, record)
+        if vertex.opened or vertex.concurrent:
+            for subtask, attempt in zip(record.subtasks, record.attempts, strict=True):
+                vertex.enter(subtask, attempt, record.state)
+        else:
+            vertex.by_state.subtract(vertex.states[s] for s in record.subtasks if s in vertex.states)
+            vertex.states.update(dict.fromkeys(record.subtasks, record.state))
+            vertex.by_state[record.state] += len(record.subtasks)
+        _count_attempts(vertex, record.subtasks, record.attempts)
+        if record.state != "CREATED" and vertex.first_at is None:
+            vertex.first_at = record.at
+        if not (record.state in CANCELLED and vertex.is_done):  # losers end when they end
+            vertex.last_at = record.at
+        if record.peaks:
+            vertex.peaks.by_subtask.update(zip(record.subtasks, record.peaks, strict=False))
+        if record.state == "FAILED":
+            vertex.failures.append(Failure(record.at, record.subtasks, record.attempts, record.cause))
+        elif record.state == "FINISHED" and vertex.mirrors:
+            vertex.effective += len(vertex.mirrors.intersection(zip(record.subtasks, record.attempts, strict=True)))
+        elif record.state == "CANCELED" and record.cause in (REJECTED, RETIRED):
+            vertex.rejected += len(record.subtasks) if record.cause == REJECTED else 0
+            vertex.mirrors.difference_update(zip(record.subtasks, record.attempts, strict=True))
+
+    def _measured(self, record: MetricsSnapshot) -> None:
+        self.metrics = record.job
+        for number, metrics in record.vertices.items():
+            vertex = self.vertex(number)
+            vertex.metrics = metrics
+            vertex.parallelism = int(metrics["parallelism"])
+
+
+def is_parallelism(decision: Decision) -> bool:
+    return decision.what in ("parallelism", "source parallelism")
+
+
+def _parallelism(result: Any) -> int:
+    """A decision's result is the number, or a table that has it."""
+    return int(result["parallelism"] if isinstance(result, dict) else result)
+
+
+def _created(vertex: VertexHistory, record: StateChange) -> None:
+    """Executions that join those of their subtasks, or take the place of all of them."""
+    for place, (subtask, attempt) in enumerate(zip(record.subtasks, record.attempts, strict=True)):
+        if not record.beside:
+            vertex.opened[subtask] = attempt
+            vertex.concurrent.pop(subtask, None)
+            continue
+        alone = {vertex.attempts.get(subtask, 1) - 1: vertex.states.get(subtask, "CREATED")}
+        vertex.concurrent.setdefault(subtask, alone)
+        if record.mirrors and record.mirrors[place]:
+            vertex.mirrors.add((subtask, attempt))
+
+
+def _count_attempts(vertex: VertexHistory, subtasks: Sequence[int], attempts: Sequence[int]) -> None:
+    for subtask, attempt in zip(subtasks, attempts, strict=False):
+        if attempt > 0:
+            vertex.attempts[subtask] = max(vertex.attempts.get(subtask, 0), attempt + 1)
+
+
+def produced(vertex: VertexHistory) -> str:
+    """``200 rows, 3 MiB``; what goes to a sink has rows only."""
+    return weighed(vertex.number("numRecordsOut"), vertex.number("numBytesProduced"))
+
+
+def weighed(rows: int, size: int) -> str:
+    """``200 rows, 3 MiB``. What is unknown is left out: rows of simulated bytes, bytes that went to a sink."""
+    if size and not rows:
+        return format_bytes(size)
+    return f"{plural(rows, 'row')}, {format_bytes(size)}" if size else plural(rows, "row")
+
+
+def vertex_count(count: int) -> str:
+    return "1 vertex" if count == 1 else f"{format_count(count)} vertices"
+
+
+def subtask_numbers(subtasks: Iterable[int], limit: int = 6) -> str:
+    """``0-7, 12`` with runs folded; what is beyond ``limit`` runs as ``and 40 more``."""
+    runs: list[tuple[int, int]] = []
+    for subtask in sorted(set(subtasks)):
+        if runs and runs[-1][1] == subtask - 1:
+            runs[-1] = (runs[-1][0], subtask)
+        else:
+            runs.append((subtask, subtask))
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs[:limit])
+    left = sum(b - a + 1 for a, b in runs[limit:])
+    return f"{text} and {format_count(left)} more" if left else text

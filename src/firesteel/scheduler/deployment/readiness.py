@@ -1,0 +1,71 @@
+"""Readiness of executions: those that may be deployed now. The one place where it is asked whether an input can be read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firesteel.model.arrays import Ints
+from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.topology.groups import EdgeGroups, Mask
+from firesteel.scheduler.topology.regions import RegionBlock
+
+
+class Readiness:
+    def __init__(self, graph: DefaultExecutionGraph) -> None:
+        self._graph = graph
+        self.withheld: set[int] = set()
+        """Data sets that are there, but are not read just yet (``merging``)."""
+
+    def deployable(self, vertex_id: int, subtasks: Ints) -> Mask:
+        """Returns a mask of these subtasks: True where only a slot and the rest of the region are missing."""
+        vertex, table = self._graph.vertices[vertex_id], self._graph.executions
+        rows = vertex.newest[subtasks]
+        # Those that joined a round are the speculation's to deploy.
+        able = (table.state[rows] == ExecutionState.CREATED) & table.opens[rows] & ~vertex.held[subtasks]
+        able &= self.has_inputs(vertex, subtasks)
+        if not vertex.job.supports_concurrent_attempts:
+            able &= ~vertex.has_pending_prior(subtasks)
+        return able
+
+    def has_inputs(self, vertex: ExecutionJobVertex, subtasks: Ints) -> Mask:
+        """Returns a mask of these subtasks: True for those that can read all they need, once their whole region runs."""
+        able = np.full(len(subtasks), vertex.ranges is not None)
+        for edge in vertex.inputs:
+            able &= self.readable(edge, subtasks)
+        return able
+
+    def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:
+        """Those of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
+        read it."""
+        if block.is_trivial:
+            return regions[self.deployable(block.vertices[0], regions)]
+        able = np.ones(len(regions), np.bool_)
+        for vertex, subtasks in block.members(regions).items():
+            unable = subtasks[~self.deployable(vertex, subtasks)]
+            able[np.searchsorted(regions, block.of(vertex, unable))] = False
+        return regions[able]
+
+    def readable(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
+        """Returns a mask of these consumers: True for those that can read all they need of this input, once their whole region runs."""
+        if edge.dataset in self.withheld:
+            return np.zeros(len(subtasks), np.bool_)
+        if self._graph.result(edge.dataset).is_pipelined:
+            return np.ones(len(subtasks), np.bool_)
+        return self._readable_inside(edge, subtasks) if edge.inside else edge.ready(subtasks)
+
+    def _readable_inside(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
+        """A blocking result on a circle: what the consumer's own region makes is waited for while it runs."""
+        result, regions = self._graph.result(edge.dataset), self._graph.regions
+        readable = np.ones(len(subtasks), np.bool_)
+        if regions.block(edge.vertex).count == 1:
+            return readable
+        groups = edge.group_of(subtasks)
+        spans = (edge.partition_end - edge.partition_first)[groups]
+        reader = np.repeat(np.arange(len(subtasks)), spans)
+        first = np.concatenate(([0], np.cumsum(spans)))[:-1]
+        partitions = np.arange(len(reader)) + (edge.partition_first[groups] - first)[reader]
+        edge.touched += len(partitions)
+        elsewhere = regions.of(result.dataset.producer, partitions) != regions.of(edge.vertex, subtasks)[reader]
+        readable[reader[elsewhere & ~result.available[partitions]]] = False
+        return readable

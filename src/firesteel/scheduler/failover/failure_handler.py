@@ -1,0 +1,196 @@
+"""Handles failed executions: nothing while another one of its subtask can still finish, a restart of the tasks it
+takes, at once or after a delay, or the end of the job."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firesteel.humanize import plural
+from firesteel.model.arrays import Ints, distinct
+from firesteel.scheduler.deployment.vertexwise_strategy import SchedulingStrategy
+from firesteel.scheduler.exchange.release import PartitionReleaseStrategy
+from firesteel.scheduler.failover.failure_accounting import Failure, FailureAccounting
+from firesteel.scheduler.failover.partition_loss import PartitionLoss
+from firesteel.scheduler.failover.regions import Restart, RestartPipelinedRegionFailoverStrategy
+from firesteel.scheduler.failover.restart_strategies import Verdict
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.events import PartitionsLost
+from firesteel.scheduler.kernel.job import Job
+from firesteel.scheduler.kernel.metrics import Metrics
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
+from firesteel.scheduler.topology.executions import NO_ROW
+from firesteel.scheduler.topology.operations import ExecutionOperations
+
+
+class ExecutionFailureHandler:
+    def __init__(
+        self,
+        operations: ExecutionOperations,
+        job: Job,
+        scheduling: SchedulingStrategy,
+        recorder: Recorder,
+        timers: Timers,
+        *,
+        accounting: FailureAccounting,
+        losses: PartitionLoss,
+        release: PartitionReleaseStrategy,
+        metrics: Metrics,
+    ) -> None:
+        self._graph = operations.graph
+        self._operations = operations
+        self._job = job
+        self._accounting = accounting
+        self._losses = losses
+        self._scheduling = scheduling
+        self._recorder = recorder
+        self._timers = timers
+        self._release = release
+        self._metrics = metrics
+        self._failover = RestartPipelinedRegionFailoverStrategy(self._graph)
+        self._pending: dict[str, dict[int, Ints]] = {}
+        self._delays = 0
+
+    def failed(self, failure: Failure) -> None:
+        """Deployed executions of the subtasks failed, or ended through no fault of theirs: mark them, and see what must run
+        again (FLIP-168's three cases)."""
+        vertex, cause = failure.vertex, failure.cause
+        state = ExecutionState.FAILED if failure.counted else ExecutionState.CANCELED
+        self._operations.move(vertex.id, failure.rows, state, cause=cause.message)
+        if not self._job.is_active:
+            return
+        loss = self._losses.told_by(failure)
+        verdict = self._accounting.verdict(failure, stale_input=loss.is_stale, newly_lost=loss.is_new)
+        subtasks = distinct(failure.subtasks)
+        able = vertex.can_finish(subtasks)
+        if verdict.delay is not None and loss.result is None and able.all():
+            self._stays_local(failure, verdict)
+            return
+        # Not only as an input of what failed: whoever reads a lost partition, nobody else would produce it anew.
+        tasks = {vertex.id: subtasks[~able] if loss.result is None else subtasks, **loss.tasks}
+        self._follow(failure, verdict, tasks)
+        if self._job.is_active:
+            self._losses.verify_others(loss)
+
+    def partitions_lost(self, event: PartitionsLost) -> None:
+        """More objects are gone, which no reader has missed yet: produce them anew together."""
+        failure = self._losses.confirmed(event) if self._job.is_active else None
+        if failure is not None:
+            verdict = self._accounting.uncounted("they were lost with the one that was missed")
+            self._follow(failure, verdict, {failure.vertex.id: failure.subtasks})
+
+    def _delay_over(self, timer: str) -> None:
+        tasks = self._pending.pop(timer)
+        for vertex, subtasks in tasks.items():
+            self._graph.vertices[vertex].held[subtasks] = False
+        self._scheduling.restart_tasks(tasks)
+        if not self._pending:
+            self._job.go(JobStatus.RUNNING, "the delay of the restart is over")
+
+    @property
+    def pending_restarts(self) -> int:
+        return sum(len(subtasks) for tasks in self._pending.values() for subtasks in tasks.values())
+
+    def _stays_local(self, failure: Failure, verdict: Verdict) -> None:
+        """Each of the subtasks has an execution left that may finish: the failed ones only make room."""
+        outcome = (
+            f"another attempt can still finish, so nothing runs again (for the restart strategy: {verdict.reason})"
+        )
+        self._decide(failure, "another current execution can finish", Restart({}), outcome)
+
+    def _follow(self, failure: Failure, verdict: Verdict, tasks: dict[int, Ints]) -> None:
+        if verdict.delay is None:
+            self._give_up(failure, verdict)
+        else:
+            self._restart_tasks(failure, verdict, verdict.delay, tasks)
+
+    def _give_up(self, failure: Failure, verdict: Verdict) -> None:
+        vertex, subtask = failure.vertex, int(failure.subtasks[0])
+        self._decide(failure, self._accounting.strategy, Restart({}), f"the job fails, {verdict.reason}")
+        self._job.fail(failure.cause, vertex.id, subtask)
+
+    def _restart_tasks(self, failure: Failure, verdict: Verdict, delay: float, failed: dict[int, Ints]) -> None:
+        restart = self._failover.tasks_needing_restart(failed)
+        tasks = restart.tasks
+        self._decide_restart(failure, verdict, restart)
+        self._release.executions_reset(tasks)
+        for vertex, subtasks in tasks.items():
+            self._reset(self._graph.vertices[vertex], subtasks, failure)
+        self._metrics.restarted(tasks, counts=verdict.is_restart)
+        if delay <= 0:
+            self._scheduling.restart_tasks(tasks)
+            return
+        self._delays += 1
+        timer = f"restart-{self._delays}"
+        self._pending[timer] = tasks
+        for vertex, subtasks in tasks.items():
+            self._graph.vertices[vertex].held[subtasks] = True
+        self._timers.set(timer, self._recorder.at + delay, lambda: self._delay_over(timer))
+        self._job.go(JobStatus.RESTARTING, verdict.reason)
+
+    def _reset(self, vertex: ExecutionJobVertex, subtasks: Ints, failure: Failure) -> None:
+        self._discard(vertex, subtasks[vertex.winner[subtasks] != NO_ROW])
+        running = vertex.deployed_rows(subtasks)
+        self._operations.cancel(
+            vertex, running, f"its region, or what it reads, runs again after a failure in vertex {failure.vertex.id}"
+        )
+        if vertex.has_several:
+            self._operations.drop(vertex, vertex.created_rows(subtasks), "its subtask starts anew")
+        self._graph.reset(vertex, subtasks, self._recorder.at)
+        self._operations.created(vertex, vertex.newest[subtasks], "restart")
+
+    def _discard(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
+        """Withdraws and discards all that these finished executions produced: the next attempt produces all of it anew."""
+        left = np.full(len(subtasks), vertex.job.has_sink)
+        for result in vertex.blocking_results:
+            left |= result.stored[subtasks]
+            result.withdraw(subtasks, stored=False)
+            result.info.erase(subtasks)
+        table, rows = self._graph.executions, vertex.winner[subtasks]
+        rows = rows[left]
+        attempts = table.attempt[rows].astype(np.int64)
+        self._recorder.discard(vertex.id, subtasks[left], attempts, table.token[rows], "it is produced anew")
+        if vertex.job.has_sink:
+            for subtask in subtasks.tolist():
+                vertex.commits.pop(subtask, None)
+
+    def _decide_restart(self, failure: Failure, verdict: Verdict, restart: Restart) -> None:
+        count = sum(len(subtasks) for subtasks in restart.tasks.values())
+        finished = sum(len(subtasks) for subtasks in restart.invalidated.values())
+        reread = (
+            f" ({finished} of them finished before: what they read may come in another order, or be other rows)"
+            if finished
+            else ""
+        )
+        rule = f"{self._accounting.strategy}, failed region with its lost inputs, unfinished and invalidated consumers"
+        again = "run again" if failure.counted else "be sent again"
+        outcome = f"{plural(count, 'subtask')} to {again}{reread}, {verdict.reason}"
+        self._decide(failure, rule, restart, outcome)
+
+    def _decide(self, failure: Failure, rule: str, restart: Restart, outcome: str) -> None:
+        vertex, cause = failure.vertex, failure.cause
+        subtasks = distinct(failure.subtasks)
+        who = f"subtask {subtasks[0]}" if len(subtasks) == 1 else plural(len(subtasks), "subtask")
+        place = "" if cause.dataset < 0 else f" at partition {cause.partition} of data set {cause.dataset}"
+        end = (
+            f"failed{place} ({cause.kind.value})" if failure.counted else f"ended{place} ({cause.message.rstrip('.')})"
+        )
+        inputs = {
+            "subtasks": failure.subtasks.tolist(),
+            "attempts": self._graph.executions.attempt[failure.rows].tolist(),
+            "kind": cause.kind.value,
+            "cause": cause.message,
+            "counted": failure.counted,
+            "invalidated": {str(v): len(subtasks) for v, subtasks in restart.invalidated.items()},
+        }
+        self._recorder.decision(
+            "failover",
+            vertex=vertex.id,
+            name=vertex.job.name,
+            inputs=inputs,
+            rule=rule,
+            result={str(v): len(subtasks) for v, subtasks in restart.tasks.items()},
+            reason=f"{who} of '{vertex.job.name}' {end}: {outcome}",
+        )

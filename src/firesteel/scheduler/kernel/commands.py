@@ -1,0 +1,390 @@
+"""Commands: all that the control plane wants done. The Spark runtime and the simulation carry these out; nobody else acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.model.arrays import Ints, Names, is_ascending
+from firesteel.model.descriptors import Encoded, GateColumns, encode_gate
+from firesteel.scheduler.kernel.events import FailureCause
+from firesteel.scheduler.slots.resource_profile import ResourceProfile
+
+
+@dataclass(frozen=True, slots=True)
+class InputRanges:
+    """The parts of one consumed data set that each subtask (of a vertex, or of a deployment) reads, as columns.
+
+    Subtask ``k`` reads ``rects[offsets[k]:offsets[k + 1]]``; a rectangle is half-open
+    ``(partition_from, partition_to, subpartition_from, subpartition_to)``. int32.
+    """
+
+    offsets: NDArray[np.int32]
+    rects: NDArray[np.int32]
+
+    def of(self, subtask: int) -> NDArray[np.int32]:
+        return self.rects[self.offsets[subtask] : self.offsets[subtask + 1]]
+
+    def select(self, subtasks: Ints) -> InputRanges:
+        """The ranges of these subtasks, in their order."""
+        if len(subtasks) == self.parallelism and is_ascending(subtasks):
+            return self
+        spans = np.diff(self.offsets)[subtasks]
+        offsets = np.concatenate(([0], np.cumsum(spans))).astype(np.int32)
+        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        return InputRanges(offsets, self.rects[places])
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """The splits that each subtask of a source (of all, or of a deployment) reads, as columns.
+
+    Subtask ``k`` reads those numbered ``indexes[offsets[k]:offsets[k + 1]]``, possibly none. int64.
+    """
+
+    offsets: Ints
+    indexes: Ints
+
+    def of(self, subtask: int) -> Ints:
+        return self.indexes[self.offsets[subtask] : self.offsets[subtask + 1]]
+
+    def select(self, subtasks: Ints) -> Splits:
+        """The splits of these (distinct) subtasks, in their order."""
+        if len(subtasks) == self.parallelism and is_ascending(subtasks):
+            return self
+        spans = np.diff(self.offsets)[subtasks]
+        offsets = np.concatenate(([0], np.cumsum(spans)))
+        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        return Splits(offsets, self.indexes[places])
+
+    @property
+    def parallelism(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedObjects:
+    """Objects that hold the rows of partitions ``first[k]`` .. ``end[k] - 1``, by subpartition. Ascending, disjoint.
+
+    ``results.merged_name(dataset, first, end, token)``. The partitions' own objects are there still.
+    """
+
+    first: Ints
+    end: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class GateDescriptor:
+    """Where the partitions of a consumed data set lie. Built, and encoded, once for consumers that read all of it.
+
+    ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
+    ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
+    its own groups only: ``partitions``, ascending, which the other columns run parallel to. Attempt -1 of a partition
+    that is read: a blocking result within a region (on a circle of exchanges), made by the same :class:`DeployRegions`.
+    """
+
+    dataset: int
+    num_subpartitions: int
+    attempts: Ints
+    tokens: Ints
+    is_broadcast: bool
+    partitions: Ints | None = None
+    """None: all of the data set."""
+    pipelined: bool = False
+    """Its producers run together with its consumers, in the same :class:`DeployRegions`: nothing is stored."""
+    merged: MergedObjects | None = None
+    """Objects to read in the place of several partitions' own ones."""
+    boundaries: tuple[bytes, ...] | None = None
+    """Of a RANGE data set: the keys at which its ranges begin, but for the first, which has no beginning."""
+    offloaded: bool = False
+    """Its encoded form is a blob (:class:`StoreBlob`): a deployment names it by ``encoded.digest`` only."""
+
+    @property
+    def columns(self) -> GateColumns:
+        """The same as plain columns, as executors get them."""
+        merged = None if self.merged is None else (self.merged.first, self.merged.end, self.merged.tokens)
+        return GateColumns(
+            self.dataset,
+            self.num_subpartitions,
+            self.attempts,
+            self.tokens,
+            self.is_broadcast,
+            self.partitions,
+            self.pipelined,
+            merged,
+            self.boundaries,
+        )
+
+    @cached_property
+    def encoded(self) -> Encoded:
+        """The descriptor as bytes, made when first asked for."""
+        return Encoded.of(encode_gate(self.columns))
+
+    def as_offloaded(self) -> GateDescriptor:
+        """The same, for deployments that name its blob; not encoded again."""
+        marked = replace(self, offloaded=True)
+        vars(marked)["encoded"] = self.encoded
+        return marked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
+
+    avoid: tuple[str, ...] = ()
+    """Nodes that they must not go to while another one can take them."""
+    urgent: bool = False
+    """They do not queue behind other work of the job."""
+    may_reject: bool = True
+    """One that finds itself on a blocked node (:class:`BlockNodes`) is rejected (ExecutionsRejected); False: it
+    runs wherever it is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotGrants:
+    """The slots of a deployment, all of one profile. ``executors`` runs parallel to the subtasks: the worker from which the slot
+    was cut; not known (code -1): pending, Spark starts it where and when it can.
+
+    ``insists``: it matters that they run there, for Spark alone would give the workers more than they hold.
+    ``addresses``: per subtask its external resources' addresses, where the pool hands them out; empty: Spark does.
+    """
+
+    group: str
+    profile: ResourceProfile
+    executors: Names
+    insists: bool = False
+    addresses: Sequence[Mapping[str, tuple[str, ...]]] = ()
+
+    def select(self, places: Ints) -> SlotGrants:
+        addresses = [self.addresses[k] for k in places.tolist()] if self.addresses else ()
+        return replace(self, executors=self.executors.select(places), addresses=addresses)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deploy(Command):
+    """Run these executions of one vertex, as one Spark job.
+
+    ``gates`` and ``ranges`` run parallel to the vertex' inputs; ranges hold the deployed subtasks, in the order of
+    ``subtasks``, and name partitions by their number in the data set. ``subpartitions``: data set id to the number of
+    subpartitions to write. ``splits``: for a source, which splits each subtask deployed reads, in the order of ``subtasks``.
+    """
+
+    vertex: int
+    parallelism: int
+    subtasks: Ints
+    attempts: Ints
+    gates: tuple[GateDescriptor, ...]
+    ranges: tuple[InputRanges, ...]
+    subpartitions: dict[int, int]
+    splits: Splits | None = None
+    input_bytes: Ints | None = None
+    """Plain bytes each deployed subtask will read (int64), where known."""
+    placement: Placement | None = None
+    """None: anywhere, in its turn, and nothing is blocked ever."""
+    slots: SlotGrants | None = None
+    """None: one of Spark's own slots each."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeployRegions(Command):
+    """Run these executions at the same time: they make up pipelined regions. Parts are in topological order.
+
+    A gate of a part that is ``pipelined`` is fed by an earlier part while it runs. All or none of a region run: when
+    one of its executions fails, the scheduler cancels and restarts the others.
+    """
+
+    parts: tuple[Deploy, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreSizes(Command):
+    """Keep these packed rows of sizes (``firesteel.model.sizes``) in the driver's scratch files, until DropSizes."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    rows: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadSizes(Command):
+    """Read rows that were stored, and tell SizesLoaded: always, with None for what cannot be read."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DropSizes(Command):
+    """Nobody will ask for the rows of this data set again."""
+
+    dataset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergePartitions(Command):
+    """Merge small outputs: group ``g`` is partitions ``bounds[g]`` .. ``bounds[g + 1] - 1`` of the gate's data set.
+
+    Carried out as well as can be: PartitionsMerged tells which groups worked. Consumers wait for that answer.
+    """
+
+    merge: int
+    gate: GateDescriptor
+    bounds: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleaseMerged(Command):
+    """These merged objects are not needed any more: delete them."""
+
+    dataset: int
+    merged: MergedObjects
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreBlob(Command):
+    """Put ``data`` (``digest`` names it) where every executor can fetch it; deployments that follow refer to it."""
+
+    digest: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DropBlobs(Command):
+    """No deployment will refer to these blobs again."""
+
+    digests: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNodes(Command):
+    """All nodes that are blocked from now on (MARK_BLOCKED, FLIP-224): nothing new goes there, what runs goes on.
+
+    Also what was deployed before and waits for a slot keeps away: see :class:`Placement`.
+    """
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBlockedNode(Command):
+    """The other jobs of the session are to know that this job has blocked a node, why, and until when on its clock."""
+
+    node: str
+    cause: str
+    end: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cancel(Command):
+    vertex: int
+    subtasks: Ints
+    attempts: Ints
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReleasePartitions(Command):
+    """The objects of these partitions are not needed any more: delete them."""
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VerifyPartitions(Command):
+    """One object of the data set is lost: look whether these are still stored, by listing, and tell PartitionsLost.
+
+    A reader names the first one it misses only, but a lost disk or bucket held many of them.
+    """
+
+    dataset: int
+    partitions: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiscardExecutions(Command):
+    """Attempts that were not admitted (late, doubled, losers) or are void: delete what they wrote, abort their sink output."""
+
+    vertex: int
+    subtasks: Ints
+    attempts: Ints
+    tokens: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer(Command):
+    """TimerFired(``timer``) is to be told at ``at``; a timer of that name that was set before is forgotten."""
+
+    timer: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer(Command):
+    timer: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommitSinks(Command):
+    """All vertices have finished. ``winners``: vertex to its subtasks' admitted (attempt, commit messages)."""
+
+    winners: dict[int, list[tuple[int, tuple[bytes, ...]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Command):
+    """Appends a record to the journal."""
+
+    record: Any
+
+
+class JobStatus(Enum):
+    """Flink: JobStatus."""
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    CANCELLING = "CANCELLING"
+    FAILING = "FAILING"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+    FINISHED = "FINISHED"
+
+    @property
+    def is_terminal(self) -> bool:
+        return self in _TERMINAL
+
+
+_TERMINAL = (JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobStatusChanged(Command):
+    status: JobStatus
+    cause: FailureCause | None = None
+    vertex: int | None = None
+    subtask: int | None = None
+    persistent: tuple[GateDescriptor, ...] = ()
+    """On FINISHED: where the persistent data sets lie."""

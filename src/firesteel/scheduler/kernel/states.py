@@ -1,0 +1,102 @@
+"""States of an execution and of the job, and the tables of their transitions.
+
+Vocabulary and priority are FLIP-168's. INITIALIZING is left out: nothing Spark reports tells it from DEPLOYING.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.scheduler.kernel.transitions import Transitions
+
+
+class ExecutionState(IntEnum):
+    CREATED = 0
+    SCHEDULED = 1
+    DEPLOYING = 2
+    RUNNING = 3
+    FINISHED = 4
+    CANCELING = 5
+    CANCELED = 6
+    FAILED = 7
+
+
+S = ExecutionState
+
+
+EXECUTION_STATES = Transitions(
+    S.CREATED,
+    (
+        (S.CREATED, S.SCHEDULED, "its inputs are there and a slot was asked for"),
+        (S.CREATED, S.CANCELED, "the job ends before it was scheduled"),
+        (S.SCHEDULED, S.DEPLOYING, "Spark launched its task"),
+        (S.SCHEDULED, S.CANCELING, "cancelled while queued"),
+        (S.SCHEDULED, S.CANCELED, "rejected, or its Spark job was given up"),
+        (S.SCHEDULED, S.FAILED, "lost while queued"),
+        (S.DEPLOYING, S.RUNNING, "its program began"),
+        (S.DEPLOYING, S.CANCELING, "cancelled"),
+        (S.DEPLOYING, S.CANCELED, "rejected, or its Spark job was given up"),
+        (S.DEPLOYING, S.FAILED, "failed before its program began"),
+        (S.RUNNING, S.FINISHED, "its result was admitted"),
+        (S.RUNNING, S.CANCELING, "cancelled"),
+        (S.RUNNING, S.CANCELED, "its Spark job was given up"),
+        (S.RUNNING, S.FAILED, "failed"),
+        (S.CANCELING, S.CANCELED, "Spark confirmed that it is gone"),
+    ),
+)
+
+JOB_STATUSES = Transitions(
+    JobStatus.CREATED,
+    (
+        (JobStatus.CREATED, JobStatus.RUNNING, "the job is started"),
+        (JobStatus.CREATED, JobStatus.CANCELLING, "cancelled before it was started"),
+        (JobStatus.RUNNING, JobStatus.RESTARTING, "a failure whose restart has a delay"),
+        (JobStatus.RUNNING, JobStatus.FINISHED, "all vertices have finished, and the sinks are published"),
+        (JobStatus.RUNNING, JobStatus.FAILING, "a failure with no restart left"),
+        (JobStatus.RUNNING, JobStatus.CANCELLING, "cancelled"),
+        (JobStatus.RESTARTING, JobStatus.RUNNING, "the delays of all restarts are over"),
+        (JobStatus.RESTARTING, JobStatus.FAILING, "another failure, with no restart left"),
+        (JobStatus.RESTARTING, JobStatus.CANCELLING, "cancelled"),
+        (JobStatus.FAILING, JobStatus.FAILED, "nothing runs any more"),
+        (JobStatus.CANCELLING, JobStatus.CANCELED, "nothing runs any more"),
+    ),
+)
+
+PRIORITY: tuple[ExecutionState, ...] = (
+    S.FINISHED,
+    S.RUNNING,
+    S.DEPLOYING,
+    S.SCHEDULED,
+    S.CREATED,
+    S.CANCELING,
+    S.FAILED,
+    S.CANCELED,
+)
+"""The order in which one of several current executions stands for its subtask: the nearest to FINISHED first (FLIP-168)."""
+
+
+def _matrix() -> NDArray[np.bool_]:
+    legal = np.zeros((len(S), len(S)), dtype=np.bool_)
+    for transition in EXECUTION_STATES.table:
+        legal[transition.source, transition.target] = True
+    return legal
+
+
+LEGAL = _matrix()
+"""``LEGAL[source, target]``."""
+
+IS_TERMINAL: NDArray[np.bool_] = ~np.any(LEGAL, axis=1, keepdims=True)[:, 0]
+IS_DEPLOYED = np.isin(np.arange(len(S)), (S.SCHEDULED, S.DEPLOYING, S.RUNNING))
+"""Handed to Spark and still able to finish."""
+IS_ABLE = IS_DEPLOYED | np.isin(np.arange(len(S)), (S.CREATED, S.FINISHED))
+"""Has finished, or may still do so (FLIP-168: possible to finish)."""
+IS_PENDING = IS_DEPLOYED | (np.arange(len(S)) == S.CANCELING)
+"""Spark still owes us a word about it."""
+SAME_SECONDS = 1e-4
+"""Times that differ less are written down as one."""
+RANK: NDArray[np.int8] = np.argsort(np.array(PRIORITY)).astype(np.int8)
+"""Position of each state in :data:`PRIORITY`; smaller is nearer to FINISHED."""

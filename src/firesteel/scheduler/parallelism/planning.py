@@ -1,0 +1,268 @@
+"""Everything that both schedulers need to decide a vertex: its consumed results, its bounds, and the record of what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from firesteel.errors import FiresteelError
+from firesteel.humanize import plural
+from firesteel.model.arrays import Ints
+from firesteel.model.forward_group import forward_groups
+from firesteel.model.job_graph import PARALLELISM_DEFAULT, DistributionPattern, JobGraph, JobVertex, SourceInfo
+from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
+from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
+from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
+from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
+from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.parallelism.bounds import bounds_for
+from firesteel.scheduler.parallelism.decider import decide_vertex
+from firesteel.scheduler.parallelism.model import Bounds, ConsumedResult, SlotBound, VertexPlan
+from firesteel.scheduler.parallelism.ranges import whole
+from firesteel.scheduler.parallelism.source import decide_source
+from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
+from firesteel.scheduler.parallelism.vertex_decider import Decider
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, VertexInitialization
+
+NO_SPLITS = SourceInfo(np.zeros(0, np.int64))
+
+
+class Parallelisms:
+    """The parallelisms known so far. A forward group shares one: set beforehand, or decided by its first member."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        options: Options,
+        *,
+        slots: Callable[[int], int],
+        bound_of: Callable[[int], SlotBound | None],
+    ) -> None:
+        """``slots``: of the cluster when the job began, for a vertex. ``bound_of``: those that its slot sharing group can get
+        now; None: nobody knows. Raises UsageError when two members of a forward group set different parallelisms."""
+        self.options = options
+        self._slots = slots
+        self._bound_of = bound_of
+        self._are_bounded = options[BOUNDED_BY_SLOTS]
+        groups = forward_groups(job_graph)
+        self._members = [group.vertices for group in groups]
+        self._leaders = [group.vertices[0] for group in groups]
+        self._of = {vertex: number for number, group in enumerate(groups) for vertex in group.vertices}
+        self._maximum = {n: g.max_parallelism for n, g in enumerate(groups) if g.max_parallelism != PARALLELISM_DEFAULT}
+        self._decided = {n: g.parallelism for n, g in enumerate(groups) if g.parallelism != PARALLELISM_DEFAULT}
+
+    def known(self, vertex: int) -> int | None:
+        return self._decided.get(self._of[vertex])
+
+    def leader(self, vertex: int) -> int:
+        """The first member of the vertex' forward group, in topological order."""
+        return self._leaders[self._of[vertex]]
+
+    def maximum(self, vertex: int) -> int | None:
+        """The smallest maximum that a member set."""
+        return self._maximum.get(self._of[vertex])
+
+    def decide(self, vertex: int, parallelism: int) -> None:
+        self._decided[self._of[vertex]] = parallelism
+
+    def bounds(self, vertex: JobVertex) -> Bounds:
+        """Raises UsageError when nothing is left to choose."""
+        bounds = bounds_for(vertex, self.options, self.known(vertex.id))
+        fewest = self._fewest_slots(vertex.id)
+        slots = self._slots(vertex.id)
+        if fewest is not None and vertex.source is None:  # at the start executors may be coming one by one
+            slots = fewest.count
+        return replace(
+            bounds,
+            vertex_maximum=self.maximum(vertex.id),
+            slots=slots,
+            slots_maximum=fewest if self._are_bounded else None,
+        )
+
+    def _fewest_slots(self, vertex: int) -> SlotBound | None:
+        """Of the members of the vertex' forward group, which share one parallelism."""
+        bounds = [self._bound_of(member) for member in self._members[self._of[vertex]]]
+        return min((bound for bound in bounds if bound is not None), key=lambda bound: bound.count, default=None)
+
+
+class UndecidableVertex(FiresteelError):
+    """A vertex' parallelism or ranges cannot be decided. Names the vertex."""
+
+    def __init__(self, vertex: JobVertex, why: FiresteelError) -> None:
+        words = f"The parallelism of '{vertex.name}' cannot be decided. {why.message}"
+        super().__init__(words, hint=why.hint, cause_trace=why.cause_trace)
+        self.vertex = vertex.id
+
+
+@contextmanager
+def _naming(vertex: JobVertex) -> Generator[None, None, None]:
+    try:
+        yield
+    except FiresteelError as error:
+        raise UndecidableVertex(vertex, error) from error
+
+
+class Planner:
+    """Decides vertices and leaves the records of it."""
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        options: Options,
+        subpartitions: SubpartitionCounts,
+        coordinators: OperatorCoordinatorHandler,
+        recorder: Recorder,
+    ) -> None:
+        """Raises UsageError when the options name a decider that cannot be loaded."""
+        self._decider = Decider(options)
+        self._graph = graph
+        self._options = options
+        self._subpartitions = subpartitions
+        self._coordinators = coordinators
+        self._recorder = recorder
+
+    def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """Decide a vertex that reads a source, and start its coordinator. All inputs it has beside are broadcast."""
+        with _naming(vertex):
+            plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
+        self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+        if vertex.source is not None:
+            coordinator = SourceCoordinator(vertex.id, vertex.name, plan)
+            self._coordinators.register_and_start_new_coordinators([coordinator])
+        beside = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
+        ranges = tuple(whole(result, plan.parallelism) for result in beside)
+        return self._initialization(vertex, plan.parallelism, ranges, plan.input_bytes)
+
+    def knows_sizes(self, vertex: JobVertex, bounds: Bounds) -> bool:
+        """Returns whether a vertex whose consumed results are all there can be decided now.
+
+        False: rows of sizes are on their way back from the driver's scratch files; they were asked for if need be.
+        """
+        ready = True
+        for edge in vertex.inputs:
+            info = self._graph.result(edge.dataset).info
+            if info.awaits_ranges or (self._cut_by_cells(edge.dataset, bounds) and info.is_measured):
+                ready &= info.fetch_cells()
+            ready &= info.is_settled
+        return ready
+
+    def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
+        plan = self.plan(vertex, bounds)
+        return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
+
+    def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
+        """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
+        pointwise, so that single blocks can go ahead, or some are read while they are made."""
+        inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
+        with _naming(vertex):
+            plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
+        decision = {name: plan.decision[name] for name in ("rule", "bounds", "result")}
+        decision["inputs"] = {"datasets": [i.dataset for i in inputs], "partitions": [i.num_partitions for i in inputs]}
+        why = "as its forward group" if plan.decision["rule"] == "forward group" else "as known beforehand"
+        decision["reason"] = f"{plural(plan.parallelism, 'subtask')}, {why}; cut by count, before its inputs were there"
+        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **decision)
+        return self._initialization(vertex, plan.parallelism, plan.ranges, None)
+
+    def undecided_inputs(self, vertex: JobVertex, parallelism: int) -> VertexInitialization:
+        """A vertex of known parallelism whose input is cut once it is there."""
+        return self._initialization(vertex, parallelism, None, None)
+
+    def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        self._decide_key_ranges(vertex)
+        bounds = self._without_sizes(vertex, bounds)
+        inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
+        with _naming(vertex):
+            plan = self._decider.decide(inputs, bounds, vertex.name, vertex.uid)
+        self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
+        return plan
+
+    def _decide_key_ranges(self, vertex: JobVertex) -> None:
+        """Of the RANGE results it reads, where no other consumer has come to it before."""
+        for edge in vertex.inputs:
+            result = self._graph.result(edge.dataset)
+            if isinstance(result.info, RangeBlockingResultInfo) and result.info.awaits_ranges:
+                ranges = result.info.decide_ranges()
+                record = explain_ranges(result.dataset, ranges)
+                self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
+
+    def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
+        return self._graph.initialize_job_vertex(plan, self._recorder.at)
+
+    def _initialization(
+        self, vertex: JobVertex, parallelism: int, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None
+    ) -> VertexInitialization:
+        counts: dict[int, int] = {}
+        for output in vertex.outputs:
+            dataset = self._graph.job_graph.datasets[output]
+            counts[output] = self._subpartitions.count(dataset, parallelism)
+            self._recorder.decision(
+                "subpartitions", vertex=vertex.id, name=vertex.name, **self._subpartitions.explain(dataset, parallelism)
+            )
+            warning = self._subpartitions.warning(dataset, parallelism)
+            if warning is not None:
+                self._recorder.decision(
+                    "warning",
+                    vertex=vertex.id,
+                    name=vertex.name,
+                    rule="excessive maximum",
+                    result=counts[output],
+                    reason=warning,
+                )
+        return VertexInitialization(vertex.id, parallelism, counts, ranges, input_bytes)
+
+    def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
+        """By bytes can be cut only what was measured by subpartition."""
+        unmeasured = [e.dataset for e in vertex.inputs if not self._graph.result(e.dataset).info.is_measured]
+        if not unmeasured or bounds.cut == "by-count":
+            return bounds
+        self._recorder.decision(
+            "sizes",
+            vertex=vertex.id,
+            name=vertex.name,
+            inputs={"datasets": unmeasured},
+            rule="not measured",
+            result="by-count",
+            reason=(
+                f"cut by count: data sets {', '.join(map(str, unmeasured))} have so many producers and subpartitions that "
+                "sizes are not reported by subpartition"
+            ),
+        )
+        return replace(bounds, cut="by-count")
+
+    def _cut_by_cells(self, dataset: int, bounds: Bounds) -> bool:
+        result = self._graph.result(dataset)
+        pointwise = result.dataset.ship.pattern is DistributionPattern.POINTWISE
+        return result.info.needs_cells and (pointwise or bounds.cut == "by-bytes")
+
+    def _consumed(self, vertex: JobVertex, index: int, bounds: Bounds) -> ConsumedResult:
+        edge = vertex.inputs[index]
+        result = self._graph.result(edge.dataset)
+        info = result.info
+        return ConsumedResult(
+            dataset=edge.dataset,
+            ship=result.dataset.ship,
+            co_partitioned=edge.co_partitioned,
+            num_partitions=result.num_partitions,
+            num_subpartitions=result.num_subpartitions,
+            subpartition_bytes=info.subpartition_bytes if info.is_measured else None,
+            cells=info.cells() if info.is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
+            total_bytes=info.num_bytes_produced,
+            is_broadcast=info.is_broadcast,
+        )
+
+    def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:
+        edge = vertex.inputs[index]
+        result = self._graph.result(edge.dataset)
+        return ConsumedResult(
+            edge.dataset,
+            result.dataset.ship,
+            edge.co_partitioned,
+            result.num_partitions,
+            result.num_subpartitions,
+            is_broadcast=result.info.is_broadcast,
+        )

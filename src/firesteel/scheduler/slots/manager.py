@@ -1,0 +1,361 @@
+"""SlotManager (FLIP-56): one account of a cluster's workers for all jobs of a session, and who goes first where two want the same.
+
+Flink's ResourceManager keeps one account for the cluster, and jobs declare what they require. Here each job's slot pool books its
+own slots, in columns that show the workers as this job sees them (how much memory they have for slots is an option of the job).
+The manager adds these columns up: what other jobs hold is not free, so nothing is promised twice, and nothing is kept twice. What
+is booked is what pools admit; what Spark keeps apart by itself (executors made for a profile) does not come here.
+
+**Fair** (max-min). A job's share is that of the resource of which it holds most. Of K jobs that hold or wait, one below 1/K goes
+before those above it, the lowest share first. What such a job could take now is its *claim*, up to 1/K: nobody else gets
+that while it is told to ask again. Beyond 1/K a job gets what no claim is on, so nothing is left idle for fairness' sake. Slots are
+never taken away: shares even out as slots become free. A request that is too large to find room piece by piece is served by
+what is kept for it (``slot_reservations``), and what is kept binds all jobs.
+
+**No deadlock**, of any mix of groups and jobs. (1) Who holds a slot runs, or is about to: its inputs are finished results, and a region
+gets all its slots in one step or none; so nobody holds a slot while waiting for another, and what is held ends. (2) A claim
+belongs to a job that was told of it and answers with its next event, by using it or not; claims are ordered by (share, since when the job
+waits), so no two wait for each other. (3) What is kept is kept beside all else that is kept, so every reservation comes true
+when slots that are held have ended, whatever the others do.
+
+One thread at a time may be in here or in the slot pool of a job: whoever runs several jobs keeps a lock around ``handle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.model.arrays import Ints
+from firesteel.scheduler.slots.account import SlotAccount
+from firesteel.scheduler.slots.workers import CORES, FIRST_EXTERNAL, Needs, Workers
+from firesteel.scheduler.topology.groups import Mask
+
+LeftToSpark = Callable[[], Sequence[tuple[Ints, int]]]
+"""Gives needs, and how many slots of each Spark may start anywhere."""
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """A requirement that waits (Flink: ResourceRequirement): ``units`` of so many slots at once. ``within``: by need, the workers that may give
+    them."""
+
+    needs: Needs
+    within: Sequence[Mask]
+    units: int
+
+    @property
+    def is_region(self) -> bool:
+        return sum(count for _, count in self.needs) > 1
+
+
+class JobSlots:
+    """One job's side: what its slot pool tells the manager, and asks."""
+
+    def __init__(
+        self,
+        manager: SlotManager,
+        number: int,
+        name: str,
+        workers: Workers,
+        tell: Callable[[], None],
+        *,
+        left_to_spark: LeftToSpark,
+    ) -> None:
+        """``tell``: the job may ask again, in an event of its own."""
+        self.name = name
+        self.number = number
+        self.workers = workers
+        self.tell = tell
+        self.requirements: Sequence[Requirement] = ()
+        self.since = 0
+        """When it began to wait or last got a slot, among all jobs."""
+        self.kept: list[tuple[int, Ints]] = []
+        """Room kept for its requests: of a worker, so much."""
+        self.next_due: int | None = None
+        """It is to ask again once all jobs have been granted so many slots."""
+        self.left_to_spark = left_to_spark
+        self.admits = False
+        """Memory can run out before cores on the workers, for what this job asks for."""
+        self.rooms: list[Ints] = []
+        """By requirement and need: slots that were open to it, by worker, when it last asked and did not take them."""
+        self.kept_seen = self.granted_seen = 0
+        """The values of ``SlotManager``'s ``kept_changes`` and ``num_granted`` when it last asked."""
+        self.gave_way = False
+        """Room was to be kept for it, but first for another job."""
+        self.is_told = False
+        self._manager = manager
+
+    @property
+    def is_alone(self) -> bool:
+        return self._manager.num_jobs == 1
+
+    @property
+    def others_admit(self) -> bool:
+        """Returns whether another job's memory has to be counted, so that everybody's has."""
+        return any(other.admits for other in self._manager.others_of(self))
+
+    @property
+    def num_granted(self) -> int:
+        """Slots that were ever granted, to all jobs."""
+        return self._manager.num_granted
+
+    @property
+    def num_held_by_others(self) -> int:
+        """Slots."""
+        return sum(int(other.workers.booked.sum()) for other in self._manager.others_of(self))
+
+    def refresh(self) -> None:
+        """Its workers are as free as other jobs leave them."""
+        self._manager.account.refresh(self.number)
+
+    def allowances(self, need: Ints, most: int, *, whole: bool = False) -> list[tuple[int, Ints | None]]:
+        """So many slots it may have from what is free less so much (by resource and worker; None: all that is free), then so
+        many more from what is free less more. ``whole``: all of them or none."""
+        return self._manager.allowances(self, need, most, whole)
+
+    def granted(self, count: int) -> None:
+        self._manager.granted(self, count)
+
+    def may_keep(self, due: int) -> bool:
+        """Returns whether room may be kept for a request that was due after so many grants: first come, first served."""
+        self.gave_way |= not self._manager.is_first(self, due)
+        return not self.gave_way
+
+    def keep(self, kept: list[tuple[int, Ints]]) -> None:
+        """This room is kept from all jobs from now on."""
+        if [(n, need.tolist()) for n, need in kept] != [(n, need.tolist()) for n, need in self.kept]:
+            self._manager.kept_changes += 1
+        self.kept = kept
+
+    def kept_by_others(self) -> Ints:
+        """Room that is kept for other jobs, by resource and worker."""
+        return self._manager.kept_by_others(self)
+
+    def declare(self, requirements: Sequence[Requirement], next_due: int | None) -> None:
+        """Its round of asking is over: this is what it waits for."""
+        self._manager.declare(self, requirements, next_due)
+
+    def settle(self) -> None:
+        """It has dealt with its event: others that could have more now are told to ask."""
+        self._manager.settle(self)
+
+    def held_by_others(self, at: Mask) -> list[tuple[str, Ints]]:
+        """Jobs that hold something of these workers: the name, and how much by resource."""
+        account = self._manager.account
+        held = ((other.name, account.held_by(other.number, self.number)) for other in self._manager.others_of(self))
+        return [(name, own[:, at].sum(axis=1)) for name, own in held if own[:, at].any()]
+
+    def slots_of_others(self) -> Mapping[str, int]:
+        """Slots that other jobs hold, by worker."""
+        found: dict[str, int] = {}
+        for other in self._manager.others_of(self):
+            for name, number in other.workers.numbers.items():
+                found[name] = found.get(name, 0) + int(other.workers.booked[number])
+        return found
+
+    def close(self) -> None:
+        """The job is over, however it ended; what it held is free. Twice is as good as once."""
+        self._manager.close(self)
+
+
+JoinSession = Callable[[str, Workers, LeftToSpark], JobSlots]
+"""Registers a job, by its name, its view of the workers and what it leaves to Spark, with the slot manager of its session."""
+
+
+class SlotManager:
+    """Of one session."""
+
+    def __init__(self) -> None:
+        self.num_granted = 0
+        self.kept_changes = 0
+        self.account = SlotAccount()
+        self._jobs: dict[int, JobSlots] = {}
+        self._came = 0
+        self._waits = 0
+
+    def register(
+        self, name: str, workers: Workers, tell: Callable[[], None], left_to_spark: LeftToSpark = tuple
+    ) -> JobSlots:
+        self._came += 1
+        job = self._jobs[self._came] = JobSlots(self, self._came, name, workers, tell, left_to_spark=left_to_spark)
+        self.account.open(job.number, workers)
+        return job
+
+    def close(self, job: JobSlots) -> None:
+        if self._jobs.pop(job.number, None) is None:
+            return
+        self.account.close(job.number)
+        self.kept_changes += bool(job.kept)
+        for other in self._jobs.values():
+            if job.admits and not other.is_told:  # who left all to Spark before may do so again
+                other.is_told = True
+                other.tell()
+        self.settle(job)
+
+    @property
+    def num_jobs(self) -> int:
+        return len(self._jobs)
+
+    def others_of(self, job: JobSlots) -> Iterator[JobSlots]:
+        return (other for other in self._jobs.values() if other is not job)
+
+    # --- who goes first ----------------------------------------------------------------------------------------
+
+    def allowances(self, job: JobSlots, need: Ints, most: int, whole: bool) -> list[tuple[int, Ints | None]]:
+        if self.account.is_alone(job.number):
+            return [(most, None)]
+        self.account.refresh(job.number)
+        fair, share = self._fair_share(job), self.account.share(job.number)
+        if not any(other.requirements for other in self.others_of(job)):
+            return [(most, self._open_to(job, None))]
+        if share >= fair - _EPSILON:
+            return [(most, self._open_to(job, fair))]
+        before = self._open_to(job, fair, (share, job.since if job.requirements else self._waits))
+        if whole:
+            return [(most, before)]
+        up_to = min(most, self._slots_up_to(job, need, fair - share))
+        return [(up_to, before), (most - up_to, self._open_to(job, fair))]
+
+    def _open_to(self, job: JobSlots, fair: float | None, before: tuple[float, int] | None = None) -> Ints | None:
+        """Returns the part of the free room that is not open to the job (in its own columns): what is kept for others, what may yet be taken by what was
+        left to Spark, and claims up to ``fair`` (None: of nobody), of those who come ``before``. None: all is open to it."""
+        taken = self._kept_but_for(job)
+        for other in self.others_of(job):
+            self._add_left_to_spark(other, taken)
+        if fair is not None:
+            claims = self.account.nothing()
+            waiting = [(self.account.share(o.number), o.since, o) for o in self.others_of(job) if o.requirements]
+            for share, since, other in sorted(waiting, key=lambda one: one[:2]):
+                if share < fair - _EPSILON and (before is None or (share, since) < before):
+                    self._add_claim(other, claims, fair - share)
+            taken += claims
+        return self.account.seen_by(job.number, taken) if taken.any() else None
+
+    def _add_claim(self, job: JobSlots, claims: Ints, share: float) -> None:
+        """Adds to ``claims`` what the job could take now beside these, as first fit gives it, up to ``share`` more; one slot at least. Never what is
+        kept for another. Regions have no claims, but room is kept for them."""
+        self.account.refresh(job.number)
+        workers, claim = job.workers, np.zeros_like(job.workers.free)
+        free = workers.free - self.account.seen_by(job.number, claims + self._kept_but_for(job))
+        left = share
+        for requirement in job.requirements:
+            if requirement.is_region or (claim.any() and left <= _EPSILON):
+                continue
+            (need, _), (within,) = requirement.needs[0], requirement.within
+            most = self._slots_up_to(job, need, left) if left > _EPSILON else 0
+            counts = first_fit(workers.room(need, within, free), min(requirement.units, most))
+            each = (need if need.ndim > 1 else need[:, None]) * counts
+            claim += each
+            free -= each
+            left -= int(counts.sum()) * self.account.share_of_slot(job.number, need)
+        places = self.account.places(job.number)
+        claims[places.cells] += claim[:, places.own]
+
+    def _fair_share(self, job: JobSlots) -> float:
+        return 1 / (
+            1 + sum(bool(other.requirements) or bool(other.workers.booked.any()) for other in self.others_of(job))
+        )
+
+    def _slots_up_to(self, job: JobSlots, need: Ints, share: float) -> int:
+        return max(1, int(share / max(self.account.share_of_slot(job.number, need), _EPSILON) + _EPSILON))
+
+    # --- what is kept ------------------------------------------------------------------------------------------
+
+    def kept_by_others(self, job: JobSlots) -> Ints:
+        return (
+            self.account.seen_by(job.number, self._kept_but_for(job))
+            if self.num_jobs > 1
+            else np.zeros_like(job.workers.free)
+        )
+
+    def _kept_but_for(self, job: JobSlots) -> Ints:
+        taken = self.account.nothing()
+        for other in self.others_of(job):
+            if other.kept:
+                kept, places = np.zeros_like(other.workers.free), self.account.places(other.number)
+                for number, need in other.kept:
+                    kept[:, number] += need
+                taken[places.cells] += kept[:, places.own]
+        return taken
+
+    def _add_left_to_spark(self, job: JobSlots, taken: Ints) -> None:
+        """Slots that Spark may start on any free core: their memory is spoken for on every worker that has one."""
+        places = self.account.places(job.number)
+        for need, count in job.left_to_spark():
+            each = need[:, places.own] if need.ndim > 1 else need[:, None]
+            cores = np.maximum(job.workers.free[CORES, places.own], 0)
+            slots = np.minimum(cores // np.maximum(each[CORES], 1), count)
+            memory = each * slots
+            memory[CORES] = memory[FIRST_EXTERNAL:] = 0
+            taken[places.cells] += memory
+
+    def is_first(self, job: JobSlots, due: int) -> bool:
+        """No other job is to have room kept before it that has not found it impossible as things are."""
+        return not any(
+            other.next_due is not None and other.next_due < due and self._may_keep(other)
+            for other in self.others_of(job)
+        )
+
+    def _may_keep(self, job: JobSlots) -> bool:
+        """Its turn to have room kept has come, and it was not tried in vain."""
+        if job.next_due is None or self.num_granted < job.next_due:
+            return False
+        return job.gave_way or job.granted_seen < job.next_due or job.kept_seen != self.kept_changes
+
+    # --- who waits, and who is told ----------------------------------------------------------------------------
+
+    def granted(self, job: JobSlots, count: int) -> None:
+        self.num_granted += count
+        self._waits += 1
+        job.since = self._waits
+
+    def declare(self, job: JobSlots, requirements: Sequence[Requirement], next_due: int | None) -> None:
+        if requirements and not job.requirements:
+            self._waits += 1
+            job.since = self._waits
+        job.requirements, job.next_due, job.is_told = requirements, next_due, False
+        job.kept_seen, job.granted_seen = self.kept_changes, self.num_granted
+        job.rooms = self._rooms(job) if self.num_jobs > 1 else []
+
+    def settle(self, job: JobSlots) -> None:
+        for other in list(self.others_of(job)):
+            if other.requirements and not other.is_told and self._could_have_more(other):
+                other.is_told = True
+                other.tell()
+
+    def _could_have_more(self, job: JobSlots) -> bool:
+        """Than was open to it when it last asked; or it is its turn to have room kept."""
+        if self._may_keep(job) and self.is_first(job, job.next_due or 0):
+            return True
+        rooms = self._rooms(job)
+        return len(rooms) != len(job.rooms) or any(
+            len(now) != len(then) or bool((now > then).any()) for now, then in zip(rooms, job.rooms, strict=True)
+        )
+
+    def _rooms(self, job: JobSlots) -> list[Ints]:
+        """Slots that are open to the job, by worker, of each need of each of its requirements."""
+        self.account.refresh(job.number)
+        fair, share = self._fair_share(job), self.account.share(job.number)
+        before = (share, job.since) if share < fair - _EPSILON else None
+        taken = self._open_to(job, fair, before)
+        free = job.workers.free if taken is None else job.workers.free - taken
+        return [
+            np.minimum(job.workers.room(need, within, free), requirement.units * count)
+            for requirement in job.requirements
+            for (need, count), within in zip(requirement.needs, requirement.within, strict=True)
+        ]
+
+
+def join_nobody(name: str, workers: Workers, left_to_spark: LeftToSpark) -> JobSlots:
+    """In a session of its own."""
+    return SlotManager().register(name, workers, lambda: None, left_to_spark)
+
+
+def first_fit(room: Ints, most: int) -> Ints:
+    """Returns the number of slots that each worker gives, in their order, of at most ``most`` in all."""
+    room = np.minimum(room, most)
+    before = np.cumsum(room)
+    return np.minimum(room, np.maximum(0, most - (before - room)))

@@ -1,0 +1,110 @@
+"""The detector that goes by execution times (FLIP-168: ExecutionTimeBasedSlowTaskDetector)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firesteel.options import (
+    CHECK_INTERVAL,
+    SLOW_TASK_ABSOLUTE_TIME,
+    SLOW_TASK_EXPECTED,
+    SLOW_TASK_RULE,
+    Options,
+)
+from firesteel.scheduler.kernel.states import ExecutionState
+from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetector, SlowTaskDetectorListener, SlowTasks
+from firesteel.scheduler.speculation.execution_times import running_times
+from firesteel.scheduler.speculation.fallback_rules import fallback_rules
+from firesteel.scheduler.speculation.rules import MedianTimeRule, SlowTaskRule, Thresholds, TimePerByteRule
+from firesteel.scheduler.speculation.strategy import strategy_rule
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex
+
+TIMER = "slow-task-detector"
+
+
+class ExecutionTimeBasedSlowTaskDetector:
+    """Looks at all running executions of unfinished vertices every ``slow-task-detector.check-interval``.
+
+    ``firesteel.slow-task-detector.rule`` is asked first, then the rules for vertices that it can say nothing of; an
+    execution is told of under the first rule that calls it slow. A strategy of the user's takes the place of all of them.
+    """
+
+    def __init__(self, options: Options) -> None:
+        """Raises UsageError or OptionFunctionError for a strategy that cannot be had."""
+        self._options = options
+        self._interval = options[CHECK_INTERVAL]
+        self._own = strategy_rule(options)
+        self._running: _Running | None = None
+
+    def start(
+        self, graph: DefaultExecutionGraph, listener: SlowTaskDetectorListener, set_timer: SetTimer, at: float = 0.0
+    ) -> None:
+        """``at``: now, on the job's clock."""
+        self._running = _Running(graph, listener, set_timer, self._rules(graph))
+        set_timer(TIMER, at + self._interval)
+
+    def stop(self) -> None:
+        self._running = None
+
+    def timer_fired(self, timer: str, at: float) -> None:
+        running = self._running
+        if timer != TIMER or running is None:
+            return
+        running.set_timer(TIMER, at + self._interval)
+        running.listener.notify_slow_tasks(running.slow_tasks(at))
+
+    def _rules(self, graph: DefaultExecutionGraph) -> list[SlowTaskRule]:
+        return _rules(self._options, graph) if self._own is None else [self._own]
+
+
+def slow_task_detector(options: Options) -> SlowTaskDetector:
+    """The detector that the options ask for."""
+    return ExecutionTimeBasedSlowTaskDetector(options)
+
+
+class _Running:
+    """A detector between its start and its stop."""
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        listener: SlowTaskDetectorListener,
+        set_timer: SetTimer,
+        rules: list[SlowTaskRule],
+    ) -> None:
+        self.listener = listener
+        self.set_timer = set_timer
+        self._graph = graph
+        self._table = graph.executions
+        self._rules = rules
+        self._least = min(rule.least_seconds for rule in rules)
+
+    def slow_tasks(self, at: float) -> list[SlowTasks]:
+        counts = self._table.counts
+        if not counts[ExecutionState.DEPLOYING] + counts[ExecutionState.RUNNING]:
+            return []
+        # Of a vertex that is not initialised the parallelism is below any count.
+        unfinished = [vertex for vertex in self._graph.vertices if vertex.num_finished < vertex.parallelism]
+        return [slow for vertex in unfinished for slow in self._of(vertex, at)]
+
+    def _of(self, vertex: ExecutionJobVertex, at: float) -> list[SlowTasks]:
+        running = running_times(self._table, vertex, at)
+        found: list[SlowTasks] = []
+        running = running.select(running.elapsed >= self._least)
+        for rule in self._rules:
+            if not len(running.rows):
+                break
+            slow = rule.find(self._table, vertex, running, at)
+            if slow is not None:
+                found.append(slow)
+                running = running.select(~np.isin(running.rows, slow.rows))
+        return found
+
+
+def _rules(options: Options, graph: DefaultExecutionGraph) -> list[SlowTaskRule]:
+    thresholds = Thresholds.of(options)
+    by_the_seed, expected = options[SLOW_TASK_RULE] == "seed", options[SLOW_TASK_EXPECTED]
+    first = MedianTimeRule(thresholds) if by_the_seed else TimePerByteRule(thresholds)
+    # FLIP-168: no task is slow before N*R have finished. So expectations are the user's word beside its rule.
+    expected = not by_the_seed if expected is None else expected
+    return [first, *fallback_rules(thresholds, graph, expected, options[SLOW_TASK_ABSOLUTE_TIME])]

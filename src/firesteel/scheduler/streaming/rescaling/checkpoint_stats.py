@@ -1,0 +1,129 @@
+"""Checkpoints of a stream, which are its micro-batches: completed, failed, how far apart (FLIP-461)."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from typing import Protocol
+
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.timers import Timers
+
+_BATCHES = 10
+_LEAST_INTERVAL = 1.0
+
+
+class CheckpointStatsListener(Protocol):
+    """Is told of checkpoints by a :class:`CheckpointStatsTracker`."""
+
+    def on_completed_checkpoint(self) -> None: ...
+
+    def on_failed_checkpoint(self) -> None: ...
+
+
+class CheckpointStatsTracker:
+    """A checkpoint completes when its batch is committed. It fails with its batch, and each time that ``timeout`` seconds
+    have passed without its commit."""
+
+    def __init__(
+        self, listener: CheckpointStatsListener | None, recorder: Recorder, timers: Timers, timeout: float
+    ) -> None:
+        self._listener = listener
+        self._recorder = recorder
+        self._timers = timers
+        self._timeout = timeout
+        self._durations: deque[float] = deque(maxlen=_BATCHES)
+        self._began: float | None = None
+        self.trigger_interval: float | None = None
+        """Gap of the query's trigger, seconds."""
+        self.completed = 0
+        self.failed = 0
+
+    def batch_started(self) -> None:
+        self._began = self._recorder.at
+        self._timers.set("checkpoint timeout", self._recorder.at + self._timeout, self._timed_out)
+
+    def batch_committed(self, duration: float) -> None:
+        """``duration``: seconds from trigger to commit; 0: as we saw it."""
+        seen = 0.0 if self._began is None else self._recorder.at - self._began
+        self._durations.append(duration or seen)
+        self.no_batch()
+        self.completed += 1
+        if self._listener is not None:
+            self._listener.on_completed_checkpoint()
+
+    def idle(self) -> None:
+        """There is nothing newer than the last checkpoint, and the query waits."""
+        self.no_batch()
+        if self._listener is not None:
+            self._listener.on_completed_checkpoint()
+
+    def batch_failed(self) -> None:
+        self.no_batch()
+        self._fail()
+
+    def no_batch(self) -> None:
+        """None runs any more."""
+        self._began = None
+        self._timers.cancel("checkpoint timeout")
+
+    @property
+    def running_since(self) -> float | None:
+        """When the running batch began; None: none runs."""
+        return self._began
+
+    @property
+    def again(self) -> float:
+        """Seconds that the running batch, or one like the last ones, would take to be done again."""
+        age = 0.0 if self._began is None else self._recorder.at - self._began
+        return max(age, median(self._durations) if self._durations else 0.0)
+
+    @property
+    def interval(self) -> float:
+        """Seconds: the trigger's gap, or the median duration of the last batches where that is longer; at least 1.
+
+        Before the first commit the age of the running batch stands for a duration.
+        """
+        durations = list(self._durations)
+        if not durations and self._began is not None:
+            durations = [self._recorder.at - self._began]
+        return max(_LEAST_INTERVAL, self.trigger_interval or 0.0, median(durations) if durations else 0.0)
+
+    def _timed_out(self) -> None:
+        self._timers.set("checkpoint timeout", self._recorder.at + self._timeout, self._timed_out)
+        self._fail()
+
+    def _fail(self) -> None:
+        self.failed += 1
+        if self._listener is not None:
+            self._listener.on_failed_checkpoint()
+
+
+class FailedCheckpoints:
+    """Counts failed checkpoints in a row from the first change on; any trigger clears the count."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.count = 0
+
+    def failed(self, *, changed: bool) -> bool:
+        """One more failed. Returns whether that is a trigger. ``changed``: a change waits to be followed."""
+        if not changed:
+            self.count = 0
+            return False
+        self.count += 1
+        return self.count >= self._limit
+
+    @property
+    def is_trigger(self) -> bool:
+        """So many failed, while no query ran that could be rescaled."""
+        return self.count >= self._limit
+
+    def clear(self) -> None:
+        self.count = 0
+
+
+def max_delay(configured: float | None, interval: float, failed_checkpoints: int) -> float:
+    """Returns the seconds that a wanted rescale waits for a trigger (FLIP-461): unless configured, so long that
+    ``failed_checkpoints`` can fail before. Its 0 for jobs without checkpoints does not exist: each batch is one."""
+    return interval * (failed_checkpoints + 1) if configured is None else configured

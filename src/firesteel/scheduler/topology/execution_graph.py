@@ -1,0 +1,356 @@
+"""The dynamic execution graph (FLIP-187): registered job vertices, initialised one by one as they are decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firesteel.model.arrays import Ints, unwritten, writable
+from firesteel.model.job_graph import (
+    DistributionPattern,
+    IntermediateDataSet,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+)
+from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blocking_result_info
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
+from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
+from firesteel.scheduler.kernel.events import ExecutionReports
+from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
+from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
+from firesteel.scheduler.topology.groups import EdgeGroups, Mask
+from firesteel.scheduler.topology.regions import InnerEdge, SchedulingPipelinedRegions
+
+Withdrawn = Callable[["IntermediateResult", Ints], None]
+
+IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
+
+
+class IntermediateResult:
+    """A data set of the running job: partition ``p`` is what producing subtask ``p`` wrote.
+
+    ``available``: admitted, and neither released nor lost. ``stored``: its object may still exist.
+    ``attempts`` and ``tokens`` name the admitted object, -1 where none was. Of a pipelined result nothing is ever
+    stored: it is read while it is made, by consumers that run with its producers.
+    """
+
+    def __init__(self, info: BlockingResultInfo, dataset: IntermediateDataSet, withdrawn: Withdrawn) -> None:
+        """``withdrawn``: told of partitions that cannot be read any more."""
+        self.dataset = dataset
+        self.info = info
+        num_partitions, num_subpartitions = info.num_partitions, info.num_subpartitions
+        self.num_partitions = num_partitions
+        self.num_subpartitions = num_subpartitions
+        self.attempts = np.full(num_partitions, -1, np.int64)
+        self.tokens = np.full(num_partitions, NO_TOKEN, np.int64)
+        self.available: Mask = np.zeros(num_partitions, np.bool_)
+        self.stored: Mask = np.zeros(num_partitions, np.bool_)
+        self.num_available = 0
+        self.consumers: list[EdgeGroups] = []
+        self.merged: MergedObjects | None = None
+        """Objects to read in the place of several partitions' own ones; ``merging`` sees to it that they fit them."""
+        self._withdrawn = withdrawn
+        self.version = 0
+        """Changes with every change of what is available, or merged: caches compare it."""
+
+    @property
+    def is_pipelined(self) -> bool:
+        return self.dataset.type is ResultPartitionType.PIPELINED
+
+    @property
+    def is_available(self) -> bool:
+        """All of it can be read now."""
+        return self.num_available == self.num_partitions
+
+    def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
+        """These (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
+        self.attempts[partitions], self.tokens[partitions] = attempts, tokens
+        self.available[partitions] = self.stored[partitions] = True
+        self.num_available += len(partitions)
+        self.version += 1
+        return [(edge, edge.became_available(partitions)) for edge in self.consumers]
+
+    def admit_one(self, partition: int, attempt: int, token: int) -> list[tuple[EdgeGroups, Ints]]:
+        """:meth:`admit` of one; only edges of which a group is complete now."""
+        self.attempts[partition], self.tokens[partition] = attempt, token
+        self.available[partition] = self.stored[partition] = True
+        self.num_available += 1
+        self.version += 1
+        if not self.consumers:
+            return []
+        complete = [(edge, edge.one_became_available(partition)) for edge in self.consumers]
+        return [(edge, groups) for edge, groups in complete if len(groups)]
+
+    def withdraw(self, partitions: Ints, stored: bool) -> Ints:
+        """These cannot be read any more; returns those of them that could. ``stored``: the object may be there still."""
+        gone = partitions[self.available[partitions]]
+        if not stored:
+            self.stored[partitions] = False
+        if len(gone):
+            self.available[gone] = False
+            self.num_available -= len(gone)
+            self.version += 1
+            for edge in self.consumers:
+                edge.became_unavailable(gone)
+            self._withdrawn(self, gone)
+        return gone
+
+
+class ExecutionJobVertex:
+    """A job vertex of the running job. Registered first; has executions once it is initialised."""
+
+    def __init__(self, job: JobVertex, table: ExecutionTable) -> None:
+        self.job = job
+        self.id = job.id
+        self._table = table
+        self.parallelism = -1
+        self.newest: Rows = np.empty(0, np.int64)
+        """The row created last for each subtask."""
+        self.winner: Rows = np.empty(0, np.int64)
+        """The row whose result was admitted for each subtask, NO_ROW where none is."""
+        self.num_finished = 0
+        self.has_several = False
+        """Some round has, or had, more than one execution."""
+        self.held: Mask = np.empty(0, np.bool_)
+        """Subtasks that wait for the delay of a restart."""
+        self.uncounted: NDArray[np.int16] = np.empty(0, np.int16)
+        """Number of times in a row that each subtask was sent again without a counted failure."""
+        self.unlike: Mask = np.empty(0, np.bool_)
+        """Subtasks whose rows may differ from those of their earlier attempts, not only in their order."""
+        self.inputs: list[EdgeGroups] = []
+        self.ranges: tuple[InputRanges, ...] | None = None
+        self.input_bytes: Ints | None = None
+        self.results: list[IntermediateResult] = []
+        """Its results, in the order of its outputs."""
+        self.blocking_results: list[IntermediateResult] = []
+        """Those of them that are stored."""
+        self.commits: dict[int, tuple[bytes, ...]] = {}
+        """Sinks only: the commit messages of each subtask's admitted attempt."""
+        self.io: Ints = unwritten(len(IO_COUNTERS), 0)
+        """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
+
+    @property
+    def is_initialized(self) -> bool:
+        return self.parallelism >= 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Of a vertex that is not initialised: False."""
+        return self.num_finished == self.parallelism
+
+    @property
+    def states(self) -> NDArray[np.int8]:
+        """Of the execution that stands for each subtask."""
+        return self._table.state[self.chosen]
+
+    def states_of(self, subtasks: Ints) -> NDArray[np.int8]:
+        """Of the execution that stands for each of these subtasks."""
+        winner, newest = self.winner[subtasks], self.newest[subtasks]
+        best = self._table.best_of(newest) if self.has_several else newest
+        return self._table.state[np.where(winner == NO_ROW, best, winner)]
+
+    def can_finish(self, subtasks: Ints) -> Mask:
+        """Returns a mask of these subtasks: True for those with an execution that has finished or may still do so."""
+        return IS_ABLE[self.states_of(subtasks)]
+
+    @property
+    def chosen(self) -> Rows:
+        """The execution that stands for each subtask: the winner, else the one nearest to FINISHED."""
+        best = self._table.best_of(self.newest) if self.has_several else self.newest
+        return np.where(self.winner == NO_ROW, best, self.winner)
+
+    def deployed_rows(self, subtasks: Ints) -> Rows:
+        """All executions of these subtasks that are with Spark and may still finish."""
+        rows = self._table.round_of(self.newest[subtasks])
+        return rows[IS_DEPLOYED[self._table.state[rows]]]
+
+    def created_rows(self, subtasks: Ints) -> Rows:
+        """All executions of these subtasks that wait to be deployed."""
+        rows = self._table.round_of(self.newest[subtasks])
+        return rows[self._table.state[rows] == ExecutionState.CREATED]
+
+    def num_current(self, subtasks: Ints) -> Ints:
+        """Returns the number of executions of each of these (distinct) subtasks that may still finish."""
+        rows = self._table.round_of(self.newest[subtasks])
+        able = self._table.index[rows[IS_ABLE[self._table.state[rows]]]]
+        return np.bincount(able, minlength=self.parallelism)[subtasks]
+
+    def create_new_speculative_executions(self, subtasks: Ints, at: float) -> Rows:
+        """A mirror beside the current executions of each of these (distinct) subtasks, in state CREATED (FLIP-168)."""
+        return self._join(subtasks, True, at)
+
+    def replace_executions(self, rows: Rows, at: float) -> Rows:
+        """An execution in the place of each of these that ended without having begun; of distinct subtasks."""
+        return self._join(self._table.index[rows].astype(np.int64), self._table.mirror[rows], at)
+
+    def _join(self, subtasks: Ints, mirror: bool | Mask, at: float) -> Rows:
+        """One more execution in the round of each subtask."""
+        prior = self.newest[subtasks]
+        attempts = self._table.attempt[prior].astype(np.int64) + 1
+        rows = self._table.create(self.id, subtasks, attempts, prior, at=at, opens=False, mirror=mirror)
+        self.newest[subtasks] = rows
+        self.has_several = True
+        return rows
+
+    def has_pending_prior(self, subtasks: Ints) -> Mask:
+        """Returns a mask of these subtasks: True for those with an earlier attempt that Spark has not confirmed to be gone."""
+        prior = self._table.prior[self.newest[subtasks]]
+        return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
+
+    def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
+        """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote."""
+        self.written_io()[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
+
+    def written_io(self) -> Ints:
+        """``io``, to be written."""
+        self.io = writable(self.io)
+        return self.io
+
+    def __getitem__(self, subtask: int) -> ExecutionVertex:
+        return ExecutionVertex(self._table, int(self.newest[subtask]))
+
+
+class SchedulingTopologyListener(Protocol):
+    def notify_scheduling_topology_updated(self, graph: DefaultExecutionGraph, new_vertices: Sequence[int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VertexInitialization:
+    """All that initialising a vertex needs. ``subpartitions`` of each data set it produces; ``ranges`` may come later."""
+
+    vertex: int
+    parallelism: int
+    subpartitions: dict[int, int]
+    ranges: tuple[InputRanges, ...] | None
+    input_bytes: Ints | None
+
+
+class DefaultExecutionGraph:
+    """Starts with registered vertices only; ``initialize_job_vertex`` gives one its executions, results and groups."""
+
+    def __init__(
+        self,
+        job_graph: JobGraph,
+        table: ExecutionTable,
+        emit: Callable[[Command], None] = lambda _command: None,
+        withdrawn: Withdrawn = lambda _result, _gone: None,
+    ) -> None:
+        """``emit`` is given what results have to be stored and read of their sizes; ``withdrawn`` is told of partitions that
+        cannot be read any more."""
+        self.job_graph = job_graph
+        self._emit = emit
+        self._withdrawn = withdrawn
+        self.size_buffer_bytes = BUFFER_BYTES
+        """Of each result's packed rows of sizes, what is kept in memory."""
+        self.executions = table
+        self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
+        self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
+        self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
+        self.regions = SchedulingPipelinedRegions(job_graph)
+        self._listeners: list[SchedulingTopologyListener] = []
+
+    def add_listener(self, listener: SchedulingTopologyListener) -> None:
+        self._listeners.append(listener)
+
+    def result(self, dataset: int) -> IntermediateResult:
+        """Raises KeyError while its producer is not initialised."""
+        result = self.results[dataset]
+        if result is None:
+            raise KeyError(f"data set {dataset} has no producer yet")
+        return result
+
+    def outputs(self, vertex: ExecutionJobVertex) -> list[IntermediateResult]:
+        """The results of an initialised vertex, in the order of its job vertex' outputs."""
+        return vertex.results
+
+    def upstream_initialized(self, vertex: ExecutionJobVertex) -> bool:
+        return all(self.results[edge.dataset] is not None for edge in vertex.job.inputs)
+
+    def inputs_available(self, vertex: ExecutionJobVertex) -> bool:
+        """All blocking results it consumes are finished."""
+        results = (self.results[edge.dataset] for edge in vertex.job.inputs)
+        return all(result is not None and (result.is_available or result.is_pipelined) for result in results)
+
+    @property
+    def all_finished(self) -> bool:
+        """Every registered vertex has finished, not only every execution there is."""
+        return all(vertex.is_finished for vertex in self.vertices)
+
+    def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
+        """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""
+        vertex = self.vertices[plan.vertex]
+        if vertex.is_initialized:
+            raise ValueError(f"Vertex {vertex.id} '{vertex.job.name}' is initialised already.")
+        n = vertex.parallelism = plan.parallelism
+        first = np.zeros(n, np.int64)
+        vertex.newest = self.executions.create(vertex.id, np.arange(n), first, -1, at=at)
+        vertex.winner = np.full(n, NO_ROW, np.int64)
+        vertex.held = np.zeros(n, np.bool_)
+        vertex.uncounted = np.zeros(n, np.int16)
+        vertex.unlike = np.zeros(n, np.bool_)
+        vertex.io = unwritten(len(IO_COUNTERS), n)
+        for dataset in vertex.job.outputs:
+            result = self.results[dataset] = self._result(dataset, n, plan.subpartitions[dataset])
+            vertex.results.append(result)
+            if not result.is_pipelined:
+                vertex.blocking_results.append(result)
+            if not self.consumers[dataset]:
+                result.info.forget_rows()  # nobody is decided from them
+        for index, edge in enumerate(vertex.job.inputs):
+            result = self.result(edge.dataset)
+            groups = self._groups(result, vertex, None if plan.ranges is None else plan.ranges[index])
+            groups.inside = self.regions.are_joined(result.dataset.producer, vertex.id)
+            vertex.inputs.append(groups)
+            result.consumers.append(groups)
+        self.assign_inputs(vertex, plan.ranges, plan.input_bytes)
+        return vertex
+
+    def assign_inputs(
+        self, vertex: ExecutionJobVertex, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None
+    ) -> None:
+        """Sets the ranges that each subtask reads. Called once; restarts read the same."""
+        vertex.ranges, vertex.input_bytes = ranges, input_bytes
+        for edge in vertex.job.inputs:
+            if all(self.vertices[v].ranges is not None for v in self.consumers[edge.dataset]):
+                self.result(edge.dataset).info.forget_rows()
+
+    def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
+        """Once for all vertices that an event made: their regions are made here."""
+        self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
+        for listener in self._listeners:
+            listener.notify_scheduling_topology_updated(self, new_vertices)
+
+    def reset(self, vertex: ExecutionJobVertex, subtasks: Ints, at: float) -> None:
+        """A new round: each of these subtasks gets a fresh execution with the next attempt number."""
+        old = vertex.newest[subtasks]
+        vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
+        vertex.winner[subtasks] = NO_ROW
+        vertex.written_io()[:, subtasks] = 0
+        attempts = self.executions.attempt[old].astype(np.int64) + 1
+        vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
+
+    def _inner_edges(self, vertex: int) -> list[InnerEdge]:
+        """Of an initialised vertex: its inputs that come from its own logical region."""
+        results = [self.result(edge.dataset) for edge in self.vertices[vertex].inputs]
+        return [
+            InnerEdge(result.dataset.producer, groups, result.is_pipelined)
+            for result, groups in zip(results, self.vertices[vertex].inputs, strict=True)
+            if groups.inside
+        ]
+
+    def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
+        described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
+        info = blocking_result_info(described, num_partitions, num_subpartitions, self._emit, room)
+        return IntermediateResult(info, described, self._withdrawn)
+
+    def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
+        # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.
+        if ranges is None or result.dataset.ship.pattern is DistributionPattern.ALL_TO_ALL:
+            n = vertex.parallelism
+            return EdgeGroups.all_to_all(result.dataset.id, vertex.id, n, result.available)
+        return EdgeGroups.pointwise(result.dataset.id, vertex.id, ranges, result.available)

@@ -1,0 +1,277 @@
+"""Fault injection into the simulated cluster while a job runs: nodes die, slow down and stand still; objects are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from firesteel.model.arrays import Ints
+from firesteel.scheduler.kernel import events as e
+from firesteel.scheduler.slots.resource_profile import SlotEnforcement
+from firesteel.simulation.cluster import reading
+from firesteel.simulation.cluster.ending import Ending
+from firesteel.simulation.cluster.runs import RunState
+from firesteel.simulation.cluster.workers import Worker, slots_of
+from firesteel.simulation.plane import Plane
+
+
+class FaultInjection:
+    def __init__(self, plane: Plane, ending: Ending, tell: Callable[[e.Event], None]) -> None:
+        self._plane = plane
+        self._ending = ending
+        self._tell = tell
+        self._freezes = 0
+        self._frozen_since: dict[int, int] = {}
+        """Node to the number of its freeze."""
+
+    def tell_of_nodes(self) -> None:
+        """Of those that are there from the beginning."""
+        plane, spec = self._plane, self._plane.world.cluster
+        for node in range(spec.nodes - spec.late_nodes):
+            self.tell_of_node(node, added=True)
+        for node in range(spec.nodes - spec.late_nodes, spec.nodes):
+            plane.cluster.alive[node] = False
+            plane.clock.after(spec.late_after, lambda node=node: self._back(node))
+
+    def begin(self) -> None:
+        """Throw the first dice."""
+        faults = self._plane.world.faults
+        kinds = (
+            (faults.node_death_every, faults.max_node_deaths, self._some_node_dies),
+            (faults.lose_every, faults.max_losses, self._some_object_vanishes),
+            (faults.slow_every, faults.max_slow, self._some_node_slows_down),
+            (faults.freeze_every, faults.max_freezes, self._some_node_freezes),
+            (faults.foreign_every, faults.max_foreign, self._some_worker_is_used),
+        )
+        for every, most, happens in kinds:
+            if every and most:
+                self._repeat(every, most, happens)
+        if faults.cancel_after:
+            self._plane.clock.after(faults.cancel_after, self._cancel)
+        if faults.frozen_nodes:
+            self._plane.clock.after(faults.frozen_after, self._freeze_for_good)
+
+    def _repeat(self, every: float, left: int, happens: Callable[[], None]) -> None:
+        def now() -> None:
+            happens()
+            if left > 1:
+                self._repeat(every, left - 1, happens)
+
+        self._plane.clock.after(self._plane.dice.until_next(every), now)
+
+    def _cancel(self) -> None:
+        self._tell(e.CancelRequested(at=self._plane.clock.now))
+
+    # --- nodes -----------------------------------------------------------------------------------------------------
+
+    def kill(self, node: int, *, back_after: float | None = None) -> None:
+        """A node dies, and all that runs there; its objects too where storage is the nodes' own."""
+        plane, faults = self._plane, self._plane.world.faults
+        rows = plane.cluster.vacate(plane.cluster.kill(node))
+        self._frozen_since.pop(node, None)
+        self._ending.end(rows)
+        self._ending.halt_gangs(rows)
+        self._finish_late(rows[~plane.runs.rejected[rows] & (plane.gang_of(rows) < 0)])
+        rows = np.concatenate((rows, self._bound_to(node)))
+        if plane.world.storage.node_local:
+            plane.storage.lose_node(node)
+        self.tell_of_node(node, added=False)
+        name = plane.cluster.names[node]
+        if plane.dice.happens(faults.lost):
+            cause = e.FailureCause(e.FailureKind.LOST, f"{name} is gone, and Spark started it again")
+            for group in plane.by_vertex(rows):
+                self._tell_lost(group, cause)
+        else:
+            counted = not plane.dice.happens(faults.uncounted)
+            cause = e.FailureCause(e.FailureKind.WORKER, f"{name} is gone")
+            for group in plane.by_vertex(rows):
+                if plane.ended is None:
+                    self._ending.tell_failed(group, cause, counted)
+            plane.runs.forget(rows)
+        back = faults.node_back_after if back_after is None else back_after
+        if np.isfinite(back):
+            plane.clock.after(back, lambda: self._back(node))
+
+    def _tell_lost(self, rows: Ints, cause: e.FailureCause) -> None:
+        """Once the second runs have found slots, and ended at once."""
+
+        def told() -> None:
+            if self._plane.ended is None:
+                self._ending.tell_failed(rows, cause)
+            self._plane.runs.forget(rows)
+
+        self._plane.clock.after(self._plane.dice.until_next(self._plane.world.faults.late_by), told)
+
+    def _finish_late(self, rows: Ints) -> None:
+        """Some of these, given up with their node, go on unseen; what they wrote and say comes in later."""
+        plane = self._plane
+        for row in rows[plane.dice.which(plane.world.faults.zombie, len(rows))].tolist():
+            one = np.array([row])
+            if plane.runs.fails[row] or self._ending.missing(one)[1]:
+                continue
+            plane.runs.ended[one] = plane.clock.now
+            event = self._ending.finished(one, one + 1)
+            plane.storage.write(
+                event.vertex, [p.dataset for p in event.reports.partitions], one + 1, plane.runs.node[one]
+            )
+            self._put_off(row, event)
+
+    def _put_off(self, row: int, event: e.ExecutionsFinished) -> None:
+        plane = self._plane
+
+        def told() -> None:
+            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.ended is None
+            self._tell(replace(event, at=plane.clock.now))
+
+        plane.clock.after(plane.dice.until_next(2 * plane.world.faults.late_by), told)
+
+    def _back(self, node: int) -> None:
+        self._plane.cluster.revive(node)
+        self.tell_of_node(node, added=True)
+
+    def _one_of_the_healthy(self) -> int | None:
+        """None: there is only one."""
+        healthy = np.flatnonzero(self._plane.cluster.healthy)
+        return int(healthy[self._plane.dice.one_of(len(healthy))]) if len(healthy) > 1 else None
+
+    def _some_node_dies(self) -> None:
+        node = self._one_of_the_healthy()
+        if node is not None:
+            self.kill(node)
+
+    def _some_node_slows_down(self) -> None:
+        node, plane = self._one_of_the_healthy(), self._plane
+        if node is None:
+            return
+        cluster = plane.cluster
+        cluster.set_speed(node, float(plane.dice.between(0.05, 0.5, 1)[0]), plane.clock.now)
+
+        def over() -> None:
+            if cluster.healthy[node]:
+                cluster.set_speed(node, float(cluster.usual_speed[node]), plane.clock.now)
+
+        plane.clock.after(plane.world.faults.slow_for, over)
+
+    def _some_node_freezes(self) -> None:
+        node = self._one_of_the_healthy()
+        if node is not None:
+            self.freeze(node, self._plane.world.faults.freeze_for)
+
+    def _freeze_for_good(self) -> None:
+        # One beside each slow node would be no other node.
+        for node in self._plane.cluster.spread(self._plane.world.faults.frozen_nodes, after=1).tolist():
+            self.freeze(node, np.inf)
+
+    def freeze(self, node: int, seconds: float) -> None:
+        """Nothing there moves, for so long; after the heartbeat's timeout it counts as gone. inf: it never comes back."""
+        plane = self._plane
+        self._freezes += 1
+        number = self._frozen_since[node] = self._freezes
+        plane.cluster.set_speed(node, 0.0, plane.clock.now)
+
+        def still() -> bool:
+            return self._frozen_since.get(node) == number
+
+        def thaw() -> None:
+            if still():
+                del self._frozen_since[node]
+                plane.cluster.set_speed(node, float(plane.cluster.usual_speed[node]), plane.clock.now)
+
+        def missed() -> None:
+            if still():
+                self.kill(node, back_after=plane.world.faults.node_back_after if np.isfinite(seconds) else np.inf)
+
+        if np.isfinite(seconds):
+            plane.clock.after(seconds, thaw)
+        plane.clock.after(plane.world.faults.heartbeat_timeout, missed)
+
+    def tell_of_node(self, node: int, *, added: bool) -> None:
+        plane = self._plane
+        if plane.has_resources:
+            for worker in self._workers_change(node, added):
+                plane.tell_of_worker(worker, added)
+            return
+        name, slots = self._plane.cluster.names[node], self._plane.world.cluster.slots
+        event = e.ExecutorChanged(
+            at=self._plane.clock.now, executor=name, host=name, slots=slots, added=added, node=name
+        )
+        self._tell(event)
+
+    # --- workers with resources ------------------------------------------------------------------------------------
+
+    def _workers_change(self, node: int, added: bool) -> list[Worker]:
+        """The workers that come or go with the node."""
+        plane = self._plane
+        if not added:
+            plane.executors.node_is_gone(node)
+            gone = plane.workers.on_node(node)
+            for worker in gone:
+                plane.workers.remove(worker)
+            return gone
+        if plane.workers.enforcement is SlotEnforcement.EXECUTOR_PROFILES:
+            return []
+        starts = plane.cluster.starts[node] = plane.cluster.starts[node] + 1
+        name = f"executor-{node + 1}" + (f".{starts}" if starts > 1 else "")
+        resources = plane.world.cluster.resources_of(node)
+        worker = Worker(name, node, resources, slots_of(resources))
+        plane.workers.add(worker)
+        return [worker]
+
+    def _bound_to(self, node: int) -> Ints:
+        """Executions that were to begin on this very node, and now go with it."""
+        plane = self._plane
+        found = [plane.worker_queue.take_bound(worker.name) for worker in plane.workers.on_node(node)]
+        bound = np.concatenate([np.empty(0, np.int64), *found])
+        self._ending.end(bound)
+        return bound
+
+    def _some_worker_is_used(self) -> None:
+        plane = self._plane
+        workers = list(plane.workers)
+        if not workers or len(plane.worker_queue):
+            return  # what waits to begin has its cores already
+        worker = workers[plane.dice.one_of(len(workers))]
+        cores = float(int(plane.dice.between(0.0, 1.0, 1)[0] * (worker.spark_cores_left + 1)))
+        worker.foreign += cores
+        plane.tell_what_is_occupied()
+
+        def over() -> None:
+            worker.foreign -= cores
+            plane.tell_what_is_occupied()
+
+        plane.clock.after(plane.world.faults.foreign_for, over)
+
+    # --- executions and objects ------------------------------------------------------------------------------------
+
+    def fail_one(self, row: int) -> None:
+        """One running execution misses the first object it reads; one that reads none fails by itself."""
+        plane, rows = self._plane, np.array([row])
+        plane.cluster.vacate(plane.runs.slot[rows].astype(np.int64))
+        deployment = plane.runs.deployment_of(row)
+        self._ending.end(rows)
+        for gate, ranges in reading.inputs_of(deployment.command):
+            rects = ranges.of(row - deployment.first)
+            if len(rects):
+                first = int(rects[0, 0])
+                place = first if gate.partitions is None else int(np.searchsorted(gate.partitions, first))
+                plane.storage.lose(gate.dataset, gate.tokens[place : place + 1])
+                self._ending.tell_missing(rows, np.zeros(1, np.int64), [reading.named(gate, place)])
+                return
+        self._ending.tell_failed(rows, e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function"))
+
+    def lose(self, dataset: int, count: int = 1) -> None:
+        """Some objects of a data set vanish, or cannot be read any more."""
+        plane = self._plane
+        tokens = plane.storage.objects(dataset, plane.graph.datasets[dataset].producer)
+        if len(tokens):
+            chosen = np.unique(plane.dice.rng.choice(tokens, count))
+            damaged = plane.dice.which(plane.world.faults.damage, len(chosen))
+            plane.storage.damage(dataset, chosen[damaged])
+            plane.storage.lose(dataset, chosen[~damaged])
+
+    def _some_object_vanishes(self) -> None:
+        plane = self._plane
+        if plane.graph.datasets:
+            self.lose(plane.dice.one_of(len(plane.graph.datasets)), 1 + plane.dice.one_of(3))

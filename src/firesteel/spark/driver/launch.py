@@ -1,0 +1,29 @@
+"""Starts a compiled job with what an ordinary run has beside it: a journal, and progress on the console or in the notebook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firesteel.compile.compiled import CompiledJob
+from firesteel.journal.file import Journal
+from firesteel.options import PROGRESS, Options
+from firesteel.spark.driver.runtime import JobRun, submit
+from firesteel.spark.storage.directories import new_job_id
+from firesteel.view import progress
+from firesteel.view.notebook.progress import notebook_view
+from firesteel.view.notebook.shell import show_tables
+
+
+def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
+    """Raises UsageError, before any step has run, for a journal, session, storage or function that cannot work."""
+    show_tables()
+    job_id = new_job_id()
+    journal = Journal.create(options, compiled.job_graph.name, job_id)
+    instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))
+    try:
+        return submit(compiled, session, options, instruments, job_id=job_id)
+    except BaseException:
+        for instrument in instruments:
+            instrument.close()
+        journal.path.unlink(missing_ok=True)  # nothing ran
+        raise

@@ -1,0 +1,579 @@
+"""The loop that runs one job: messages, ends of batches and timers in, events to the scheduler, commands carried out.
+
+One thread per job owns everything here. Whatever may take long (Spark jobs, deletions, publishing) runs in other threads,
+which only put something on this one's queue.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from firesteel.compile.compiled import CompiledJob
+from firesteel.scheduler.kernel import events as ev
+from firesteel.scheduler.kernel.commands import (
+    BlockNodes,
+    Cancel,
+    CancelTimer,
+    Command,
+    CommitSinks,
+    Deploy,
+    DeployRegions,
+    DiscardExecutions,
+    DropBlobs,
+    DropSizes,
+    JobStatus,
+    JobStatusChanged,
+    LoadSizes,
+    MergePartitions,
+    Placement,
+    Record,
+    ReleaseMerged,
+    ReleasePartitions,
+    SetTimer,
+    ShareBlockedNode,
+    StoreBlob,
+    StoreSizes,
+    VerifyPartitions,
+)
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunner, fused
+from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
+from firesteel.spark.driver.channel import Channel
+from firesteel.spark.driver.kill import Killer, TaskGone
+from firesteel.spark.driver.merge import Merger
+from firesteel.spark.driver.message_deduplication import MessageDeduplication
+from firesteel.spark.driver.postmortem import PostMortem
+from firesteel.spark.driver.reports import reports_of
+from firesteel.spark.driver.spark_errors import was_cancelled
+from firesteel.spark.placement import pools
+from firesteel.spark.placement.avoidance import Avoidance
+from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
+from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
+from firesteel.spark.slots.session_account import SessionJob, alone
+from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
+from firesteel.spark.storage.cleaning import Cleaner
+from firesteel.spark.storage.outputs import Outputs
+from firesteel.spark.storage.sizes_files import SizesFiles
+from firesteel.task.executor.information import Blob, VertexInformation
+from firesteel.task.executor.messages import (
+    FailedMessage,
+    FinishedMessages,
+    RejectedMessage,
+    decode_many,
+    decode_other,
+    is_finished,
+)
+from firesteel.task.program import ResultOutput
+
+QUIET_SECONDS = 60.0
+"""After so long without news the journal is told what the job waits for; again after twice as long, and so on."""
+
+SNAPSHOT_SECONDS = 0.25
+SNAPSHOT_SHARE = 0.05
+"""Other threads see the state of so long ago at most; the snapshots take at most this part of the job's thread."""
+
+_log = logging.getLogger("firesteel.spark")
+
+
+class Clock:
+    """Seconds since the job began, monotonic; ``of_wall`` places an executor's time of day on it."""
+
+    def __init__(self) -> None:
+        self._monotonic = time.monotonic()
+        self._wall = time.time()
+
+    def now(self) -> float:
+        return time.monotonic() - self._monotonic
+
+    def of_wall(self, seconds: float) -> float:
+        return max(0.0, seconds - self._wall)
+
+    def of_walls(self, seconds: ev.Floats) -> ev.Floats:
+        return np.maximum(seconds - self._wall, 0.0)
+
+
+@dataclass(eq=False)
+class DriverInput:
+    """Everything a job needs, checked and serialised."""
+
+    compiled: CompiledJob
+    context: Any
+    scheduler: Any
+    job_id: str
+    store: Any
+    job: Blob
+    programs: dict[int, bytes]
+    """Vertex to its cloudpickled program."""
+    record: Callable[[Any], None]
+    clock: Clock
+    scratch: str | None = None
+    """A directory of the job's on the driver's machine, if it has one."""
+    nodes: NodeNames = field(default_factory=NodeNames)
+    look_seconds: float = LOOK_SECONDS
+    slot_provisioning: SlotProvisioning = field(default_factory=NoSlotProvisioning)
+    memory_budget: int = 0
+    """Bytes that a task may use for its data."""
+    session: SessionJob = field(default_factory=alone)
+
+
+@dataclass(eq=False)
+class JobEnd:
+    status: JobStatusChanged
+    decisions: list[Decision]
+    had_zombies: bool
+    """Executions were cancelled; their Python workers may write for a few seconds yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """The state of a running job for other threads. ``waiting_for``: what it waits for, in sentences; empty at its end."""
+
+    status: JobStatus = JobStatus.CREATED
+    waiting_for: tuple[str, ...] = ("The job waits for its start.",)
+
+
+class JobDriver:
+    """``run`` is called once, in the job's thread; ``cancel``, ``status`` and ``waiting_for`` from anywhere."""
+
+    def __init__(self, given: DriverInput) -> None:
+        self._in = given
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._channel = Channel(given.context, given.job_id, self._queue.put)
+        self._runner = BatchRunner(given.context, self._queue.put)
+        self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now)
+        self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
+        self._files = Cleaner(given.store, given.job_id, "sizes")
+        self._sizes = SizesFiles(given.scratch, self._queue.put, given.clock.now, self._files.call)
+        self._merger = Merger(
+            given.context,
+            given.store,
+            given.job,
+            given.job_id,
+            schema_of=self._schema_of,
+            report=self._queue.put,
+            now=given.clock.now,
+        )
+        self._addressed: dict[int, tuple[Batch, int]] = {}
+        """By the number that messages carry: the batch and the vertex."""
+        self._active: dict[int, Batch] = {}
+        self._status = SparkStatus(given.context)
+        self._post_mortem = PostMortem(
+            self._status, given.nodes, given.store, of_wall=given.clock.of_wall, now=given.clock.now
+        )
+        self._killer = Killer(self._status.kill, self._queue.put)
+        self._cancelling = Cancelling(
+            self._active,
+            self._killer,
+            in_spark=self._cancel_in_spark,
+            discard=self.outputs.discard,
+            feed=self._feed,
+            put=self._queue.put,
+            now=given.clock.now,
+        )
+        self._timers: dict[str, float] = {}
+        self._vertices: dict[int, tuple[Any, Blob]] = {}
+        self._deduplication = MessageDeduplication()
+        self._avoidance = Avoidance(given.context, given.store, given.job, given.job_id, nodes=given.nodes)
+        self._decisions: list[Decision] = []
+        self._quiet = QUIET_SECONDS
+        self._word_due = QUIET_SECONDS
+        self._end: JobStatusChanged | None = None
+        self._cancelled = threading.Event()
+        self._snapshot = JobSnapshot()
+        """Replaced by the job's thread alone, read by others."""
+        self._has_news = False
+        """The scheduler was told of something after the snapshot was taken."""
+        self._snapshot_due = 0.0
+        self._actions: dict[type[Command], Callable[[Any], None]] = {
+            Record: self._record,
+            Deploy: self._deploy,
+            DeployRegions: self._deploy,
+            BlockNodes: self._avoidance.block,
+            ShareBlockedNode: given.session.block,
+            Cancel: self._cancelling.cancel,
+            ReleasePartitions: self.outputs.release,
+            StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
+            DropBlobs: lambda command: self._blobs.drop(command.digests),
+            VerifyPartitions: self.outputs.verify,
+            DiscardExecutions: self.outputs.discard,
+            StoreSizes: self._sizes.store,
+            LoadSizes: self._sizes.load,
+            DropSizes: self._sizes.drop,
+            MergePartitions: self._merger.start,
+            ReleaseMerged: self.outputs.release_merged,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            CommitSinks: self.outputs.publish,
+            JobStatusChanged: self._status_changed,
+        }
+
+    def cancel(self, reason: str) -> None:
+        self._cancelled.set()
+        self._queue.put(ev.CancelRequested(at=self._now(), reason=reason))
+
+    def waiting_for(self) -> list[str]:
+        """Returns what the job waited for when it last had news, in sentences."""
+        return list(self._snapshot.waiting_for)
+
+    @property
+    def status(self) -> JobStatus:
+        return self._snapshot.status
+
+    def run(self) -> JobEnd:
+        """Runs the job to its end. Raises only for a fault of ours; nothing is left running either way."""
+        watcher = Watcher(
+            self._status,
+            self._in.nodes,
+            lambda: list(self._active.values()),
+            self._queue.put,
+            killer=self._killer,
+            of_wall=self._in.clock.of_wall,
+            seconds=self._in.look_seconds,
+            slot_provisioning=self._in.slot_provisioning,
+            slots_of_others=self._in.session.slots_of_others,
+        )
+        self._in.session.listen(self._queue.put, self._now)
+        try:
+            if self._in.slot_provisioning.mode is not None:
+                self._hear_of_workers(watcher)
+            watcher.start()
+            self._feed(ev.JobStarted(at=self._now()))
+            while self._end is None:
+                self._digest(self._next_items())
+            return JobEnd(self._end, self._decisions, self._cancelling.had_zombies or self._merger.has_zombies)
+        finally:
+            watcher.stop()
+            self._stop_everything()
+
+    def _hear_of_workers(self, watcher: Watcher) -> None:
+        """Before the job starts: its requests are to be held against all workers there are, not against the first."""
+        with suppress(Exception):  # Spark may be stopping; the first batch will tell
+            watcher.look_at_executors()
+            while self._in.slot_provisioning.awaits_executors() and not self._cancelled.wait(REGISTERING_PAUSE):
+                watcher.look_at_executors()
+        items = [self._queue.get() for _ in range(self._queue.qsize())]
+        for item in items:
+            if isinstance(item, ev.ExecutorChanged):
+                self._take(item)
+            else:  # cancelled before it began
+                self._queue.put(item)
+
+    # --- what comes in ---------------------------------------------------------------------------------------
+
+    def _next_items(self) -> list[Any]:
+        """Waits for something to do; takes all there is."""
+        now = self._now()
+        due = min([*self._timers.values(), *self._cancelling.due(), self._word_due])
+        if self._has_news:
+            due = min(due, self._snapshot_due)
+        items: list[Any] = []
+        try:
+            items.append(self._queue.get(timeout=max(0.0, due - now)))
+            while True:
+                items.append(self._queue.get_nowait())
+        except Empty:
+            return items
+
+    def _digest(self, items: Sequence[Any]) -> None:
+        for are_messages, run in groupby(items, lambda item: isinstance(item, bytes)):
+            if are_messages:
+                self._take_messages(list(run))
+            else:
+                for item in run:
+                    self._take(item)
+        self._fire_timers()
+        self._say_what_is_awaited(bool(items))
+        self._take_snapshot()
+
+    def _take(self, item: Any) -> None:
+        if isinstance(item, BatchEnded):
+            self._batch_ended(item)
+        elif isinstance(item, ev.ExecutionsDeploying):
+            self._launched(item)
+        elif isinstance(item, TaskGone):
+            self._cancelling.task_gone(item)
+        elif isinstance(item, TasksLost):
+            self._cancelling.tasks_lost(item)
+        elif isinstance(item, BlobFailed):
+            self._execute(Record(item.as_decision(self._now())))
+        elif isinstance(item, ev.ExecutorChanged):
+            self._avoidance.executor_changed(item)
+            self._feed(item)
+        else:
+            self._feed(item)
+
+    def _say_what_is_awaited(self, news: bool) -> None:
+        """A job must never hang without saying what it waits for."""
+        now = self._now()
+        if news:
+            self._quiet = QUIET_SECONDS
+        elif now >= self._word_due:
+            awaited = self._awaited()
+            self._in.record(Decision(at=now, what="waiting", result=awaited, reason=" ".join(awaited)))
+            self._quiet *= 2
+        else:
+            return
+        self._word_due = now + self._quiet
+
+    def _take_snapshot(self) -> None:
+        """When there is news, and not so often that it would hold the job up."""
+        begun = self._now()
+        if self._has_news and begun >= self._snapshot_due and self._end is None:
+            self._snapshot = replace(self._snapshot, waiting_for=tuple(self._awaited()))
+            self._has_news = False
+            now = self._now()
+            self._snapshot_due = now + max(SNAPSHOT_SECONDS, (now - begun) / SNAPSHOT_SHARE)
+
+    def _awaited(self) -> list[str]:
+        with self._in.session.turn():
+            awaited: list[str] = self._in.scheduler.waiting_for()
+        return awaited
+
+    def _launched(self, event: ev.ExecutionsDeploying) -> None:
+        """Passes on the launches that the watcher saw, less what has reported or was let go since."""
+        pairs = zip(event.subtasks.tolist(), event.attempts.tolist(), strict=True)
+        batches = [b for b in self._active.values() if event.vertex in b.vertices and not b.cancelled]
+        keep = [k for k, (s, a) in enumerate(pairs) if any(b.open.get((event.vertex, s)) == a for b in batches)]
+        if keep:
+            nodes = [event.nodes[k] for k in keep] if event.nodes else event.nodes
+            times = None if event.times is None else event.times[keep]
+            executors = [event.executors[k] for k in keep] if event.executors else event.executors
+            subtasks, attempts = event.subtasks[keep], event.attempts[keep]
+            columns = {"subtasks": subtasks, "attempts": attempts, "nodes": nodes, "executors": executors}
+            self._feed(replace(event, times=times, **columns))
+
+    def _take_messages(self, records: Sequence[bytes]) -> None:
+        """In bulk; of what came before, nothing. Failures keep their place among those that have finished."""
+        for finished, run in groupby(records, is_finished):
+            if finished:
+                self._take_finished(self._deduplication.fresh(decode_many(list(run))))
+                continue
+            fresh = [message for message in map(decode_other, run) if self._deduplication.is_fresh(message.where)]
+            for message in fresh:
+                if isinstance(message, FailedMessage):
+                    self._take_failed(message)
+            self._take_returned([message for message in fresh if isinstance(message, RejectedMessage)])
+
+    def _take_finished(self, messages: FinishedMessages) -> None:
+        """Tells the scheduler, one event per vertex."""
+        batches, subtasks, attempts = (messages.column(name) for name in ("batch", "subtask", "attempt"))
+        numbers: dict[int, list[int]] = {}
+        for number in np.unique(batches).tolist():
+            own = batches == number
+            batch, vertex = self._addressed[number]
+            spoken = subtasks[own].tolist()
+            batch.close_all(vertex, spoken, attempts[own].tolist())
+            self._cancelling.have_spoken(batch, spoken)
+            numbers.setdefault(vertex, []).append(number)
+        for vertex, own in numbers.items():
+            part = messages if len(numbers) == 1 else messages.select(np.flatnonzero(np.isin(batches, own)).tolist())
+            self._tell_finished(vertex, part)
+
+    def _tell_finished(self, vertex: int, messages: FinishedMessages) -> None:
+        subtasks, attempts = messages.column("subtask"), messages.column("attempt")
+        reports = reports_of(messages, self._in.clock.of_walls, self._in.nodes.of_place)
+        if len(reports.commits):
+            columns = subtasks.tolist(), attempts.tolist(), reports.tokens.tolist(), reports.commits
+            for subtask, attempt, token, commits in zip(*columns, strict=True):
+                self.outputs.commits[vertex, subtask, attempt, token] = commits
+        self._feed(
+            ev.ExecutionsFinished(at=self._now(), vertex=vertex, subtasks=subtasks, attempts=attempts, reports=reports)
+        )
+
+    def _take_failed(self, message: FailedMessage) -> None:
+        where = message.where
+        batch, vertex = self._addressed[where.batch]
+        if batch.close((vertex, where.subtask), where.attempt):
+            batch.close_task(where.subtask)
+        self._cancelling.have_spoken(batch, [where.subtask])
+        for event in self._post_mortem.of_message(batch, vertex, message):
+            self._feed(event)
+
+    def _take_returned(self, messages: Sequence[RejectedMessage]) -> None:
+        """Tells the scheduler, one event per vertex and reason."""
+        by_vertex: dict[tuple[int, bool], list[tuple[int, int, str]]] = {}
+        for message in messages:
+            where = message.where
+            batch, vertex = self._addressed[where.batch]
+            batch.close((vertex, where.subtask), where.attempt)
+            self._cancelling.have_spoken(batch, [where.subtask])
+            node = self._in.nodes.of_place(where.node)
+            by_vertex.setdefault((vertex, message.retired), []).append((where.subtask, where.attempt, node))
+        for (vertex, retired), rejected in by_vertex.items():
+            subtasks, attempts, nodes = zip(*rejected, strict=True)
+            columns = _ints(subtasks), _ints(attempts)
+            self._feed(
+                ev.ExecutionsRejected(
+                    at=self._now(),
+                    vertex=vertex,
+                    subtasks=columns[0],
+                    attempts=columns[1],
+                    nodes=nodes,
+                    retired=retired,
+                )
+            )
+            for decision in () if retired else self._avoidance.rejected(nodes, self._now()):
+                self._execute(Record(decision))
+
+    def _batch_ended(self, ended: BatchEnded) -> None:
+        batch = ended.batch
+        self._take_messages(ended.results)
+        if self._cancelling.lingers(ended):
+            return
+        self._deduplication.forget(batch.numbers)
+        if self._active.pop(batch.id, None) is None:
+            return  # it was given up before
+        self._cancelling.has_ended(batch)
+        pools.give_back(batch.pool)
+        if not batch.open:
+            return
+        if batch.cancelled:
+            self._cancelling.report_cancelled(batch)
+        elif ended.error is not None and was_cancelled(ended.error):
+            self._cancelling.had_zombies = True
+            self._feed(ev.CancelRequested(at=self._now(), reason="cancelled in Spark"))
+            self._cancelling.report_cancelled(batch)
+        else:
+            self._report_given_up(batch, ended.error)
+
+    def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
+        """Reports the culprit as failed; its siblings are sent again by the scheduler, uncounted."""
+        self._cancelling.had_zombies = True
+        _log.debug("batch %s was given up", batch.tag, exc_info=error)
+        events = list(self._post_mortem.of_batch(batch, error))
+        self._cancelling.follow(batch)
+        batch.open.clear()
+        for event in events:
+            self._feed(event)
+
+    def _fire_timers(self) -> None:
+        now = self._now()
+        for timer in [t for t, at in self._timers.items() if at <= now]:
+            del self._timers[timer]
+            self._feed(ev.TimerFired(at=now, timer=timer))
+        self._cancelling.fire(self._batch_ended)
+
+    # --- what goes out ---------------------------------------------------------------------------------------
+
+    def _feed(self, event: ev.Event) -> None:
+        if self._end is not None:
+            return
+        self._has_news = True
+        with self._in.session.turn():
+            commands = self._in.scheduler.handle(event)
+        for command in commands:
+            self._execute(command)
+
+    def _execute(self, command: Command) -> None:
+        action = self._actions.get(type(command))
+        if action is None:
+            raise TypeError(f"the runtime knows no command {type(command).__name__}")
+        action(command)
+
+    def _record(self, command: Record) -> None:
+        if isinstance(command.record, Decision):
+            self._decisions.append(command.record)
+        self._in.record(command.record)
+
+    def _schema_of(self, dataset: int) -> Any:
+        """Of the rows that a vertex writes for a data set."""
+        graph = self._in.compiled.job_graph
+        outputs: Sequence[Any] = graph.vertices[graph.datasets[dataset].producer].program.outputs
+        return next(o.schema for o in outputs if isinstance(o, ResultOutput) and o.dataset == dataset)
+
+    def _set_timer(self, command: SetTimer) -> None:
+        self._timers[command.timer] = command.at
+
+    def _cancel_timer(self, command: CancelTimer) -> None:
+        self._timers.pop(command.timer, None)
+
+    def _status_changed(self, command: JobStatusChanged) -> None:
+        if command.status.is_terminal:
+            self._snapshot = JobSnapshot(command.status, ())
+            self._end = command
+        else:
+            self._snapshot = replace(self._snapshot, status=command.status)
+
+    def _deploy(self, command: Deploy | DeployRegions) -> None:
+        """One Spark job for all whose executions share tasks."""
+        for deploys in fused(command, [dataset.producer for dataset in self._in.compiled.job_graph.datasets]):
+            self._start(deploys)
+
+    def _start(self, deploys: Sequence[Deploy]) -> None:
+        given, graph = self._in, self._in.compiled.job_graph
+        vertices = [graph.vertices[deploy.vertex] for deploy in deploys]
+        n, parallelism = len(deploys[0].subtasks), deploys[0].parallelism
+        title = f"{graph.name}: {' + '.join(vertex.name for vertex in vertices)}"
+        description = f"{title} ({n} of {parallelism} subtasks)" if n != parallelism else f"{title} ({n} subtasks)"
+        placement = deploys[0].placement or Placement()
+        pool = self._avoidance.pool(placement)
+        batch = Batch.of(len(self._addressed), deploys, given.job_id, description, pool)
+        batch.exclusive = not all(vertex.supports_concurrent_attempts for vertex in vertices)
+        batch.by_partition = vertices[0].id in given.compiled.dataframes
+        self._active[batch.id] = batch
+        self._addressed.update({batch.id + k: (batch, vertex.id) for k, vertex in enumerate(vertices)})
+        code = BatchCode(
+            job=given.job,
+            vertices=tuple(map(self._vertex_blob, deploys)),
+            splits=tuple(given.compiled.splits.get(vertex.id, ()) for vertex in vertices),
+            accumulator=self._channel.accumulator,
+            blobs=self._blobs,
+            dataframe=given.compiled.dataframes.get(vertices[0].id),
+            locations=self._avoidance.locations(placement),
+            slots=given.slot_provisioning.slots_of(deploys, given.memory_budget),
+        )
+        self._runner.start(batch, code)
+
+    def _vertex_blob(self, deploy: Deploy) -> Blob:
+        """Serialised once per vertex; again only when its shape was decided anew."""
+        shape = (deploy.parallelism, dict(deploy.subpartitions))
+        known = self._vertices.get(deploy.vertex)
+        if known is None or known[0] != shape:
+            vertex = self._in.compiled.job_graph.vertices[deploy.vertex]
+            code, group = self._in.programs[deploy.vertex], vertex.slot_sharing_group
+            information = VertexInformation(deploy.vertex, vertex.name, *shape, code, group)
+            known = self._vertices[deploy.vertex] = (shape, Blob.of(information))
+        return known[1]
+
+    def _cancel_in_spark(self, batch: Batch) -> None:
+        self._runner.cancel(batch)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def _stop_everything(self) -> None:
+        """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
+        for batch in self._active.values():
+            self._cancelling.had_zombies = True
+            self._runner.cancel(batch)
+        until = time.monotonic() + CANCEL_PATIENCE_SECONDS
+        for batch in self._active.values():
+            batch.ended.wait(max(0.0, until - time.monotonic()))
+            pools.give_back(batch.pool)
+        self._merger.stop(max(0.0, until - time.monotonic()))
+        self._avoidance.stop(max(0.0, until - time.monotonic()))
+        self._active.clear()
+        self._channel.close()
+        self._blobs.close()
+        self._files.close()
+        self._sizes.close()
+        self.outputs.close()
+        self._in.session.close()
+
+    def _now(self) -> float:
+        return self._in.clock.now()
+
+
+def _ints(values: Sequence[int]) -> ev.Ints:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,486 @@
+"""Submits a compiled job to Spark: checks first, then one thread that runs it to its end and leaves nothing behind."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import math
+import os
+import pickle
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firesteel.compile.caching import FIRST_HANDLE
+from firesteel.compile.compiled import CompiledJob
+from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
+from firesteel.journal.file import Instrument, Instruments
+from firesteel.options import (
+    BLOB_CACHE_BYTES,
+    CHECK_INTERVAL,
+    CODEC,
+    MEMORY_PER_TASK,
+    MERGE_REQUEST_TIME,
+    NODE_VARIABLE,
+    SPECULATIVE_ENABLED,
+    STORAGE_FILESYSTEM,
+    Options,
+)
+from firesteel.scheduler.factory import create_scheduler
+from firesteel.scheduler.kernel.commands import JobStatus, JobStatusChanged
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.scheduler import Scheduler
+from firesteel.scheduler.topology.planned import planned
+from firesteel.spark.driver.exchanges import exchange_decisions
+from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver, JobEnd
+from firesteel.spark.driver.outcome import JobOutcome, object_names
+from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
+from firesteel.spark.driver.threads import local_properties
+from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.queueing import BOUNDED, queue_of
+from firesteel.spark.placement.watch import LOOK_SECONDS
+from firesteel.spark.session.memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
+from firesteel.spark.session.sessions import check_session, is_local, own_interrupts
+from firesteel.spark.session.shipping import ship
+from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
+from firesteel.spark.slots.session_account import SessionJob
+from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
+from firesteel.spark.storage.directories import JobStorage, RequestTime, new_job_id, storage_root
+from firesteel.task.executor.information import Blob, JobInformation
+
+EXIT_SECONDS = 8.0
+"""Seconds that the process waits at its end for jobs that are still being cancelled."""
+POLL_SECONDS = 0.05
+HEARING_SECONDS = 0.5
+"""A Ctrl-C is heard within this time, wherever it finds the thread that waits for a job."""
+_log = logging.getLogger("firesteel.spark")
+_live: weakref.WeakSet[JobRun] = weakref.WeakSet()
+_starting = threading.Lock()
+
+
+def submit(
+    compiled: CompiledJob,
+    session: Any,
+    options: Options,
+    instruments: Sequence[Instrument] = (),
+    *,
+    job_id: str | None = None,
+) -> JobRun:
+    """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None.
+
+    Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
+    """
+    watchers = Instruments(instruments)
+    run: JobRun | None = None
+    try:
+        check_session(session)
+        with own_interrupts():
+            prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id())
+            run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
+            run.start()
+    except BaseException:  # Ctrl-C too: nobody holds the job now
+        if run is None:
+            watchers.close()
+        else:
+            run.cancel("interrupted by the user")
+        raise
+    return run
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything made before the job starts. ``programs``: vertex to its cloudpickled program. ``memory_budget``: bytes that a task
+    may use for its data."""
+
+    scheduler: Scheduler
+    storage: JobStorage
+    job: Blob
+    memory_budget: int
+    programs: dict[int, bytes]
+    slot_provisioning: SlotProvisioning
+    session: SessionJob
+    decisions: tuple[Decision, ...] = ()
+    """On how the job will run, taken before it does."""
+
+
+def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
+    """Leaves nothing behind where it raises."""
+    with ExitStack() as undo:
+        prepared = _made(compiled, context, options, job_id, undo)
+        undo.pop_all()
+        return prepared
+
+
+def _made(compiled: CompiledJob, context: Any, options: Options, job_id: str, undo: ExitStack) -> Prepared:
+    slots = context.defaultParallelism
+    queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
+    in_order = queue is not None and queue.result == BOUNDED
+    slot_provisioning = slot_provisioning_of(context, compiled.job_graph, options, compiled.dataframes)
+    session = SessionJob(
+        context.applicationId, compiled.job_graph.name, shares_slots=shares_slots(slot_provisioning.mode)
+    )
+    undo.callback(session.close)
+    join = session.join if shares_slots(slot_provisioning.mode) else None
+    request_time = RequestTime()
+    scheduler = create_scheduler(
+        compiled.job_graph,
+        options,
+        slots,
+        request_time,
+        in_order=in_order,
+        slot_mode=slot_provisioning.mode,
+        join=join,
+    )
+    programs = serialise_programs(compiled)
+    local = is_local(context)
+    ours = local and runs_our_interpreter(context)
+    root, filesystem = storage_root(options, shared=not local), options[STORAGE_FILESYSTEM]
+    if not ours:
+        ship(context)
+    opener = set() if filesystem is None else {filesystem.partition(":")[0]}
+    modules = () if ours else tuple(sorted(opener.union(*(modules_of(p) for p in programs.values()))))
+    storage = JobStorage(root, job_id, context.applicationId, filesystem)
+    memory = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
+    storage.sweep()
+    undo.callback(storage.remove)
+    storage.create()
+    if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
+        request_time.measure(storage)
+    budget = _memory_budget(context, options, memory)
+    information = JobInformation(
+        job_id=job_id,
+        store=storage.store,
+        codec=options[CODEC],
+        memory_budget=budget,
+        scratch=storage.scratch if local else None,
+        module_paths=tuple(p for p in sys.path if p) if local else (),
+        blob_cache_bytes=options[BLOB_CACHE_BYTES],
+        node_variable=options[NODE_VARIABLE],
+    )
+    decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
+    return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)
+
+
+class JobRun:
+    """A job that was submitted."""
+
+    def __init__(
+        self,
+        compiled: CompiledJob,
+        context: Any,
+        options: Options,
+        instruments: Instruments,
+        prepared: Prepared,
+    ) -> None:
+        self.job_id = prepared.storage.job_id
+        self.job_name = compiled.job_graph.name
+        self._compiled = compiled
+        self._context = context
+        self._options = options
+        self._instruments = instruments
+        self._scheduler = prepared.scheduler
+        self._storage = prepared.storage
+        self._job = prepared.job
+        self._memory_budget = prepared.memory_budget
+        self._decisions = [*exchange_decisions(compiled), *prepared.decisions]
+        self._programs = prepared.programs
+        self._slot_provisioning = prepared.slot_provisioning
+        self._session = prepared.session
+        self._begun: list[Any] = []
+        self._copies: list[tuple[Any, bytes]] = []
+        """Each sink and a copy of it, pickled as it was after ``begin``."""
+        self._wait_for: list[tuple[threading.Event, str]] = []
+        """Ends of earlier jobs, and what this one waits for, as a sentence."""
+        self._driver: JobDriver | None = None
+        self._cancel_reason: str | None = None
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._outcome: JobOutcome | None = None
+        self._started = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._inherit: Callable[[], None] = lambda: None
+
+    # --- for the user's threads ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._inherit = local_properties(self._context)
+        self._wait_for = _queue_behind_others(self)
+        self._thread = threading.Thread(target=self._run, name=f"firesteel-job-{self.job_id}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._session.close()
+            self._storage.remove()
+            self._instruments.close()
+            self._done.set()
+            raise JobExecutionError(f"The job '{self.job_name}' could not be started: {error}.") from error
+
+    def status(self) -> JobStatus:
+        if self._outcome is not None:
+            return self._outcome.status
+        return JobStatus.CREATED if self._driver is None else self._driver.status
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True when the job has ended, False when ``timeout`` (seconds) is over.
+
+        Ctrl-C while waiting cancels this job, and no other, and raises KeyboardInterrupt at once.
+        """
+        with own_interrupts():
+            try:
+                return self._wait(timeout)
+            except KeyboardInterrupt:
+                self.cancel("interrupted by the user")
+                publishing = self._driver is not None and self._driver.outputs.publishing
+                now = (
+                    "while its outputs are published, which is finished first"
+                    if publishing
+                    else "and is being cancelled"
+                )
+                raise interruption(f"The job '{self.job_name}' was interrupted {now}.") from None
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Waits in slices: Python does not hear a Ctrl-C that comes between its last look for signals and a wait's begin."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._done.wait(max(0.0, min(HEARING_SECONDS, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+        return True
+
+    @property
+    def has_ended(self) -> bool:
+        return self._done.is_set()
+
+    def waiting_for(self) -> list[str]:
+        """Returns the reasons for which the job waits just now, in sentences; empty when it has ended."""
+        if self._done.is_set():
+            return []
+        if self._driver is None:
+            return list(dict.fromkeys(why for end, why in self._wait_for if not end.is_set()))
+        return self._driver.waiting_for()
+
+    def cancel(self, reason: str = "cancelled by the user") -> None:
+        """Asks for cancellation and returns at once; :meth:`wait` tells when it is done."""
+        with self._lock:
+            self._cancel_reason = reason
+            driver = self._driver
+        if driver is not None:
+            driver.cancel(reason)
+
+    @property
+    def journal(self) -> Path | None:
+        """Where its records are written."""
+        return self._instruments.journal_path()
+
+    def sinks(self) -> list[Any]:
+        return [sink for sinks in self._compiled.sinks.values() for sink in sinks]
+
+    def result(self) -> JobOutcome:
+        """Waits for the end. The outcome's ``error`` is set if the job failed or was cancelled; nothing is raised for it."""
+        self.wait()
+        assert self._outcome is not None
+        return self._outcome
+
+    # --- in the job's thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        end: JobEnd | None = None
+        error: FiresteelError | None = None
+        try:
+            self._inherit()
+            self._begin_sinks()
+            end = self._drive()
+            error = self._error_of(end.status)
+        except FiresteelError as raised:
+            error = raised
+        except BaseException as raised:
+            _log.debug("job %s", self.job_id, exc_info=raised)
+            error = JobExecutionError(
+                f"The job '{self.job_name}' was stopped by a fault in Firesteel: {type(raised).__name__}: {raised}"
+            )
+            error.__cause__ = raised
+        try:
+            self._outcome = self._finish(end, error)
+        finally:
+            self._done.set()
+
+    def _begin_sinks(self) -> None:
+        """Sinks learn the job's id before they are serialised for the executors."""
+        for earlier, _ in self._wait_for:
+            while not earlier.wait(POLL_SECONDS):
+                if self._cancel_reason is not None:
+                    raise JobCancelledError(f"The job '{self.job_name}' was cancelled: {self._cancel_reason}.")
+        for vertex, sinks in self._compiled.sinks.items():
+            for sink in sinks:
+                sink.begin(self.job_id)
+                self._begun.append(sink)
+            self._programs[vertex] = serialise_program(self._compiled, self._compiled.job_graph.vertices[vertex])
+            self._copies += [(sink, dumps(sink)) for sink in sinks]
+
+    def _drive(self) -> JobEnd:
+        self._instruments.record(planned(self._compiled.job_graph, self.job_id, self._options))
+        for decision in self._decisions:
+            self._instruments.record(decision)
+        driver = JobDriver(
+            DriverInput(
+                compiled=self._compiled,
+                context=self._context,
+                scheduler=self._scheduler,
+                job_id=self.job_id,
+                store=self._storage.store,
+                job=self._job,
+                programs=self._programs,
+                record=self._instruments.record,
+                clock=Clock(),
+                scratch=self._storage.scratch,
+                nodes=NodeNames(self._context.applicationId, self._options[NODE_VARIABLE]),
+                look_seconds=look_seconds(self._options),
+                slot_provisioning=self._slot_provisioning,
+                memory_budget=self._memory_budget,
+                session=self._session,
+            )
+        )
+        with self._lock:
+            self._driver = driver
+            if self._cancel_reason is not None:
+                driver.cancel(self._cancel_reason)
+        return driver.run()
+
+    def _finish(self, end: JobEnd | None, error: FiresteelError | None) -> JobOutcome:
+        """Removes all but the persistent results, whatever happened."""
+        self._session.close()
+        finished = error is None and end is not None
+        persistent = {gate.dataset: gate for gate in end.status.persistent} if finished and end else {}
+        if not finished:
+            self._abort_sinks()
+        status = JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED
+        if end is not None:
+            status = end.status.status
+        outcome = JobOutcome(
+            job_id=self.job_id,
+            job_name=self.job_name,
+            status=status,
+            duration=time.monotonic() - self._started,
+            decisions=[*self._decisions, *(end.decisions if end is not None else ())],
+            journal=self._instruments.journal_path(),
+            store=self._storage.store,
+            persistent=persistent,
+            kept=set(persistent).intersection(self._compiled.kept),
+            open=set(persistent).intersection(d for h, d in self._compiled.collects.items() if h < FIRST_HANDLE),
+            error=error,
+        )
+        if persistent:
+            quietly(lambda: self._storage.store.delete(self._superfluous(persistent)))
+            outcome.remove_with(self._storage.remove)
+        else:
+            self._storage.remove()
+        self._storage.remove_scratch()
+        if end is None or end.had_zombies:
+            late.add(lambda: self._after_zombies(finished, bool(persistent)), ZOMBIE_SECONDS)
+        quietly(self._instruments.close)
+        return outcome
+
+    def _superfluous(self, persistent: dict[int, Any]) -> list[str]:
+        keep = {name for gate in persistent.values() for name in object_names(gate)}
+        return [name for name in self._storage.store.list() if name not in keep]
+
+    def _abort_sinks(self) -> None:
+        for sink in self._begun:
+            if not self._is_published(sink):
+                quietly(lambda sink=sink: sink.abort([]))
+
+    def _is_published(self, sink: Any) -> bool:
+        return self._driver is not None and any(sink is one for one in self._driver.outputs.published)
+
+    def _after_zombies(self, finished: bool, persistent: bool) -> None:
+        """Once more, for what a killed Python worker wrote in its last seconds.
+
+        The user's sink may have begun another job by now, so this one's clean-up is told to a copy that knows only it.
+        """
+        for sink, copy in self._copies:
+            if not finished and not self._is_published(sink):
+                quietly(lambda copy=copy: pickle.loads(copy).abort([]))
+        if not persistent:
+            self._storage.remove()
+        self._storage.remove_scratch()
+
+    def _error_of(self, end: JobStatusChanged) -> FiresteelError | None:
+        if end.status is JobStatus.FINISHED:
+            return None
+        cause = end.cause
+        if end.status is JobStatus.CANCELED:
+            said = f": {cause.message}" if cause is not None and cause.message else ""
+            return JobCancelledError(f"The job '{self.job_name}' was cancelled{said}.".replace("..", "."))
+        where = self._where(end.vertex, end.subtask)
+        message = cause.message if cause is not None else "no cause is known"
+        hint = cause.hint if cause is not None else None
+        trace = cause.trace if cause is not None else None
+        return JobExecutionError(f"The job '{self.job_name}' failed{where}: {message}", hint=hint, cause_trace=trace)
+
+    def _where(self, vertex: int | None, subtask: int | None) -> str:
+        if vertex is None:
+            return ""
+        name = self._compiled.job_graph.vertices[vertex].name
+        place = self._compiled.places.get(vertex)
+        at = f" ({place})" if place else ""
+        return f" in '{name}'{at}" + ("" if subtask is None else f", subtask {subtask}")
+
+
+def _queue_behind_others(run: JobRun) -> list[tuple[threading.Event, str]]:
+    """One job at a time may use a sink object. From now on the run counts as living; the ends it has to wait for, and why."""
+    with _starting:
+        found: list[tuple[threading.Event, str]] = []
+        for other in _live:
+            if any(a is b for a in run.sinks() for b in other.sinks()):
+                found.append((other._done, "It waits for an earlier job that writes to the same sink object."))
+        _live.add(run)
+    return found
+
+
+def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
+    given = options[MEMORY_PER_TASK]
+    if given is not None:
+        return given
+    conf = context.getConf()
+    local = is_local(context)
+    heap = spark_bytes(conf.get("spark.driver.memory" if local else "spark.executor.memory", "1g"))
+    return budget_per_task(executor_memory or machine_memory(), heap, slots_per_machine(context))
+
+
+def slots_per_machine(context: Any) -> int:
+    """Tasks that run at once on one machine, as far as Spark's settings tell."""
+    if is_local(context):
+        match = re.search(r"\[\s*(\d+|\*)", context.master)
+        if match is None:
+            return 1
+        return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
+    cores = context.getConf().get("spark.executor.cores", None)
+    if cores is not None:
+        return int(cores)
+    return -(-context.defaultParallelism // max(1, len(executors(context))))
+
+
+def look_seconds(options: Options) -> float:
+    """Returns the seconds between looks at Spark's status store: as often as the slow-task detector wants to know, if it is on."""
+    return min(LOOK_SECONDS, options[CHECK_INTERVAL]) if options[SPECULATIVE_ENABLED] else LOOK_SECONDS
+
+
+def _at_exit() -> None:
+    """A process that ends with jobs running (an interrupted script) cancels them and lets them tidy up."""
+    runs = [run for run in _live if not run._done.is_set()]
+    for run in runs:
+        run.cancel("the driver's process ends")
+    until = time.monotonic() + EXIT_SECONDS
+    with suppress(KeyboardInterrupt):  # Ctrl-C again: nobody wants to wait; what stays is found by the next job
+        for run in runs:
+            run._done.wait(max(0.0, until - time.monotonic()))
+
+
+atexit.register(_at_exit)

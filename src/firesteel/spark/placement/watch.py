@@ -1,0 +1,215 @@
+"""Looks at Spark's status store now and then: which tasks have been launched, which executors there are.
+
+The channel speaks only when a task ends; this tells a queued execution from one that runs, since when and where, and
+knows the Spark task of each, by which it can be killed. No answer depends on it: an execution that ends between two
+looks is stamped from its own message.
+
+A look costs a handful of calls per batch, and one more that lists its running tasks where something has moved.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.scheduler.kernel.events import Event, ExecutionsDeploying, ExecutorChanged, WorkersOccupied
+from firesteel.spark.driver.batch import Batch
+from firesteel.spark.driver.kill import Killer
+from firesteel.spark.placement.nodes import ExecutorInfo, NodeNames
+from firesteel.spark.placement.status import SparkStatus, SparkTask
+from firesteel.spark.slots.provisioning import NoSlotProvisioning, SlotProvisioning
+
+LOOK_SECONDS = 1.0
+SHARE = 50
+"""A look that took a second is followed by none for so many, so that looking costs next to nothing; but see LONGEST."""
+LONGEST = 3
+"""Times the wanted pause (and a second): a first look, or one on a busy machine, says little of what the next will take."""
+KILLING_SECONDS, KILLING_SHARE = 0.25, 10
+"""The same for some seconds after something is to be killed."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """State of a batch as of earlier looks. ``counts``: while they are the same, nothing has moved."""
+
+    stage: int | None = None
+    counts: tuple[int, ...] = ()
+    tasks: Sequence[SparkTask] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TasksLost:
+    """They ran on an executor that is gone. Spark will start them again, but only when it has a slot for them."""
+
+    batch: Batch
+    subtasks: tuple[int, ...]
+    node: str
+
+
+class Watcher:
+    """``batches``: those that run, called in this thread; ``report`` takes the events; ``of_wall``: epoch to job time."""
+
+    def __init__(
+        self,
+        status: SparkStatus,
+        nodes: NodeNames,
+        batches: Callable[[], Sequence[Batch]],
+        report: Callable[[Event | TasksLost], None],
+        *,
+        of_wall: Callable[[float], float],
+        seconds: float = LOOK_SECONDS,
+        killer: Killer,
+        slot_provisioning: SlotProvisioning | None = None,
+        slots_of_others: Callable[[], Mapping[str, int]] = dict[str, int],
+    ) -> None:
+        self._status = status
+        self._nodes = nodes
+        self._batches = batches
+        self._report = report
+        self._of_wall = of_wall
+        self._seconds = seconds
+        self._killer = killer
+        self._slot_provisioning = slot_provisioning or NoSlotProvisioning()
+        self._slots_of_others = slots_of_others
+        self._occupied: dict[str, int] = {}
+        self._seen_occupied: dict[str, int] | None = None
+        killer.wake = self.wake
+        self._stopped = False
+        self._due = threading.Event()
+        self._watched: dict[int, _Watched] = {}
+        self._executors: dict[str, ExecutorInfo] = {}
+        self._thread = threading.Thread(target=self._run, name="firesteel-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._due.set()
+
+    def wake(self) -> None:
+        """Looks as soon as it can; called from any thread."""
+        self._due.set()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while True:
+            self._due.wait(pause)
+            self._due.clear()
+            if self._stopped:
+                return
+            begun = time.monotonic()
+            with suppress(Exception):  # Spark may be stopping; the job's end does not wait for us
+                self.look()
+            wanted, share = (KILLING_SECONDS, KILLING_SHARE) if self._killer.is_urgent else (self._seconds, SHARE)
+            wanted = min(wanted, self._seconds)
+            pause = max(wanted, min(share * (time.monotonic() - begun), max(LONGEST * wanted, LOOK_SECONDS)))
+
+    def look(self) -> None:
+        self.look_at_executors()
+        batches = {batch.id: batch for batch in (*self._batches(), *self._killer.batches())}
+        for gone in self._watched.keys() - batches.keys():
+            del self._watched[gone]
+        for batch in batches.values():
+            self.look_at(batch)
+        if self._slot_provisioning.mode is not None:
+            self.look_at_occupied()
+
+    def look_at(self, batch: Batch) -> None:
+        """Tells of the batch's tasks that have been launched since the last look."""
+        watched = self._watched.setdefault(batch.id, _Watched())
+        kills = self._killer.concerns(batch)
+        if watched.stage is None:
+            watched.stage = self._status.stage_of(batch.own_tag)
+        counts = () if watched.stage is None else self._status.counts(watched.stage)
+        if counts == watched.counts and not kills:
+            return
+        tasks = self._status.running(watched.stage, counts[0]) if watched.stage is not None and counts else []
+        if kills:
+            self._killer.look(batch, tasks)
+        # Spark does not count what was killed: one more that begins in its slot leaves the counts as they were
+        watched.counts = () if kills else counts
+        told = {task.id for task in watched.tasks}
+        self._tell_launched(batch, [task for task in tasks if task.id not in told and not task.again])
+        watched.tasks = tasks
+
+    def look_at_executors(self) -> None:
+        """Tells of those that came or went. Which there are is asked each time, the rest only when that has changed."""
+        ids = self._status.executor_ids()
+        if ids != self._executors.keys():
+            listed = self._status.executors().items()  # one that is just coming has no host and no slots yet
+            self._executors = {e: info for e, info in listed if e in ids and info.host and info.slots}
+        elif not self._nodes.by_label and self._slot_provisioning.mode is None:
+            return
+        changes = self._nodes.update(self._slot_provisioning.described(self._executors))
+        for change in changes:
+            self._report(
+                ExecutorChanged(
+                    at=self._now(),
+                    executor=change.executor,
+                    host=change.info.host,
+                    slots=change.info.slots,
+                    added=change.added,
+                    node=change.node,
+                    resources=change.info.resources,
+                    profile=change.info.profile,
+                )
+            )
+
+        gone = {change.executor: change.node for change in changes if not change.added}
+        for batch in self._batches() if gone else ():
+            watched = self._watched.get(batch.id, _Watched())
+            lost = [task for task in watched.tasks if task.executor in gone and not task.again]
+            if lost:
+                subtasks = tuple(batch.subtask_of(task.partition) for task in lost)
+                self._report(TasksLost(batch, subtasks, gone[lost[0].executor]))
+
+    def look_at_occupied(self) -> None:
+        """Tells of executors where tasks run that are not of open executions, when that has changed. It takes two looks in a row
+        to believe it, but for the first: a task that has just ended may still be counted. Slots of other jobs, in each of which a
+        task runs, or is about to, are on the slot manager's account, with what they really take.
+        """
+        active = self._status.active_tasks()
+        for executor, slots in self._slots_of_others().items():
+            if executor in active:
+                active[executor] -= slots
+        for watched, batch in ((self._watched.get(b.id), b) for b in self._batches()):
+            for task in watched.tasks if watched is not None else ():
+                if task.executor in active and batch.first_open(batch.subtask_of(task.partition)) is not None:
+                    active[task.executor] -= 1
+        seen = {executor: count for executor, count in active.items() if count > 0}
+        before = seen if self._seen_occupied is None else self._seen_occupied
+        self._seen_occupied = seen
+        occupied = {e: min(count, before[e]) for e, count in sorted(seen.items()) if e in before}
+        if occupied != self._occupied:
+            self._occupied = occupied
+            cores = np.array([*occupied.values()], np.float64)
+            self._report(WorkersOccupied(at=self._now(), executors=tuple(occupied), cores=cores))
+
+    def _tell_launched(self, batch: Batch, tasks: Sequence[SparkTask]) -> None:
+        if not tasks:
+            return
+        places = [(batch.subtask_of(task.partition), task) for task in tasks]
+        open_ = batch.open.copy()  # the job's thread takes executions out of it meanwhile
+        for vertex in batch.vertices:
+            known = [(subtask, task) for subtask, task in places if (vertex, subtask) in open_]
+            if known:
+                self._report(
+                    ExecutionsDeploying(
+                        at=self._now(),
+                        vertex=vertex,
+                        subtasks=np.array([subtask for subtask, _ in known], dtype=np.int64),
+                        attempts=np.array([open_[vertex, subtask] for subtask, _ in known], dtype=np.int64),
+                        nodes=[self._nodes.of(task.executor, task.host) for _, task in known],
+                        times=np.array([self._of_wall(task.launched) for _, task in known]),
+                        executors=[task.executor for _, task in known],
+                    )
+                )
+
+    def _now(self) -> float:
+        return self._of_wall(time.time())

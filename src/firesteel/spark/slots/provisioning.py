@@ -1,0 +1,246 @@
+"""Slots of slot sharing groups on Spark: who keeps them apart in this session, and what a batch needs to run in them.
+
+On a local master Spark knows no resource profiles, and the slot pool alone decides what runs at once. On a cluster a group becomes
+a Spark resource profile: with dynamic allocation one that Spark makes executors for, without one of tasks only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Protocol
+
+from firesteel.model.job_graph import JobGraph
+from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, Options
+from firesteel.scheduler.kernel.commands import Deploy, SlotGrants
+from firesteel.scheduler.kernel.records import Decision
+from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
+from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.session.sessions import grows, is_local
+from firesteel.spark.slots.profiles import Need, executor_need, spark_profile, task_need
+from firesteel.spark.slots.workers import Workers, counts_overhead
+from firesteel.task.executor.slot import SlotInformation, thread_environment
+
+REGISTERING_SECONDS = 10.0
+"""Seconds after the session's start in which executors are taken to be still registering."""
+REGISTERING_PAUSE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSlots:
+    """``profile``: a ``pyspark.resource.ResourceProfile``; None: the session's. ``information``: None for a coarse group.
+    ``environment``: of the Python workers. ``places``: runs of tasks in order, how many and where Spark is to start them,
+    as it writes an executor; empty: anywhere.
+    """
+
+    profile: Any = None
+    information: SlotInformation | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    places: Sequence[tuple[int, str]] = ()
+
+
+class SlotProvisioning(Protocol):
+    """``mode``: for the scheduler; None: no group has resources."""
+
+    mode: SlotMode | None
+
+    def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
+        """The executors, with what they give to slots. Called in the watcher's thread."""
+        ...
+
+    def awaits_executors(self) -> bool:
+        """Before the job starts: whether it had better wait for executors that are about to register."""
+        ...
+
+    def slots_of(self, deploys: Sequence[Deploy], budget: int) -> BatchSlots | None:
+        """Of executions that share tasks; None: Spark's own. Raises UsageError where Spark has none like it."""
+        ...
+
+    def decisions(self) -> list[Decision]: ...
+
+
+class NoSlotProvisioning:
+    """No group has resources: every task gets one of Spark's slots."""
+
+    mode: SlotMode | None = None
+
+    def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
+        return dict(listed)
+
+    def awaits_executors(self) -> bool:
+        return False
+
+    def slots_of(self, deploys: Sequence[Deploy], budget: int) -> BatchSlots | None:
+        return None
+
+    def decisions(self) -> list[Decision]:
+        return []
+
+
+def slot_mode_of(context: Any) -> SlotMode:
+    """Returns the session's slot mode: who keeps slots apart, and whether executors may come that are not there yet."""
+    if is_local(context):
+        return SlotMode(SlotEnforcement.POOL)
+    if grows(context):
+        return SlotMode(SlotEnforcement.EXECUTOR_PROFILES, grows=True)
+    return SlotMode(SlotEnforcement.TASK_PROFILES)
+
+
+def shares_slots(mode: SlotMode | None) -> bool:
+    """Returns True if slot pools, of all jobs of the session together, decide what runs at once."""
+    return mode is not None and mode.enforcement is not SlotEnforcement.EXECUTOR_PROFILES
+
+
+def slot_provisioning_of(
+    context: Any, graph: JobGraph, options: Options, dataframes: Mapping[int, Any]
+) -> SlotProvisioning:
+    """``dataframes``: the vertices that are DataFrames.
+
+    Raises UsageError, with Spark's reason, for a group to which this session's Spark cannot give slots.
+    """
+    groups = [graph.group_of(vertex.id) for vertex in graph.vertices]
+    if not any(group.has_resources for group in groups):
+        return NoSlotProvisioning()
+    made = SparkSlotProvisioning(context, options, {groups[vertex].name for vertex in dataframes})
+    for group in {group.name: group for group in groups}.values():
+        made.check(group.name, ResourceProfile.of(group))
+    return made
+
+
+class SparkSlotProvisioning:
+    """Of one job. ``with_dataframes``: names of groups that have DataFrame steps."""
+
+    def __init__(self, context: Any, options: Options, with_dataframes: set[str]) -> None:
+        self.mode: SlotMode | None = slot_mode_of(context)
+        self._context, self._conf = context, context.getConf()
+        self._options = options
+        self._with_dataframes = with_dataframes
+        self._framework: int = options[FRAMEWORK_MEMORY]
+        self._workers = Workers(context, options)
+        self._hosts: dict[str, str] = {}
+        self._asked: list[ResourceProfile] = []
+        self._there: list[WorkerResources] = []
+
+    def check(self, group: str, profile: ResourceProfile) -> None:
+        """Tries whether Spark gives such slots. Raises UsageError if not."""
+        self._spark_profile(group, profile)
+        if profile.is_specified:
+            self._asked.append(profile)
+
+    def awaits_executors(self) -> bool:
+        """Returns True if the session has only just begun, and the executors that have registered are too small for some
+        group: larger ones may be about to."""
+        if self.mode is None or self.mode.enforcement is not SlotEnforcement.TASK_PROFILES:
+            return False
+        if time.time() - self._context.startTime / 1000.0 > REGISTERING_SECONDS:
+            return False
+        return not all(any(_holds(worker, profile) for worker in self._there) for profile in self._asked)
+
+    def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
+        found = self._workers.described(listed)
+        self._hosts = {executor: info.host for executor, info in found.items()}
+        self._there = [info.resources for info in found.values() if info.resources is not None]
+        return found
+
+    def slots_of(self, deploys: Sequence[Deploy], budget: int) -> BatchSlots | None:
+        granted = [(deploy, deploy.slots) for deploy in deploys if deploy.slots is not None]
+        if not granted:
+            return None
+        deploy, grants = granted[0]
+        places = self._places(grants) if grants.insists else ()
+        if not grants.profile.is_specified:
+            return BatchSlots(places=places)
+        information = self._information(deploy, grants, budget)
+        environment = thread_environment(information.threads)
+        return BatchSlots(self._spark_profile(grants.group, grants.profile), information, environment, places)
+
+    def decisions(self) -> list[Decision]:
+        assert self.mode is not None
+        rule, kept = _KEPT[self.mode.enforcement]
+        source = self._workers.source()
+        inputs = {
+            "master": self._context.master,
+            "memory of workers": source,
+            FRAMEWORK_MEMORY.key: self._framework,
+            EXECUTOR_MEMORY.key: self._options[EXECUTOR_MEMORY],
+        }
+        return [
+            Decision(
+                at=0.0,
+                what="slots",
+                inputs=inputs,
+                rule=rule,
+                result=self.mode.enforcement.value,
+                reason=f"{kept} Memory of a worker: {source}.",
+            )
+        ]
+
+    def _information(self, deploy: Deploy, grants: SlotGrants, budget: int) -> SlotInformation:
+        profile = grants.profile
+        others = profile.memory - profile.managed_memory
+        managed = profile.managed_memory or min(budget, others // 2)
+        addresses = dict(zip(deploy.subtasks.tolist(), grants.addresses, strict=True)) if grants.addresses else {}
+        return SlotInformation(
+            grants.group,
+            profile.cpu_cores,
+            profile.memory - profile.network_memory,
+            profile.memory + self._framework if self._options[MEMORY_WATCH] else 0,
+            managed,
+            max(1, int(profile.cpu_cores)),
+            dict(profile.external),
+            addresses,
+        )
+
+    def _places(self, grants: SlotGrants) -> list[tuple[int, str]]:
+        """Empty where any worker is not known (pending)."""
+        names = [grants.executors.names[code] if code >= 0 else "" for code in grants.executors.codes.tolist()]
+        if not all(name in self._hosts for name in names):
+            return []
+        return [(len(list(run)), f"executor_{self._hosts[name]}_{name}") for name, run in groupby(names)]
+
+    def _spark_profile(self, group: str, profile: ResourceProfile) -> Any:
+        assert self.mode is not None
+        if self.mode.enforcement is SlotEnforcement.POOL or not profile.is_specified:
+            return None
+        need = self._need(group, profile)
+        made = spark_profile(self._context, need, group)
+        if need.executor is not None:
+            self._workers.made_for = {**(self._workers.made_for or {}), made.id: (profile, need.executor.slots_memory)}
+        return made
+
+    def _need(self, group: str, profile: ResourceProfile) -> Need:
+        if self.mode is None or self.mode.enforcement is SlotEnforcement.TASK_PROFILES:
+            return task_need(profile)
+        return executor_need(
+            profile,
+            self._conf,
+            framework=self._framework,
+            dataframes=group in self._with_dataframes,
+            overhead_counts=counts_overhead(self._context),
+        )
+
+
+def _holds(worker: WorkerResources, profile: ResourceProfile) -> bool:
+    external = all(worker.external.get(name, 0.0) >= amount for name, amount in profile.external)
+    return external and worker.cpu_cores >= profile.cpu_cores and worker.memory >= profile.memory
+
+
+_KEPT = {
+    SlotEnforcement.POOL: (
+        "a local master",
+        "Spark knows no resource profiles on a local master: the slot pool admits by cores, memory and external resources, and "
+        "hands out addresses; a watch in the worker enforces memory.",
+    ),
+    SlotEnforcement.TASK_PROFILES: (
+        "executors that are there (no dynamic allocation)",
+        "Spark enforces cores and external resources of a slot by a resource profile of tasks; memory is admitted by the slot "
+        "pool and enforced by a watch in the worker.",
+    ),
+    SlotEnforcement.EXECUTOR_PROFILES: (
+        "dynamic allocation",
+        "Spark makes executors that fit a slot's resource profile, and enforces cores and external resources; a watch in the "
+        "worker enforces memory.",
+    ),
+}

@@ -1,0 +1,160 @@
+"""Leftovers on the storage of results, of jobs whose driver was killed, and which of them may go.
+
+A later job removes what it finds of dead drivers on this machine (``JobStorage.sweep``); this is the same for a user who wants to
+see it, know its size, and have it gone without running a job. Needs no Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.errors import FiresteelError
+from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
+from firesteel.results.storage.owner import is_dead, myself, process_start
+from firesteel.spark.storage.directories import MARK, PREFIX, REMOVED, SCRATCH, open_root, storage_root
+
+UNMARKED_SECONDS = 3600.0
+"""Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""
+
+
+class Owner(Enum):
+    """Of what lies there."""
+
+    DEAD = "its process is gone"
+    ALIVE = "it still runs, or is just ending"
+    ELSEWHERE = "of another machine"
+    UNKNOWN = "whose it is cannot be told yet"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """Of one job: its results, its mark and what its tasks spilled; or a directory for scratch alone."""
+
+    job_id: str
+    paths: tuple[str, ...]
+    """In the file system of the storage."""
+    owner: Owner
+    bytes: int
+    files: int
+    at: float
+    """Time of its last write, in seconds since 1970; 0: the storage does not tell."""
+    is_local: bool = False
+    """In the file system of this machine instead."""
+
+    @property
+    def may_go(self) -> bool:
+        return self.owner is Owner.DEAD
+
+
+class Leftovers:
+    """On the storage that these options name, and in the temporary directory of this machine."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises UsageError for a storage that cannot be opened."""
+        self._private = options[STORAGE_DIR] is None
+        self.root = storage_root(options, shared=False)
+        self._fs, self._path = open_root(self.root, options[STORAGE_FILESYSTEM])
+
+    def found(self) -> list[LeftOver]:
+        """All jobs' directories, also those of jobs that run; the largest first. Raises StorageError, OSError."""
+        by_job: dict[str, list[Any]] = {}
+        for info in self._fs.get_file_info(pafs.FileSelector(self._path, allow_not_found=True)):
+            if info.base_name.startswith(PREFIX):
+                by_job.setdefault(_job_of(info.base_name), []).append(info)
+        jobs = [self._job(job_id, infos) for job_id, infos in by_job.items()]
+        return sorted([*jobs, *_scratch()], key=lambda each: (-each.bytes, each.job_id))
+
+    def remove(self, each: LeftOver) -> None:
+        """Looks once more whose it is. Raises FiresteelError for what must not go, or cannot be removed."""
+        mark = next((path for path in each.paths if path.endswith(MARK)), None)
+        if not each.may_go or (mark is not None and self._owner(mark) is not Owner.DEAD):
+            raise FiresteelError(f"What lies there of job {each.job_id} is not left over: {each.owner.value}.")
+        try:
+            if each.is_local:
+                shutil.rmtree(each.paths[0])
+                return
+            for path in sorted(
+                each.paths, key=lambda path: path.endswith(MARK)
+            ):  # the mark last: it finds the rest again
+                self._delete(path)
+        except (OSError, pa.ArrowException) as error:
+            raise FiresteelError(f"{each.paths[0]} cannot be removed: {str(error).rstrip('.')}.") from error
+
+    def _delete(self, path: str) -> None:
+        info = self._fs.get_file_info(path)
+        if info.type == pafs.FileType.Directory:
+            self._fs.delete_dir(path)
+        elif info.type != pafs.FileType.NotFound:
+            self._fs.delete_file(path)
+
+    def _job(self, job_id: str, infos: list[Any]) -> LeftOver:
+        mark = next((info for info in infos if info.base_name.endswith(MARK)), None)
+        size = files = 0
+        at = 0.0
+        for info in [each for top in infos for each in self._below(top)]:
+            at = max(at, info.mtime.timestamp() if info.mtime else 0.0)
+            if info.type == pafs.FileType.File:
+                size, files = size + (info.size or 0), files + 1
+        if mark is not None:
+            owner = self._owner(mark.path)
+        else:
+            owner = Owner.DEAD if at < time.time() - UNMARKED_SECONDS else Owner.UNKNOWN
+        return LeftOver(job_id, tuple(info.path for info in infos), owner, size, files, at)
+
+    def _below(self, info: Any) -> Iterator[Any]:
+        yield info
+        if info.type == pafs.FileType.Directory:
+            with suppress(OSError):
+                yield from self._fs.get_file_info(pafs.FileSelector(info.path, recursive=True, allow_not_found=True))
+
+    def _owner(self, mark: str) -> Owner:
+        try:
+            with self._fs.open_input_stream(mark) as stream:
+                owner = json.loads(stream.read())
+            if is_dead(owner):
+                return Owner.DEAD
+        except (OSError, ValueError):
+            return Owner.UNKNOWN  # being written or being removed just now
+        if owner.get("host") == myself()["host"]:
+            return Owner.ALIVE
+        return Owner.DEAD if self._private and _before_boot(str(owner.get("host"))) else Owner.ELSEWHERE
+
+
+def _before_boot(host: str) -> bool:
+    """Returns True if the mark was made on this machine before it was last started. Only for directories that no other
+    machine sees: machines may have the same name."""
+    name, boot, *_ = [*host.split(" "), "", ""]
+    mine = myself()["host"].split(" ")
+    return name == socket.gethostname() and len(mine) > 1 and bool(boot) and boot != mine[1]
+
+
+def _job_of(name: str) -> str:
+    rest = name[len(PREFIX) :].removesuffix(REMOVED)
+    return rest.removesuffix(MARK).removesuffix(SCRATCH)
+
+
+def _scratch() -> Iterator[LeftOver]:
+    """Of executors on this machine that had no local directory of Spark's: one directory per worker, named by its process."""
+    for root in Path(tempfile.gettempdir()).glob("firesteel-scratch-*"):
+        with suppress(OSError):
+            workers = [entry for entry in root.iterdir() if entry.name.isdigit()]
+            alive = any(process_start(int(entry.name)) is not None for entry in workers)
+            sizes = [entry.stat().st_size for entry in root.rglob("*") if entry.is_file()]
+            at = root.stat().st_mtime
+            idle = at < time.time() - UNMARKED_SECONDS
+            owner = Owner.ALIVE if alive else Owner.DEAD if idle else Owner.UNKNOWN
+            job_id = root.name.removeprefix("firesteel-scratch-")
+            yield LeftOver(job_id, (str(root),), owner, sum(sizes), len(sizes), at, is_local=True)

@@ -1,0 +1,379 @@
+"""The executor's half: runs the executions of a Spark task, one or those of a pipelined region, and reports how they went.
+
+What is common to a batch travels in the closure (job information, vertex information, gates, each as bytes with a digest,
+decoded once per worker process; large gates by their digest only, see ``blobs``); what differs per execution is the
+partition's data. Whatever goes wrong in an execution becomes a message, so that its Spark task ends well and its
+siblings live on.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from firesteel.errors import PartitionException
+from firesteel.model import sizes
+from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
+from firesteel.task.executor import crash_note, resources, retiring
+from firesteel.task.executor.blocklist_copy import Blocklist
+from firesteel.task.executor.failures import RunAgainError, describe_failure
+from firesteel.task.executor.gates import evict, gate_columns
+from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
+from firesteel.task.executor.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
+from firesteel.task.executor.messages import (
+    FailedMessage,
+    FinishedMessage,
+    Message,
+    RejectedMessage,
+    Where,
+    Written,
+    encode,
+)
+from firesteel.task.executor.place import Place, here
+from firesteel.task.executor.resident import own_memory
+from firesteel.task.executor.scratch import empty, scratch_of
+from firesteel.task.executor.slot import SlotInformation
+from firesteel.task.executor.thread_pools import size_to
+from firesteel.task.program import (
+    Batches,
+    Gate,
+    PartitionOutcome,
+    PipelinedGate,
+    TaskContext,
+    TaskOutcome,
+    VertexProgram,
+)
+
+if TYPE_CHECKING:
+    from firesteel.task.runner import Part
+
+_extended_by: set[tuple[str, ...]] = {()}
+_settled_modules = 0
+_blocklist = Blocklist()
+
+
+class BatchFunction:
+    """The function that Spark runs on each partition of a batch: one execution of each of ``parts``, together.
+
+    A partition holds their descriptors, in the order of ``parts``. Messages of part k carry ``batch + k``. ``dropped``:
+    blobs that nobody needs any more. ``may_reject``: one that begins on a blocked node is rejected. ``slot``: what each of
+    its tasks was given; None: one of Spark's own slots.
+    Picklable by name (this module), carries only bytes and the channel's accumulator.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        job: Blob,
+        parts: tuple[VertexPart, ...],
+        dropped: tuple[bytes, ...],
+        accumulator: Any,
+        *,
+        may_reject: bool = False,
+        slot: SlotInformation | None = None,
+    ) -> None:
+        self.batch = batch
+        self.job = job
+        self.parts = parts
+        self.dropped = dropped
+        self.accumulator = accumulator
+        self.may_reject = may_reject
+        self.slot = slot
+
+    def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
+        """Drains its input: a worker whose task leaves something unread is thrown away by Spark."""
+        yield from self.execute(list(map(decode_execution, descriptors)), None)
+
+    def execute(self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None) -> list[bytes]:
+        """Runs one execution of each part; returns their messages, having sent them through the channel too."""
+        task = _Task(self, descriptors)
+        messages = list(map(encode, task.run(spark_batches)))
+        self.accumulator.add(messages)
+        if task.is_last:
+            retiring.retire()
+        else:
+            settle_modules()
+        return messages
+
+
+class DataFrameFunction:
+    """The same inside ``DataFrame.mapInArrow``: the partition's number is the subtask, Spark's rows are its input."""
+
+    def __init__(self, function: BatchFunction, descriptors: dict[int, bytes]) -> None:
+        self.function = function
+        self.descriptors = descriptors
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext as SparkTask
+
+        descriptor = decode_execution(self.descriptors[_spark_task(SparkTask).partitionId()])
+        messages = self.function.execute([descriptor], batches)
+        yield pa.RecordBatch.from_arrays([pa.array(messages, pa.binary())], names=["message"])
+
+
+class _Task:
+    """One Spark task: the executions of one subtask that run together."""
+
+    def __init__(self, function: BatchFunction, descriptors: Sequence[ExecutionDescriptor]) -> None:
+        numbered = enumerate(zip(function.parts, descriptors, strict=True))
+        self._executions = [_Execution(function, number, part, own) for number, (part, own) in numbered]
+        self._function = function
+        self._slot = function.slot
+        self._resident = None if self._slot is None else own_memory()
+        self._culprit = 0
+        self.is_last = False
+        """The worker goes when it is over."""
+        self._place = self._whereabouts()
+        for execution in self._executions:
+            execution.place = self._place
+
+    def run(self, spark_batches: Batches | None) -> list[Message]:
+        """Runs the executions and returns a message for each; if one failed, only its own: the others ended with it."""
+        if self._executions[0].runs_again:
+            return [self._executions[0].failed(self._what_ended_it())]
+        if self._function.may_reject and self._is_blocked():
+            return [execution.rejected() for execution in self._executions]
+        if self._slot is not None and retiring.take(self._slot, self._addresses(self._slot), self._resident):
+            self.is_last = True
+            return [execution.rejected(retired=True) for execution in self._executions]
+        return self._watched(spark_batches)
+
+    def _watched(self, spark_batches: Batches | None) -> list[Message]:
+        watch = self._watch()
+        try:
+            with watch:
+                outcomes = self._run(spark_batches, watch)
+            watch.check()  # what finished in spite of all may have swallowed its rows with the exception
+        except BaseException as error:  # SystemExit, KeyboardInterrupt too: nothing may kill the siblings
+            watch.stop()
+            self.is_last = watch.stopped
+            return [self._executions[self._culprit].failed(watch.cause(error))]
+        if self._resident is not None:
+            retiring.has_ended(watch.peak, self._resident)
+        pairs = zip(self._executions, outcomes, strict=True)
+        return [execution.finished(outcome, watch.peak) for execution, outcome in pairs]
+
+    def _watch(self) -> MemoryWatch | NoWatch:
+        if self._slot is None or self._resident is None:
+            return NO_WATCH
+        watched = None
+        slot = self._slot
+        if slot.limit:
+            what = f"Step '{self._executions[0].name}'"
+            own = slot.limit - slot.memory
+            watched = Watched(what, slot.group, self._place.host, slot.limit, self._leave_crash_note, own)
+        return MemoryWatch(watched, self._resident)
+
+    def _leave_crash_note(self, message: str, hint: str) -> None:
+        crash_note.leave(self._job().store, self._executions[0].identity, message, hint)
+
+    def _what_ended_it(self) -> Exception:
+        """Spark runs it again, so its worker ended before it had reported."""
+        try:
+            words = crash_note.find(self._job().store, self._executions[0].identity)
+        except Exception:
+            words = None
+        if words is not None:
+            return MemoryLimitError(words[0], hint=words[1])
+        return RunAgainError("The executor or Python worker that ran the task is gone.")
+
+    def _addresses(self, slot: SlotInformation) -> dict[str, tuple[str, ...]]:
+        return resources.addresses_of(slot, self._executions[0].descriptor.subtask)
+
+    def _job(self) -> JobInformation:
+        return self._function.job.load()
+
+    def _whereabouts(self) -> Place:
+        try:
+            job = self._job()
+        except Exception:  # told when it is loaded to be run
+            return here()
+        return here(job.node_variable)
+
+    def _is_blocked(self) -> bool:
+        try:
+            job = self._job()
+            return _blocklist.has(self._place.signs, job.job_id, job.store)
+        except Exception:  # what is wrong with the storage or the job shows when it runs
+            return False
+
+    def _run(self, spark_batches: Batches | None, watch: MemoryWatch | NoWatch) -> list[TaskOutcome]:
+        from firesteel.task.runner import TaskRun
+
+        job, slot = self._job(), self._slot
+        extend_module_path(job.module_paths)
+        evict(job, self._function.dropped)
+        size_to(None if slot is None else slot.threads)
+        scratch = scratch_of(job)
+        budget = (job.memory_budget if slot is None else slot.managed_memory or job.memory_budget) // len(
+            self._executions
+        )
+        try:
+            parts: list[Part] = []
+            for number, execution in enumerate(self._executions):
+                self._culprit = number
+                parts.append(execution.prepare(job, scratch, budget, slot, spark_batches))
+            run = TaskRun(parts, job.store, job.codec, watch.ending)
+            for execution in self._executions:
+                execution.running_at = time.time()
+            try:
+                return run.run()
+            finally:
+                self._culprit = run.culprit or 0
+        finally:
+            resources.end()
+            empty(scratch)
+
+
+class _Execution:
+    """``number``: which part of the batch it belongs to."""
+
+    def __init__(self, function: BatchFunction, number: int, part: VertexPart, descriptor: ExecutionDescriptor) -> None:
+        from pyspark import TaskContext as SparkTask
+
+        self.number = function.batch + number
+        self.part = part
+        self.descriptor = descriptor
+        task = _spark_task(SparkTask)
+        self.token: int = task.taskAttemptId()
+        self.runs_again = task.attemptNumber() > 0
+        self.deployed_at = self.running_at = time.time()
+        self.context: TaskContext | None = None
+        self.place = here()
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """Vertex, subtask, attempt."""
+        vertex: VertexInformation = self.part.vertex.load()
+        return vertex.vertex, self.descriptor.subtask, self.descriptor.attempt
+
+    @property
+    def name(self) -> str:
+        vertex: VertexInformation = self.part.vertex.load()
+        return vertex.name
+
+    def prepare(
+        self,
+        job: JobInformation,
+        scratch: Path,
+        memory_budget: int,
+        slot: SlotInformation | None,
+        spark_batches: Batches | None,
+    ) -> Part:
+        from firesteel.task.runner import Part
+
+        vertex: VertexInformation = self.part.vertex.load()
+        resources.begin(vertex.slot_sharing_group, self.descriptor.subtask, slot)
+        program = _program(vertex)
+        self.context = TaskContext(
+            job_id=job.job_id,
+            vertex=vertex.vertex,
+            vertex_name=vertex.name,
+            subtask=self.descriptor.subtask,
+            attempt=self.descriptor.attempt,
+            parallelism=vertex.parallelism,
+            token=self.token,
+            memory_budget=memory_budget,
+            scratch=scratch,
+        )
+        gates = self._gates(job)
+        return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
+
+    def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
+        parts = tuple(map(self._written, outcome.partitions))
+        counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory)
+
+    def _written(self, part: PartitionOutcome) -> Written:
+        total = int(part.bytes.sum())
+        if part.sketch is not None:
+            return Written(part.dataset, total, part.sketch, part.rows, part.stored_bytes, sketched=True)
+        return Written(part.dataset, total, self._packed(part.bytes), part.rows, part.stored_bytes)
+
+    def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
+        vertex: VertexInformation = self.part.vertex.load()
+        return sizes.pack(by_subpartition) if sizes.is_measured(vertex.parallelism, len(by_subpartition)) else None
+
+    def _gates(self, job: JobInformation) -> list[Gate | PipelinedGate]:
+        columns = [gate_columns(job, *carried) for carried in self.part.gates]
+        return [_gate(gate, rects) for gate, rects in zip(columns, self.descriptor.rects, strict=True)]
+
+    def _where(self) -> Where:
+        d = self.descriptor
+        return Where(
+            self.number,
+            d.subtask,
+            d.attempt,
+            self.token,
+            self.place.encoded,
+            self.deployed_at,
+            self.running_at,
+            time.time(),
+        )
+
+    def rejected(self, *, retired: bool = False) -> RejectedMessage:
+        return RejectedMessage(self._where(), retired)
+
+    def failed(self, error: BaseException) -> FailedMessage:
+        what = describe_failure(error)
+        message = what.message
+        place = "" if self.context is None else self.context.place
+        if place and place not in message:
+            message = f"{message.rstrip('.')} (while reading {place})."
+        bad = (-1, -1, -1, -1)
+        if isinstance(error, PartitionException):
+            bad = (error.dataset, error.partition, error.attempt, error.token)
+        return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
+
+
+def _gate(gate: GateColumns, rects: NDArray[np.int32]) -> Gate | PipelinedGate:
+    if gate.pipelined:
+        return PipelinedGate(gate.dataset)
+    where = gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
+    return Gate(gate.dataset, gate.num_subpartitions, *where, boundaries=gate.boundaries)
+
+
+def is_blocked_here(job: Blob) -> bool:
+    """Returns True if this worker's node is blocked for the job."""
+    known: JobInformation = job.load()
+    return _blocklist.lists(here(known.node_variable).signs, known.job_id, known.store)
+
+
+def settle_modules() -> None:
+    """Takes newly imported modules out of the garbage collector's sight.
+
+    PySpark's worker collects all garbage after every task; with pandas imported that is 6 ms, more than a small task.
+    """
+    global _settled_modules  # noqa: PLW0603
+    if len(sys.modules) != _settled_modules:
+        gc.collect()
+        gc.freeze()
+        _settled_modules = len(sys.modules)
+
+
+def _spark_task(task_class: Any) -> Any:
+    task = task_class.get()
+    if task is None:
+        raise RuntimeError("an execution runs only inside a Spark task")
+    return task
+
+
+def _program(vertex: VertexInformation) -> VertexProgram:
+    """Unpickled anew for each execution, as PySpark does: what a user's closure keeps must not reach the next subtask."""
+    program: VertexProgram = pickle.loads(vertex.program)
+    return program
+
+
+def extend_module_path(paths: tuple[str, ...]) -> None:
+    if paths not in _extended_by:
+        _extended_by.add(paths)
+        sys.path.extend(p for p in paths if p not in sys.path)

@@ -1,0 +1,179 @@
+"""The user's functions on groups: PySpark's applyInArrow, applyInPandas and cogrouped applyInArrow.
+
+Groups are found at once (keys to codes, codes sorted, one take per unit), each is then a zero-copy slice. A group must
+fit in memory, as in PySpark; everything else stays within the budget. Null keys are one group.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.errors import UsageError
+from firesteel.task.batches import coalesce, table_batches
+from firesteel.task.functions.pandas_conversion import (
+    from_dataframe,
+    looks_the_same_in_parts,
+    require_pandas,
+    to_dataframe,
+)
+from firesteel.task.functions.user_code import Conformer, call
+from firesteel.task.operators.grouping import Groups, encode, key_columns, paired_columns
+from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
+
+
+def positional_arguments(fn: Callable[..., Any], side_inputs: tuple[str, ...] = ()) -> int:
+    """Returns the number of arguments that ``fn`` takes besides its side inputs; 1 for callables without a signature."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return 1
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.name not in side_inputs for p in parameters)
+
+
+def takes_key(name: str, fn: Callable[..., Any], groups: int, side_inputs: tuple[str, ...] = ()) -> bool:
+    """Returns True if ``fn`` takes the key before its ``groups`` tables. Raises UsageError when it fits neither way."""
+    count = positional_arguments(fn, side_inputs)
+    if count == groups:
+        return False
+    if count == groups + 1:
+        return True
+    tables = "table" if groups == 1 else "left, right"
+    raise UsageError(
+        f"The function of step '{name}' takes {count} arguments.", hint=f"It must take ({tables}) or (key, {tables})."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Apply:
+    """A function on the groups of one input."""
+
+    name: str
+    fn: Callable[..., Any]
+    group_keys: tuple[str, ...]
+    schema: pa.Schema
+    side_inputs: tuple[str, ...] = ()
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.group_keys,)
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        return coalesce(self._results(inputs[0], ctx))
+
+    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyInArrow(_Apply):
+    """``fn(pa.Table)`` or ``fn(key: tuple[pa.Scalar, ...], pa.Table)``, plus side inputs by name, -> ``pa.Table``."""
+
+    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
+        conformer = Conformer(self.name, self.schema, by_name=True)
+        side = {name: ctx.side_inputs[name] for name in self.side_inputs}
+        for table in _groups(unit, self.group_keys):
+            arguments = (_arrow_key(table, self.group_keys), table) if with_key else (table,)
+            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
+            if result is not None:
+                yield from table_batches(result)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyInPandas(_Apply):
+    """``fn(pd.DataFrame)`` or ``fn(key: tuple, pd.DataFrame)``, plus side inputs by name, -> ``pd.DataFrame``."""
+
+    def __post_init__(self) -> None:
+        require_pandas("apply_in_pandas")
+
+    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
+        side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}
+        for frame in _frames(unit, self.group_keys):
+            key = tuple(frame[name].iloc[0] for name in self.group_keys) if with_key else ()
+            arguments = (key, frame) if with_key else (frame,)
+            result = call(self.name, ctx, self.fn, *arguments, **side)
+            batch = from_dataframe(self.name, result, self.schema, ctx, truncate=False)
+            if batch is not None and batch.num_rows:
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class CoGroupApplyInArrow:
+    """``fn(left, right)`` or ``fn(key, left, right)`` on tables -> ``pa.Table``, for every key of either side.
+
+    A side without the key gives an empty table of its schema.
+    """
+
+    name: str
+    fn: Callable[..., pa.Table]
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    schema: pa.Schema
+    side_inputs: tuple[str, ...] = ()
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.left_keys, self.right_keys)
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        return coalesce(self._results(inputs, ctx))
+
+    def _results(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        with_key = takes_key(self.name, self.fn, 2, self.side_inputs)
+        conformer = Conformer(self.name, self.schema, by_name=True)
+        side = {name: ctx.side_inputs[name] for name in self.side_inputs}
+        for left, right in self._pairs(inputs):
+            key = _arrow_key(left, self.left_keys) if left.num_rows else _arrow_key(right, self.right_keys)
+            arguments = (key, left, right) if with_key else (left, right)
+            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
+            if result is not None:
+                yield from table_batches(result)
+
+    def _pairs(self, inputs: list[UnitInput]) -> Iterator[tuple[pa.Table, pa.Table]]:
+        left, right = inputs[0].table(), inputs[1].table()
+        both = paired_columns(left, self.left_keys, right, self.right_keys)
+        codes, n = encode(both, nulls_match=True)
+        lefts, rights = Groups(left, codes[: left.num_rows], n), Groups(right, codes[left.num_rows :], n)
+        for code in ((lefts.counts + rights.counts) > 0).nonzero()[0].tolist():
+            yield lefts.of(code), rights.of(code)
+
+
+def _groups(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[pa.Table]:
+    table = unit.table()
+    if table.num_rows:
+        groups = _grouped(table, keys)
+        yield from map(groups.of, groups.codes())
+
+
+def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[Any]:
+    """Every group as a DataFrame. Many small ones are converted together, where that gives the same types."""
+    table = unit.table()
+    if table.num_rows == 0:
+        return
+    for run, bounds in _grouped(table, keys).runs(MAX_RECORDS_PER_BATCH):
+        if len(bounds) == 1 or not looks_the_same_in_parts(run):
+            yield from (to_dataframe(run.slice(low, high - low), per_column=True) for low, high in bounds)
+            continue
+        frame = to_dataframe(run, per_column=True)
+        for low, high in bounds:
+            yield frame.iloc[low:high].reset_index(drop=True)
+
+
+def _grouped(table: pa.Table, keys: tuple[str, ...]) -> Groups:
+    if not keys:
+        return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
+    return Groups(table, *encode(key_columns(table, keys), nulls_match=True))
+
+
+def _arrow_key(table: pa.Table, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(table.column(key)[0] for key in keys)

@@ -1,0 +1,128 @@
+"""The user's functions on single rows: map, flat_map and filter. Rows go in and come out as ``operators.rows`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from firesteel.errors import FiresteelError, error_words
+from firesteel.task.batches import coalesce, filter_rows, reslice
+from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
+from firesteel.task.functions.user_code import UserFunctionError, complaint, user_frames
+from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext
+
+
+class _Current:
+    """The row that the function has in hand, for what is said when it raises."""
+
+    __slots__ = ("row",)
+
+    def __init__(self) -> None:
+        self.row: Row | None = None
+
+
+@contextmanager
+def _users(name: str, ctx: TaskContext, current: _Current) -> Generator[None]:
+    """Turns what is raised inside into the user's error, told with the row; our own errors pass."""
+    try:
+        yield
+    except (FiresteelError, GeneratorExit):
+        raise
+    except BaseException as error:  # sys.exit() too
+        row = "" if current.row is None else f" for {shown(current.row)}"
+        where = f" while working on {ctx.place}" if ctx.place else ""
+        text = f"The function of step '{name}' raised {error_words(error)}{row}{where}."
+        raise UserFunctionError(text, trace=user_frames(error), place=ctx.place) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _OnRows:
+    """``fn`` gets a row, and side inputs (tables) by name."""
+
+    name: str
+    fn: Callable[..., Any]
+    schema: pa.Schema
+    side_inputs: tuple[str, ...] = ()
+    unitwise: ClassVar[bool] = True
+
+    def _function(self, ctx: TaskContext) -> Callable[[Row], Any]:
+        side = {name: ctx.side_inputs[name] for name in self.side_inputs}
+        return partial(self.fn, **side) if side else self.fn
+
+
+@dataclass(frozen=True, slots=True)
+class MapRows(_OnRows):
+    """``fn(row) -> row`` of ``schema``."""
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        function, batcher, current = self._function(ctx), RowBatcher(self.name, self.schema), _Current()
+        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+            with _users(self.name, ctx, current):
+                made: list[Any] = []
+                for row in rows_of(batch):
+                    current.row = row
+                    made.append(function(row))
+            yield batcher.batch(made, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMapRows(_OnRows):
+    """``fn(row) -> Iterable of rows`` of ``schema``; a generator is read while rows are made of it."""
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        function, batcher, current = self._function(ctx), RowBatcher(self.name, self.schema), _Current()
+        held: list[Any] = []
+        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+            for row in rows_of(batch):
+                current.row = row
+                made = self._made(function, row, current, ctx)
+                while True:
+                    with _users(self.name, ctx, current):
+                        held.extend(_some(made, MAX_RECORDS_PER_BATCH - len(held)))
+                    if len(held) < MAX_RECORDS_PER_BATCH:
+                        break
+                    yield batcher.batch(held, ctx)
+                    held = []
+        if held:
+            yield batcher.batch(held, ctx)
+
+    def _made(self, function: Callable[[Row], Any], row: Row, current: _Current, ctx: TaskContext) -> Iterator[Any]:
+        with _users(self.name, ctx, current):
+            result = function(row)
+            if isinstance(result, Iterable) and not isinstance(result, str | bytes | dict | Row):
+                return iter(result)  # pyright: ignore[reportUnknownVariableType]
+        what = "nothing (None)" if result is None else f"{shown(result)} (a {type(result).__name__})"
+        raise complaint(
+            self.name, f"returned {what} instead of the rows", ctx, "Return a list of rows, or write 'yield'."
+        )
+
+
+def _some(iterator: Iterator[Any], most: int) -> Iterator[Any]:
+    """Up to ``most`` items; ``islice`` would take the iterator's errors for its own frames."""
+    for _ in range(most):
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRows(_OnRows):
+    """Keeps the rows for which ``fn(row)`` is true, as Python understands it (None is not)."""
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        function, current = self._function(ctx), _Current()
+        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+            with _users(self.name, ctx, current):
+                mask: list[bool] = []
+                for row in rows_of(batch):
+                    current.row = row
+                    mask.append(bool(function(row)))
+            kept = filter_rows(batch, pa.array(mask, pa.bool_()))
+            if kept.num_rows:
+                yield kept

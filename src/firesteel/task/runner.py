@@ -1,0 +1,438 @@
+"""Runs a task: builds the readers, the chain of generators and the writers of a program, and drives it batch by batch.
+
+A task is one execution, or several that make up a pipelined region: then each part is a chain that pulls the one before it.
+
+Shares of the memory budget: a keyed head's unit takes an eighth and its operator up to four times that again; the outputs share a
+quarter (half without a keyed head), evenly among result writers and combiners; what is left is for batches on their way.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from firesteel.errors import FiresteelError, error_words
+from firesteel.model.order import Order
+from firesteel.model.sketches import Boundaries
+from firesteel.results.order.range_reader import RangeReader
+from firesteel.results.order.sorted_writer import SortedWriter
+from firesteel.results.reader import GateReader
+from firesteel.results.storage.objects import ObjectCache, worker_cache
+from firesteel.results.storage.store import ResultStore, object_name
+from firesteel.results.writer import ResultWriter
+from firesteel.task.batches import closing, coalesce, whole, with_null_indices
+from firesteel.task.functions.user_code import UserFunctionError, user_frames
+from firesteel.task.operators.units import run_keyed
+from firesteel.task.program import (
+    Batches,
+    CombinerState,
+    Gate,
+    GateHead,
+    KeyedHead,
+    PartitionOutcome,
+    PipelinedGate,
+    ResultOutput,
+    SinkOutput,
+    SourceHead,
+    TaskContext,
+    TaskOutcome,
+    VertexProgram,
+)
+from firesteel.task.streams import Stream
+
+__all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One execution of a task. ``gates``: inputs, in the order of ``program.gate_schemas``. ``splits``: of a source; payloads,
+    or objects with ``payload`` and ``description``. ``subpartitions``: data set to number of subpartitions to write.
+    ``spark_batches``: the input of a SparkHead.
+    """
+
+    program: VertexProgram
+    ctx: TaskContext
+    gates: Sequence[Gate | PipelinedGate]
+    splits: Sequence[Any]
+    subpartitions: Mapping[int, int]
+    spark_batches: Batches | None = None
+
+
+def run_task(  # noqa: PLR0917
+    program: VertexProgram,
+    ctx: TaskContext,
+    gates: Sequence[Gate],
+    splits: Sequence[Any],
+    store: ResultStore,
+    subpartitions: Mapping[int, int],
+    codec: str,
+    spark_batches: Batches | None = None,
+) -> TaskOutcome:
+    """Runs one ``program`` once and says what came out; see :class:`Part` and :class:`TaskRun`."""
+    return TaskRun([Part(program, ctx, gates, splits, subpartitions, spark_batches)], store, codec).run()[0]
+
+
+class TaskRun:
+    """Runs the parts of a task together: one, or the executions of a pipelined region.
+
+    ``parts`` are in topological order. A part that feeds another one is pulled by it, batch by batch, and writes its own
+    outputs on the way; it is run to its end for those even if nobody pulls any more.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        store: ResultStore,
+        codec: str,
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``ending`` is called when the task has failed and is about to clear away what it wrote."""
+        self._ending = ending
+        streamed = _streamed(parts)
+        self.culprit: int | None = None
+        """The part that raised."""
+        cache = _object_cache(parts, store)
+        self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
+
+    def run(self) -> list[TaskOutcome]:
+        """Runs all parts and returns the outcome of each. Nothing that any of them wrote is left behind when it raises.
+
+        Raises UserFunctionError, PartitionException, StorageError or what a connector raises; then see ``culprit``.
+        """
+        try:
+            self._each(_PartRun.open)
+            self._connect()
+            self._each(_PartRun.drain, self._order())
+            return self._each(_PartRun.finish)
+        except BaseException:
+            try:
+                self._ending()
+            finally:
+                for part in reversed(self._parts):
+                    part.abort()
+            raise
+
+    def _connect(self) -> None:
+        """Makes the chains, each reading the streams of those before it."""
+        streams: dict[int, Stream] = {}
+        for number, part in enumerate(self._parts):
+            with self._blaming(number):
+                part.begin(streams)
+            if part.feeds is not None:
+                stream = Stream(part.batches(), part.feeds.schema, partial(self._blame, number))
+                part.stream = streams[part.feeds.dataset] = stream
+
+    def _order(self) -> list[int]:
+        """Returns the parts in the order they are run to their end: those that feed nobody, then the rest from the last reader back."""
+        last = [k for k, part in enumerate(self._parts) if part.feeds is None]
+        return last + [k for k in reversed(range(len(self._parts))) if k not in last]
+
+    def _each(self, step: Callable[[_PartRun], _T], order: Iterable[int] | None = None) -> list[_T]:
+        done: list[_T] = []
+        for number in range(len(self._parts)) if order is None else order:
+            with self._blaming(number):
+                done.append(step(self._parts[number]))
+        return done
+
+    @contextmanager
+    def _blaming(self, number: int) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self._blame(number)
+            raise
+
+    def _blame(self, number: int) -> None:
+        """The first one is the one: an error passes through the parts that were pulling when it was raised."""
+        if self.culprit is None:
+            self.culprit = number
+
+
+def _streamed(parts: Sequence[Part]) -> set[int]:
+    """The data sets that one part makes for another. Rows have one way to go: one reader, and one such result per part."""
+    read = [gate.dataset for part in parts for gate in part.gates if isinstance(gate, PipelinedGate)]
+    made = [[o.dataset for o in part.program.outputs if isinstance(o, ResultOutput)] for part in parts]
+    if len(set(read)) < len(read) or any(len(set(read).intersection(datasets)) > 1 for datasets in made):
+        raise ValueError(
+            f"Data sets {sorted(read)} cannot be pipelined together in one task: a part feeds one other part."
+        )
+    return set(read)
+
+
+def _object_cache(parts: Sequence[Part], store: ResultStore) -> ObjectCache:
+    """Returns the cache of objects that the readers of all parts share."""
+    stored = [gate.dataset for part in parts for gate in part.gates if not isinstance(gate, PipelinedGate)]
+    budget = sum(part.ctx.memory_budget for part in parts)
+    return worker_cache(store, stored, budget, parts[0].ctx.scratch.parent / "indexes")
+
+
+class _PartRun:
+    """One part: its reading and its writing half."""
+
+    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int], cache: ObjectCache) -> None:
+        results = [output for output in part.program.outputs if isinstance(output, ResultOutput)]
+        self.feeds = next((output for output in results if output.dataset in streamed), None)
+        """The output that another part reads while it is made; None: there is none."""
+        self.stream: Stream | None = None
+        self._part = part
+        self._reading = _Reading(part, store, cache)
+        self._outputs = _Outputs(part, store, codec, streamed)
+        self._chain: Batches | None = None
+
+    def open(self) -> None:
+        self._outputs.open()
+
+    def begin(self, streams: Mapping[int, Stream]) -> None:
+        self._reading.read_side_inputs()
+        self._chain = self._reading.chain(streams)
+
+    def batches(self) -> Batches:
+        """Yields the part's output; each batch has been written to its outputs when it comes."""
+        assert self._chain is not None
+        for batch in coalesce(self._chain):
+            self._outputs.write(batch)
+            yield batch
+
+    def drain(self) -> None:
+        """Runs it to its end, or closes it if nobody wants what is left."""
+        if self.stream is not None and self.stream.error is not None:
+            raise self.stream.error  # a reader swallowed it: its rows are not all
+        if self.stream is None:
+            deque(self.batches(), maxlen=0)
+        elif self._outputs:
+            self.stream.drain()
+        else:
+            self._close()
+
+    def finish(self) -> TaskOutcome:
+        partitions, commits = self._outputs.finish()
+        return TaskOutcome(partitions, commits, self._reading.rows, self._reading.bytes, self._outputs.rows)
+
+    def abort(self) -> None:
+        with suppress(Exception):
+            self._close()
+        self._outputs.abort()
+
+    def _close(self) -> None:
+        if self._chain is not None:
+            closing(self._chain)
+
+
+class _Reading:
+    """The reading half: gates, head, chain."""
+
+    def __init__(self, part: Part, store: ResultStore, cache: ObjectCache) -> None:
+        self._program, self._ctx, self._part = part.program, part.ctx, part
+        self._schemas = part.program.gate_schemas
+        self._readers: list[GateReader | None] = [
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
+            for gate, schema, order in zip(part.gates, self._schemas, _orders(part.program), strict=True)
+        ]
+        self._streams: list[Stream] = []
+        self._rows = self._bytes = 0
+
+    @property
+    def rows(self) -> int:
+        return self._rows + sum(s.rows for s in self._streams) + sum(r.rows_read for r in self._readers if r)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes + sum(s.bytes for s in self._streams) + sum(r.bytes_read for r in self._readers if r)
+
+    def read_side_inputs(self) -> None:
+        for name, gate in self._program.side_inputs:
+            self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
+
+    def chain(self, streams: Mapping[int, Stream]) -> Batches:
+        """``streams``: by data set, what earlier parts of the task make."""
+        batches = self._head(streams)
+        for operator in self._program.operators:
+            batches = operator.apply(batches, self._ctx)
+        return batches
+
+    def _head(self, streams: Mapping[int, Stream]) -> Batches:
+        head = self._program.head
+        if isinstance(head, SourceHead):
+            return self._counted(self._read_splits(head, self._part.splits))
+        if isinstance(head, GateHead):
+            inputs = [self._input(gate, streams) for gate in head.gates]
+            return (batch for read in inputs for batch in read())
+        if isinstance(head, KeyedHead):
+            readers = [self._stored(gate) for gate in head.gates]
+            return run_keyed(head.operator, readers, [self._schemas[gate] for gate in head.gates], self._ctx)
+        if self._part.spark_batches is None:
+            raise FiresteelError(
+                f"Step '{self._ctx.vertex_name}' reads from Spark, but was started without Spark's batches."
+            )
+        return self._counted(self._part.spark_batches)
+
+    def _input(self, number: int, streams: Mapping[int, Stream]) -> Callable[[], Batches]:
+        gate = self._part.gates[number]
+        if not isinstance(gate, PipelinedGate):
+            return self._stored(number).read
+        stream = streams[gate.dataset]
+        self._streams.append(stream)
+        return lambda: stream
+
+    def _stored(self, gate: int) -> GateReader:
+        reader = self._readers[gate]
+        if reader is None:
+            raise FiresteelError(f"Step '{self._ctx.vertex_name}' cannot read input {gate} as a stream.")
+        return reader
+
+    def _read_splits(self, head: SourceHead, splits: Sequence[Any]) -> Batches:
+        for split in splits:
+            described = hasattr(split, "payload") and hasattr(split, "description")
+            self._ctx.place = split.description if described else ""
+            try:
+                yield from head.source.read(split.payload if described else split, self._ctx)
+            except (FiresteelError, OSError):
+                raise
+            except Exception as error:
+                place = self._ctx.place or "a split"
+                text = f"Reading {place} failed with {error_words(error)}."
+                raise UserFunctionError(text, trace=user_frames(error), place=self._ctx.place) from error
+        self._ctx.place = ""
+
+    def _counted(self, batches: Batches) -> Batches:
+        for batch in batches:
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+            yield with_null_indices(batch)
+
+
+def _orders(program: VertexProgram) -> Sequence[Order | None]:
+    """Of each gate."""
+    return program.gate_orders or (None,) * len(program.gate_schemas)
+
+
+def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
+    if order is not None:
+        if gate.boundaries is None:
+            raise FiresteelError(
+                f"Data set {gate.dataset} was written in an order, but nobody said what its ranges are."
+            )
+        where = gate.attempts, gate.tokens, gate.rects, gate.partitions
+        return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
+    return GateReader(
+        store,
+        gate.dataset,
+        schema,
+        gate.num_subpartitions,
+        gate.attempts,
+        gate.tokens,
+        gate.rects,
+        gate.partitions,
+        gate.merged,
+        cache,
+    )
+
+
+class _Outputs:
+    """The writing half: every output takes every batch; all finish, or all are aborted. What is ``streamed`` is not written."""
+
+    def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int]) -> None:
+        self._keyed = isinstance(part.program.head, KeyedHead)
+        self._outputs = [
+            output
+            for output in part.program.outputs
+            if not isinstance(output, ResultOutput) or output.dataset not in streamed
+        ]
+        self._ctx, self._store = part.ctx, store
+        self._subpartitions, self._codec = part.subpartitions, codec
+        self._writers: list[Any] = []
+        self._combiners: list[CombinerState | None] = []
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def open(self) -> None:
+        share = self._share()
+        for output in self._outputs:
+            if isinstance(output, SinkOutput):
+                self._writers.append(output.sink.write(self._ctx.subtask, self._ctx.attempt))
+                self._combiners.append(None)
+                continue
+            self._writers.append(self._result_writer(output, share))
+            context = replace(self._ctx, memory_budget=share)
+            self._combiners.append(None if output.combiner is None else output.combiner.new(context))
+
+    def _share(self) -> int:
+        """Bytes for each result writer and each combiner."""
+        results = [output for output in self._outputs if isinstance(output, ResultOutput)]
+        parts = len(results) + sum(output.combiner is not None for output in results)
+        whole = self._ctx.memory_budget // (4 if self._keyed else 2)
+        return max(whole // max(parts, 1), 1)
+
+    def _result_writer(self, output: ResultOutput, share: int) -> ResultWriter:
+        ctx, count = self._ctx, self._subpartitions[output.dataset]
+        name = object_name(output.dataset, ctx.subtask, ctx.attempt, ctx.token)
+        if output.order is not None:
+            return SortedWriter(
+                self._store,
+                name,
+                output.schema,
+                output.order,
+                producer=ctx.subtask,
+                producers=ctx.parallelism,
+                ranges=count,
+                memory_budget=share,
+                codec=self._codec,
+            )
+        return ResultWriter(
+            self._store,
+            name,
+            output.schema,
+            count,
+            output.keys,
+            memory_budget=share,
+            codec=self._codec,
+            start=ctx.subtask % count,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        for writer, combiner in zip(self._writers, self._combiners, strict=True):
+            if combiner is None:
+                writer.write(batch)
+            else:
+                for combined in combiner.add(batch):
+                    writer.write(combined)
+
+    def finish(self) -> tuple[tuple[PartitionOutcome, ...], tuple[bytes, ...]]:
+        partitions: list[PartitionOutcome] = []
+        commits: list[bytes] = []
+        for output, writer, combiner in zip(self._outputs, self._writers, self._combiners, strict=True):
+            if isinstance(output, SinkOutput):
+                commits.append(_pickled(writer.finish()))
+                continue
+            for combined in combiner.finish() if combiner is not None else ():
+                writer.write(combined)
+            summary = writer.finish()
+            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch
+            partitions.append(PartitionOutcome(output.dataset, *written))
+        return tuple(partitions), tuple(commits)
+
+    def abort(self) -> None:
+        """Removes what was written; the error that led here is the one that counts."""
+        for writer in self._writers:
+            with suppress(Exception):
+                writer.abort()
+
+
+def _pickled(message: Any) -> bytes:
+    try:
+        return pickle.dumps(message)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        from pyspark import cloudpickle
+
+        return cloudpickle.dumps(message)

@@ -1,0 +1,211 @@
+"""Shows a job while it runs, to stderr: a live table on a terminal, one line per thing that happened elsewhere, or JSON lines.
+
+Nothing here raises or waits for anything: a progress view that cannot draw says nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from firesteel.humanize import format_seconds, plural
+from firesteel.journal.file import Instrument
+from firesteel.report.history import VertexHistory, is_parallelism, produced, vertex_count
+from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
+from firesteel.view.json_events import JsonView
+from firesteel.view.live_table import MAX_ROWS, SHORT_SECONDS, closing_line, table_of
+from firesteel.view.news import News, first_line
+from firesteel.view.screen import is_live, screen_of
+from firesteel.view.watched import Watched
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class NoProgress:
+    """The switched-off view."""
+
+    def record(self, record: JournalRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _View(Protocol):
+    def update(self, watched: Watched, record: JournalRecord) -> None: ...
+    def close(self, watched: Watched) -> None: ...
+
+
+MakeView = Callable[[TextIO, threading.RLock], _View]
+"""Takes where it is to write, and the lock that is held while records are folded."""
+
+
+class Progress:
+    """An instrument that folds the records and shows them in a view."""
+
+    def __init__(self, stream: TextIO, make: MakeView | None = None) -> None:
+        self._watched = Watched()
+        self._lock = threading.RLock()
+        self._closed = False
+        chosen = make or (LiveView if is_live(stream) else PlainView)
+        self._view: _View = chosen(stream, self._lock)
+
+    def record(self, record: JournalRecord) -> None:
+        if self._closed:
+            return
+        with suppress(Exception):
+            with self._lock:
+                self._watched.apply(record)
+            self._view.update(self._watched, record)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            with suppress(Exception):
+                self._view.close(self._watched)
+
+
+_json: list[tuple[TextIO, bool]] = []
+"""The stream on which every job of this process is told of as JSON lines, and whether it is told of nowhere else; empty: none."""
+
+
+def tell_as_json(stream: TextIO, *, alone: bool) -> None:
+    """From now on, for all jobs of this process, whatever their options say; ``alone``: instead of any other view."""
+    _json[:] = [(stream, alone)]
+
+
+def create(enabled: bool, stream: TextIO | None = None, make: MakeView | None = None) -> Instrument:
+    """The progress view, or nothing (``firesteel.progress`` = false, ``--quiet``). ``stream``: stderr unless given;
+    ``make``: another view than those of a stream, if it can be made (a notebook's)."""
+    chosen = sys.stderr if stream is None else stream
+    view: Instrument = NoProgress()
+    if enabled and chosen is not None:
+        try:
+            view = Progress(chosen, make)
+        except Exception:
+            view = Progress(chosen)
+    return as_json(lambda file: Progress(file, JsonView), view) if stream is None else view
+
+
+def as_json(make: Callable[[TextIO], Instrument], view: Instrument) -> Instrument:
+    """``view``, or what ``make`` gives instead of it or beside it, as was said to ``tell_as_json``."""
+    for file, alone in _json:
+        return make(file) if alone else _Both(make(file), view)
+    return view
+
+
+class _Both:
+    def __init__(self, *views: Instrument) -> None:
+        self._views = views
+
+    def record(self, record: JournalRecord) -> None:
+        for view in self._views:
+            view.record(record)
+
+    def close(self) -> None:
+        for view in self._views:
+            view.close()
+
+
+_plain: weakref.WeakSet[PlainView] = weakref.WeakSet()
+"""Those that are open: where there are several, each line says whose it is."""
+
+
+class PlainView:
+    """One line per decision (it names the vertex, later lines only its id), finished vertex, failure and restart."""
+
+    def __init__(self, stream: TextIO, _lock: threading.RLock | None = None) -> None:
+        self._stream = stream
+        self._said_done: set[int] = set()
+        self._news = News()
+
+    def update(self, watched: Watched, record: JournalRecord) -> None:
+        _plain.add(self)
+        match record:
+            case JobPlanned():
+                size = vertex_count(len(watched.history.vertices))
+                self._say(watched, f"{record.job_name} (job {record.job_id}): {size}", whose=False)
+            case Decision():
+                self._decided(watched, record)
+            case StateChange():
+                self._tell(watched, self._news.of(record))
+            case JobStatusRecord() if record.status == "CANCELLING":
+                self._say(watched, f"cancelling: {first_line(record.cause)}".rstrip(": "))
+            case _:
+                pass
+        self._say_finished(watched)
+
+    def close(self, watched: Watched) -> None:
+        try:
+            self._say_finished(watched)
+            if watched.history.is_over:
+                self._say(watched, closing_line(watched), whose=False)
+        finally:
+            _plain.discard(self)
+
+    def _decided(self, watched: Watched, record: Decision) -> None:
+        if record.vertex is not None and is_parallelism(record):
+            vertex = watched.history.vertex(record.vertex)
+            self._say(watched, f"[{vertex.id}] {vertex.name}: {record.reason or decided(vertex)}")
+        else:
+            self._tell(watched, self._news.of(record))
+
+    def _tell(self, watched: Watched, text: str) -> None:
+        if text:
+            self._say(watched, text)
+
+    def _say_finished(self, watched: Watched) -> None:
+        for vertex in watched.history.vertices.values():
+            if not vertex.is_done:
+                self._said_done.discard(vertex.id)
+            elif vertex.id not in self._said_done and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0):
+                self._said_done.add(vertex.id)
+                took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
+                self._say(watched, f"[{vertex.id}] finished{took}, {produced(vertex)}")
+
+    def _say(self, watched: Watched, text: str, *, whose: bool = True) -> None:
+        name = f"{watched.name} {watched.job_id[:4]}: " if whose and len(_plain) > 1 else ""
+        self._stream.write(f"firesteel {watched.history.seconds:7.1f} s  {name}{text}\n")
+        self._stream.flush()
+
+
+class LiveView:
+    """Its part of what a terminal redraws; what is worth a line goes above it and stays."""
+
+    def __init__(self, stream: TextIO, lock: threading.RLock) -> None:
+        self._screen = screen_of(stream)
+        self._lock = lock
+        self._watched: Watched | None = None
+        self._news = News()
+
+    def update(self, watched: Watched, record: JournalRecord) -> None:
+        if self._watched is None:
+            self._watched = watched
+            self._screen.add(self)
+        if isinstance(record, Decision | StateChange) and (text := self._news.of(record)):
+            self._screen.note(f"{watched.name}: {text}")
+
+    def draw(self, width: int, height: int) -> RenderableType:
+        with self._lock:
+            return "" if self._watched is None else table_of(self._watched, width, height)
+
+    def close(self, watched: Watched) -> None:
+        """A table stays; of a short job that went well, a line."""
+        from rich.text import Text
+
+        history = watched.history
+        if history.status == "FINISHED" and history.seconds < SHORT_SECONDS:
+            self._screen.remove(self, Text(closing_line(watched)))
+        else:
+            with self._lock:
+                table = table_of(watched, self._screen.width, MAX_ROWS + 2)
+            self._screen.remove(self, table)
+
+
+def decided(vertex: VertexHistory) -> str:
+    return "open" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")

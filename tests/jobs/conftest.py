@@ -1,0 +1,45 @@
+"""Whole jobs run on the plane without a JVM; with ``--all`` on Spark as well."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from firesteel import ExecutionEnvironment
+
+
+def pytest_generate_tests(metafunc):
+    if "session" in metafunc.fixturenames:
+        on = ["plane"]
+        if metafunc.config.getoption("--all"):
+            on.append(pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.full]))
+        metafunc.parametrize("session", on, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def session(request):
+    """A session with two slots."""
+    if request.param == "spark":
+        from tools.spark_archive import set_options
+
+        set_options(os.environ)
+        yield request.getfixturevalue("spark")
+        return
+    from plane.session import Session
+
+    made = Session(slots=2)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def env(session, tmp_path):
+    options = {
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+        "firesteel.storage.directory": str(tmp_path / "storage"),
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    yield ExecutionEnvironment(spark=session, options=options)
+    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []

@@ -1,0 +1,111 @@
+"""Files there and back, overwritten in place, with lines that cannot be read; a killed attempt leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from firesteel import ExecutionEnvironment, col
+from firesteel.errors import JobExecutionError
+
+
+def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
+    env.from_collection([{"n": n} for n in range(10)]).write_csv(tmp_path / "data")
+    env.execute("first")
+    before = sorted(tmp_path.rglob("*.csv"))
+
+    def fail(batches):
+        yield from batches
+        raise ValueError("no")
+
+    stream = env.read_csv(tmp_path / "data")
+    stream.map_in_arrow(fail, stream.schema).write_csv(tmp_path / "data", mode="overwrite")
+    with pytest.raises(JobExecutionError, match="no"):
+        env.execute("fails")
+    assert sorted(tmp_path.rglob("*.csv")) == before
+    assert sorted(r["n"] for r in env.read_csv(tmp_path / "data").collect()) == list(range(10))
+    env.read_csv(tmp_path / "data").filter(col("n") > 5).write_csv(tmp_path / "data", mode="overwrite")
+    env.execute("again")
+    assert sorted(r["n"] for r in env.read_csv(tmp_path / "data").collect()) == [6, 7, 8, 9]
+
+
+def test_a_value_that_does_not_fit_ends_the_job_with_its_line(env, tmp_path):
+    (tmp_path / "a.csv").write_text("n,s\n" + "1,x\n" * 500 + "two,y\n")
+    env.read_csv(tmp_path / "a.csv", schema="n int, s string").write_parquet(tmp_path / "out")
+    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' is none"):
+        env.execute("bad value")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_attempt_leaves_no_files(env, tmp_path):
+    marker = tmp_path / "killed"
+
+    def die_once(batches):
+        yield from batches
+        try:
+            marker.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    rows = [{"k": i % 4, "v": i} for i in range(2000)]
+    stream = env.from_collection(rows).map_in_arrow(die_once, "k bigint, v bigint")
+    stream.write_parquet(tmp_path / "out", partition_by="k", max_file_size="1 MiB")
+    env.execute("killed once")
+    assert marker.exists()
+    files = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
+    assert sorted({p.parent.name for p in files if p.suffix == ".parquet"}) == ["k=0", "k=1", "k=2", "k=3"]
+    assert [p.name for p in tmp_path.iterdir() if ".firesteel-" in p.name] == []
+    assert sorted(r["v"] for r in env.read_parquet(tmp_path / "out").collect()) == list(range(2000))
+
+
+def test_mirrors_that_lose_leave_no_files(session, tmp_path):
+    env = ExecutionEnvironment(
+        spark=session,
+        options={
+            "firesteel.progress": False,
+            "firesteel.journal.directory": str(tmp_path / "journal"),
+            "firesteel.storage.directory": str(tmp_path / "storage"),
+            "jobmanager.adaptive-batch-scheduler.speculative.enabled": True,
+            "slow-task-detector.check-interval": "100 ms",
+            "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+            "slow-task-detector.execution-time.baseline-ratio": 0.5,
+        },
+    )
+    slept = tmp_path / "slept"
+
+    def slow_once(batches):
+        for batch in batches:
+            if 7 in batch.column("v").to_pylist():
+                try:
+                    slept.touch(exist_ok=False)
+                    time.sleep(120)
+                except FileExistsError:
+                    pass
+            yield batch
+
+    rows = [{"k": i % 3, "v": i} for i in range(800)]
+    stream = env.from_collection(rows).rebalance().map_in_arrow(slow_once, "k bigint, v bigint").set_parallelism(4)
+    stream.write_json(tmp_path / "out", partition_by="k")
+    began = time.monotonic()
+    env.execute("mirrored")
+    assert time.monotonic() - began < 60  # a mirror won
+    assert sorted(r["v"] for r in env.read_json(tmp_path / "out").collect()) == list(range(800))
+    assert [p.name for p in tmp_path.iterdir() if ".firesteel-" in p.name] == []
+    parts = list((tmp_path / "out").rglob("part-*"))
+    assert len(parts) == len({(p.parent, p.name.split("-")[1]) for p in parts})  # one attempt of each subtask
+
+
+def test_lines_that_cannot_be_read_go_through_a_job(env, tmp_path):
+    lines = [f"{i},{i / 4}" if i % 100 else f"{i},oops" for i in range(100_000)]
+    (tmp_path / "a.csv").write_text("\n".join(["n,x", *lines]))
+    rows = env.read_csv(tmp_path / "a.csv", schema="n bigint, x double", corrupt_column="bad")
+    rows = rows.set_parallelism(3)
+    assert sorted(r["bad"] for r in rows.filter(col("bad").is_valid()).select("bad").collect()) == sorted(
+        f"{i},oops" for i in range(0, 100_000, 100)
+    )
+    good = rows.filter(col("bad").is_null()).agg(n=("n", "sum"), rows=("n", "count")).collect()
+    assert good == [{"n": sum(i for i in range(100_000) if i % 100), "rows": 99_000}]

@@ -1,0 +1,198 @@
+"""PySpark's Columns and set operations beside Firesteel's: the same rows and names, or a sentence."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import functions as F
+from tests.operators_support import rows
+
+from firesteel import ExecutionEnvironment, col, lit, window
+from firesteel.api.steps.actions import collected
+from firesteel.compile.compiler import compile_job
+from firesteel.errors import UsageError
+from graph_kit import run_local
+
+pytestmark = pytest.mark.spark
+
+TABLE = pa.table(
+    {
+        "k": pa.array(["a", "a", "b", None, "b", "c"]),
+        "n": pa.array([1, 2, None, 4, 4, -7], pa.int64()),
+        "m": pa.array([1, None, 3, None, 5, 6], pa.int32()),
+        "x": pa.array([0.5, math.nan, None, -0.0, 2.0, 0.0]),
+        "flag": pa.array([True, False, None, True, None, False]),
+    }
+)
+SAME = {
+    "filter, compared": lambda s: s.filter(F.col("n") > 1),
+    "filter, both columns": lambda s: s.filter(F.col("n") >= F.col("m")),
+    "filter, not equal": lambda s: s.filter(F.col("k") != "a"),
+    "filter, not in": lambda s: s.filter(~F.col("n").isin(1, 4)),
+    "filter, and or": lambda s: s.filter((F.col("n") > 1) & F.col("m").isNull() | ~F.col("flag")),
+    "filter, in nothing": lambda s: s.filter(~F.col("n").isin([])),
+    "filter, not in names": lambda s: s.filter(~F.col("k").isin("a", "z") & ~F.col("flag").isin(True)),
+    "filter, a constant": lambda s: s.filter(F.lit(True) & (F.col("m") > 1)),
+    "constants": lambda s: (
+        s.withColumn("i", F.lit(7))
+        .withColumn("j", F.lit(1 << 40))
+        .select("*", F.lit("t").alias("s"), F.lit(False).alias("f"))
+    ),
+    "filter, between": lambda s: s.where(F.col("n").between(1, 3) & F.col("k").isNotNull()),
+    "select": lambda s: s.select(F.col("k"), F.col("n").alias("z"), (F.col("n") > F.lit(1)).alias("more"), "m"),
+    "withColumn": lambda s: s.withColumn("q", F.col("n") < 2).withColumn("r", F.col("x")),
+    "named by a Column": lambda s: s.withColumnRenamed("n", "z").dropna(subset=["z"]),
+    "drop": lambda s: s.drop(F.col("n"), F.col("x")),
+    "sum": lambda s: s.groupBy("k").agg(F.sum("n")),
+    "several": lambda s: s.groupBy(F.col("k")).agg(
+        F.sum("m").alias("t"), F.avg("n"), F.min("x"), F.max("x"), F.count("*"), F.count("m"), F.countDistinct("n")
+    ),
+    "of all": lambda s: s.agg(F.sum("x"), F.count(F.lit(1)).alias("rows"), F.count(F.lit(True)), F.count(F.lit(5))),
+}
+
+
+@pytest.fixture
+def stream():
+    return ExecutionEnvironment().from_arrow(TABLE)
+
+
+def answer(stream):
+    job = compile_job([collected(stream._pipeline)], stream._pipeline.env.options, "columns")
+    with tempfile.TemporaryDirectory() as directory:
+        return run_local(job, Path(directory))[0]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("build", SAME.values(), ids=SAME)
+def test_what_is_translated_gives_sparks_rows(spark, stream, build):
+    theirs, found = build(spark.createDataFrame(TABLE)).toArrow(), answer(build(stream))
+    assert found.column_names == theirs.column_names
+    assert found.schema.types == theirs.schema.types
+    assert rows(found) == rows(theirs)
+
+
+def test_directions_of_a_sort(spark, stream):
+    def build(s):
+        return s.orderBy(F.col("n").desc(), F.col("k").asc(), F.col("m"))
+
+    theirs = build(spark.createDataFrame(TABLE)).toArrow()
+    job = build(stream)._pipeline.node.work.operator.order
+    assert [(c.name, c.ascending) for c in job.columns] == [("n", False), ("k", True), ("m", True)]
+    assert theirs["n"].to_pylist() == [4, 4, 2, 1, -7, None]
+
+
+REFUSED = {
+    "arithmetic": lambda s: s.filter(F.col("n") + 1 > 2),
+    "NaN": lambda s: s.filter(F.col("x") > 1),
+    "two types": lambda s: s.filter(F.col("k") > 1),
+    "SQL text": lambda s: s.filter(F.expr("n > 1")),
+    "no condition": lambda s: s.filter(F.upper("k")),
+    "null safe": lambda s: s.filter(F.col("n").eqNullSafe(1)),
+    "no plain key": lambda s: s.groupBy(F.upper("k")).count(),
+    "no plain aggregate": lambda s: s.groupBy("k").agg(F.sum(F.col("n") + 1)),
+    "no aggregate": lambda s: s.groupBy("k").agg(F.col("n")),
+    "distinct sum": lambda s: s.agg(F.sum_distinct("n")),
+    "last nulls": lambda s: s.orderBy(F.col("n").asc_nulls_last()),
+    "no name": lambda s: s.select(F.col("n") > 1),
+    "a struct's field": lambda s: s.select(F.col("n.a")),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("build", REFUSED.values(), ids=REFUSED)
+def test_what_may_mean_something_else_is_refused_by_name(spark, stream, build):
+    with pytest.raises(
+        UsageError, match=r"In step '\w+' at test_pyspark_columns.py:\d+: The PySpark column Column<'.*'> "
+    ):
+        build(stream)
+
+
+def test_columns_where_pyspark_wants_names(spark, stream):
+    assert stream.dropna(subset=[F.col("n")]).columns == stream.fillna(0, subset=F.col("n")).columns == stream.columns
+    assert stream.withColumnRenamed(F.col("n"), "z").columns == ["k", "z", "m", "x", "flag"]
+    assert stream.describe(F.col("n")).columns == ["summary", "n"]
+    descending = stream.key_by("k").window(order_by=F.col("n").desc(), row=window.row_number())
+    by_name = stream.key_by("k").window(order_by=[("n", False)], row=window.row_number())
+    assert rows(answer(descending)) == rows(answer(by_name))
+    with pytest.raises(UsageError, match="The name of a column is a string, not Column<'n'>"):
+        stream.withColumn(F.col("n"), F.col("m"))
+
+
+@pytest.mark.full
+def test_a_condition_that_is_nested_too_deeply(spark, stream):
+    deep = F.col("n") == 0
+    for i in range(1, 700):
+        deep = deep | (F.col("n") == i)
+    with pytest.raises(UsageError, match="it is nested too deeply"):
+        stream.filter(deep)
+
+
+@pytest.mark.full
+def test_a_column_that_is_not_there(spark, stream):
+    with pytest.raises(UsageError, match=r"There is no column 'nn' for select\. Did you mean 'n'"):
+        stream.select(F.col("nn"))
+    with pytest.raises(UsageError, match=r"There is no column 'nn' for aggregate\. Did you mean 'n'"):
+        stream.agg(F.sum("nn"))
+    with pytest.raises(UsageError, match=r"There is no column 'N' for drop\. Did you mean 'n'"):
+        stream.drop(F.col("N"))
+
+
+REPLACED = {
+    "when": (
+        lambda: F.when(F.col("n") > 1, "big").otherwise("small"),
+        lambda: pc.case_when(pc.make_struct(col("n") > 1), lit("big"), lit("small")),
+    ),
+    "not isin": (
+        lambda: F.coalesce(~F.col("n").isin(1, 2), F.lit(False)),
+        lambda: ~col("n").isin([1, 2]) & col("n").is_valid(),
+    ),
+    "NaN": (lambda: F.col("x") > 1, lambda: (col("x") > 1) | pc.is_nan(col("x"))),
+    "concat_ws": (
+        lambda: F.concat_ws("-", "k", F.lit("z")),
+        lambda: pc.binary_join_element_wise(col("k"), lit("z"), lit("-"), null_handling="skip"),
+    ),
+    "between": (lambda: F.col("n").between(1, 2), lambda: (col("n") >= 1) & (col("n") <= 2)),
+    "coalesce": (lambda: F.coalesce("n", F.lit(0)), lambda: pc.coalesce(col("n"), lit(0))),
+    "like": (lambda: F.col("k").like("a%"), lambda: pc.match_like(col("k"), "a%")),
+    "substring": (lambda: F.substring("k", 1, 2), lambda: pc.utf8_slice_codeunits(col("k"), 0, 2)),
+}
+"""What docs/steps.md tells to write instead."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", REPLACED)
+def test_what_the_docs_tell_to_write_gives_sparks_values(spark, stream, name):
+    theirs, ours = (make() for make in REPLACED[name])
+    expected = spark.createDataFrame(TABLE).select("k", "n", "x", theirs.alias("v")).toArrow()
+    assert rows(answer(stream.select("k", "n", "x", v=ours))) == rows(expected)
+
+
+A = pa.table({"n": pa.array([1, 1, 2, None]), "x": pa.array([0.0, -0.0, math.nan, None])})
+B = pa.table({"n": pa.array([1, None, 2]), "x": pa.array([-0.0, None, math.nan])})
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "step", ["subtract", "exceptAll", "intersect", "intersectAll", "union", "unionAll", "unionByName"]
+)
+@pytest.mark.parametrize("columns", [["n"], ["n", "x"], ["x"]])
+def test_set_operations_are_sparks(spark, step, columns):
+    env = ExecutionEnvironment()
+    for left, right in ((A, B), (B, A), (A, A), (A.slice(0, 0), B)):
+        one, other = left.select(columns), right.select(columns)
+        theirs = getattr(spark.createDataFrame(one), step)(spark.createDataFrame(other)).toArrow()
+        found = answer(getattr(env.from_arrow(one), step)(env.from_arrow(other)))
+        assert rows(found) == rows(theirs)
+
+
+def test_the_issues_rows(spark):
+    env = ExecutionEnvironment()
+    a, b = (env.from_arrow(pa.table({"n": pa.array(v)})) for v in ([1, 1, 2, None], [1, None]))
+    assert answer(a.subtract(b))["n"].to_pylist() == [2]
+    assert sorted(answer(a.exceptAll(b))["n"].to_pylist()) == [1, 2]
+    assert sorted(answer(a.intersect(b))["n"].to_pylist(), key=str) == [1, None]

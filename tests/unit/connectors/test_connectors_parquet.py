@@ -1,0 +1,348 @@
+import datetime
+import decimal
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from connectors_kit import context, read_all, run_sink
+from firesteel.connectors.base import Source, infer_parallelism, push_down
+from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
+from firesteel.errors import FiresteelError, UsageError
+
+
+@pytest.fixture
+def table():
+    n = 10_000
+    return pa.table(
+        {
+            "id": pa.array(range(n)),
+            "name": [f"name {i % 97}" for i in range(n)],
+            "x": pa.array([None if i % 11 == 0 else i / 7 for i in range(n)]),
+            "tags": [[i, None] if i % 3 else None for i in range(n)],
+        }
+    )
+
+
+@pytest.fixture
+def path(tmp_path, table):
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1000)
+    return tmp_path / "a.parquet"
+
+
+def test_reads_what_was_written_whatever_the_splits(path, table):
+    source = ParquetSource(path)
+    assert isinstance(source, Source)
+    assert infer_parallelism(source, 8, 1 << 20) is None
+    assert source.schema.equals(table.schema)
+    for volume in (1, 50_000, 1 << 30):
+        assert read_all(source, volume).equals(table)
+    assert len(source.list_splits(1)) == 10
+    (split,) = source.list_splits(1 << 30)
+    assert split.description == f"{path}, row groups 0-9"
+    assert 0.5 < split.bytes / table.nbytes < 2
+
+
+def test_a_dictionary_encoded_column_counts_plain_bytes(tmp_path):
+    table = pa.table({"n": pa.array(np.zeros(1_000_000, np.int64))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").stat().st_size < 10_000
+    (split,) = ParquetSource(tmp_path).list_splits(1 << 30)
+    assert split.bytes >= 8_000_000
+
+
+def test_columns_and_filters_are_pushed_down(path, table):
+    source = ParquetSource(path)
+    pushed = push_down(source, ["x", "id"], (pc.field("id") >= 8500) & (pc.field("name") != "name 3"))
+    assert pushed.schema.names == ["x", "id"]
+    wanted = table.filter((pc.field("id") >= 8500) & (pc.field("name") != "name 3")).select(["x", "id"])
+    assert read_all(pushed).equals(wanted)
+    assert len(pushed.list_splits(1)) == 2
+    again = pushed.push_down(["x"], pc.field("id") < 9000)
+    assert read_all(again).equals(
+        table.filter((pc.field("id") < 9000) & (pc.field("id") >= 8500) & (pc.field("name") != "name 3")).select(["x"])
+    )
+    assert read_all(source).equals(table)
+    assert (
+        ParquetSource(path, columns=["id"], filter=pc.field("id") < 5).list_splits(1)[0].bytes
+        < source.list_splits(1)[0].bytes / 2
+    )
+
+
+def test_a_filter_that_nothing_passes(path, table):
+    source = ParquetSource(path, filter=pc.field("id") < 0)
+    assert source.list_splits(1) == []
+    assert read_all(ParquetSource(path, filter=pc.field("x") < -1)).equals(table.slice(0, 0))
+
+
+def test_no_columns_still_counts_rows(path):
+    source = ParquetSource(path, columns=[])
+    assert sum(b.num_rows for s in source.list_splits(1) for b in source.read(s.payload, context())) == 10_000
+    filtered = ParquetSource(path, columns=[], filter=pc.field("id") < 1500)
+    assert sum(b.num_rows for s in filtered.list_splits(1) for b in filtered.read(s.payload, context())) == 1500
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [~(pc.field("f") > 5), pc.field("f") != 7.0, ~(pc.field("f") == 7.0), pc.is_nan(pc.field("f")), pc.field("f") < 5],
+)
+def test_nan_does_not_get_pruned_away(tmp_path, condition):
+    table = pa.table({"f": [float("nan"), 7.0] * 50, "id": range(100)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    got = read_all(ParquetSource(tmp_path / "a.parquet", columns=["id"], filter=condition))
+    assert got.equals(table.filter(condition).select(["id"]))
+
+
+def test_bad_columns_and_filters(path):
+    source = ParquetSource(path)
+    with pytest.raises(UsageError, match=r"has no column 'nope'\. It has: id, name"):
+        source.push_down(["nope"], None)
+    with pytest.raises(UsageError, match=r"does not fit .*Its columns: id, name"):
+        source.push_down(None, pc.field("nope") > 3)
+    with pytest.raises(UsageError, match="does not fit"):
+        source.push_down(None, pc.field("id") > "abc")
+    with pytest.raises(UsageError, match="not an expression"):
+        source.push_down(None, "id > 3")
+
+
+def test_every_type_comes_back_exactly(tmp_path):
+    table = pa.table(
+        {
+            "i8": pa.array([1, None], pa.int8()),
+            "u32": pa.array([1, None], pa.uint32()),
+            "f16": pa.array([np.float16(1.5), None], pa.float16()),
+            "dec": pa.array([decimal.Decimal("1.23"), None], pa.decimal128(20, 2)),
+            "dec256": pa.array([decimal.Decimal("1.23"), None], pa.decimal256(50, 2)),
+            "ts": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("ns")),
+            "tz": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("us", "Europe/Zurich")),
+            "date": pa.array([datetime.date(2020, 1, 1), None]),
+            "time": pa.array([datetime.time(1, 2), None], pa.time64("us")),
+            "dur": pa.array([3, None], pa.duration("ms")),
+            "bin": pa.array([b"\xff", None], pa.binary()),
+            "fsb": pa.array([b"abc", None], pa.binary(3)),
+            "ls": pa.array(["a", None], pa.large_string()),
+            "dict": pa.array(["a", None]).dictionary_encode(),
+            "struct": pa.array([{"a": 1, "b": {"c": "x"}}, None]),
+            "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "fsl": pa.array([[1, 2], None], pa.list_(pa.int32(), 2)),
+            "nothing": pa.nulls(2),
+        }
+    )
+    sink = ParquetSink(tmp_path / "out")
+    sink.commit(run_sink(sink, [table.to_batches()], table.schema))
+    back = read_all(ParquetSource(tmp_path / "out"))
+    assert back.schema.equals(table.schema)
+    assert back.equals(table)
+
+
+def test_int96_timestamps(tmp_path):
+    table = pa.table({"t": pa.array([datetime.datetime(1969, 1, 1), None], pa.timestamp("ns"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    assert read_all(ParquetSource(tmp_path)).equals(table)
+
+
+def test_column_names_with_dots(tmp_path):
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 3}, {"b": 4}], "c": [5, 6]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert read_all(ParquetSource(tmp_path)).equals(table)
+    assert read_all(ParquetSource(tmp_path, columns=["a"])).equals(table.select(["a"]))
+
+
+def test_files_may_differ_in_order_nullability_and_metadata(tmp_path):
+    a = pa.table({"x": [1], "y": [["a"]]}).replace_schema_metadata({"k": "v"})
+    inner = pa.list_(pa.field("element", pa.string(), nullable=False))
+    b = pa.table(
+        [pa.array([["b"]], inner), pa.array([2])],
+        schema=pa.schema([pa.field("y", inner), pa.field("x", pa.int64(), nullable=False)]),
+    )
+    pq.write_table(a, tmp_path / "a.parquet")
+    pq.write_table(b, tmp_path / "b.parquet")
+    assert read_all(ParquetSource(tmp_path)).to_pydict() == {"x": [1, 2], "y": [["a"], ["b"]]}
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"x": [1.0], "y": ["a"]}, r"column 'x' is int64 in .*a\.parquet and is double in .*b\.parquet"),
+        ({"x": [1]}, r"column 'y' is string in .*a\.parquet and does not exist in .*b\.parquet"),
+        ({"x": [1], "y": ["a"], "z": [1]}, r"column 'z' does not exist in .*a\.parquet and is int64 in .*b\.parquet"),
+    ],
+)
+def test_mixed_schemas_name_both_files_and_the_column(tmp_path, other, message):
+    pq.write_table(pa.table({"x": [1], "y": ["a"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table(other), tmp_path / "b.parquet")
+    with pytest.raises(UsageError, match=message):
+        ParquetSource(tmp_path)
+
+
+def test_what_is_no_parquet_is_named(path, tmp_path):
+    whole = path.read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=r"b\.parquet is truncated, damaged or not a Parquet file"):
+        ParquetSource(tmp_path)
+    (tmp_path / "b.parquet").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"b\.parquet is empty"):
+        ParquetSource(tmp_path)
+    (tmp_path / "b.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match=r"b\.parquet is truncated, damaged or not a Parquet file"):
+        ParquetSource(tmp_path)
+
+
+def test_a_damaged_page_is_named(tmp_path, table):
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=1000, write_page_checksum=True)
+    where = pq.ParquetFile(path).metadata.row_group(4).column(1).data_page_offset + 60
+    data = bytearray(path.read_bytes())
+    data[where] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(FiresteelError, match=r"a\.parquet, row group 4 cannot be read.*damaged"):
+        read_all(ParquetSource(path))
+
+
+def test_a_file_that_goes_or_changes_is_named(path, table):
+    source = ParquetSource(path)
+    (split,) = source.list_splits(1 << 30)
+    pq.write_table(table.slice(5), path)
+    with pytest.raises(FiresteelError, match=r"a\.parquet changed while the job was running"):
+        list(source.read(split.payload, context()))
+    path.unlink()
+    with pytest.raises(FiresteelError, match=r"a\.parquet was there when the job was planned and is gone now"):
+        list(source.read(split.payload, context()))
+
+
+def test_directories_are_partition_columns_below_the_path_alone(tmp_path):
+    (tmp_path / "year=2020").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "year=2020" / "a.parquet")
+    assert read_all(ParquetSource(tmp_path)).to_pylist() == [{"x": 1, "year": 2020}]
+    assert read_all(ParquetSource(tmp_path, partitions=False)).to_pylist() == [{"x": 1}]
+    assert read_all(ParquetSource(tmp_path / "year=2020")).to_pylist() == [{"x": 1}]
+
+
+def test_what_travels_is_small(tmp_path):
+    pq.write_table(pa.table({f"c{i}": [1] for i in range(50)}), tmp_path / "0.parquet")
+    for i in range(1, 200):
+        (tmp_path / f"{i}.parquet").write_bytes((tmp_path / "0.parquet").read_bytes())
+    assert len(pickle.dumps(ParquetSource(tmp_path))) < 5_000
+
+
+def test_empty_row_groups_and_empty_files(tmp_path):
+    pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    source = ParquetSource(tmp_path)
+    assert source.list_splits(1) == []
+    assert read_all(source).num_rows == 0
+
+
+def test_another_filesystem(tmp_path, table):
+    mock = pafs._MockFileSystem()
+    mock.create_dir("in")
+    with mock.open_output_stream("in/a.parquet") as stream:
+        pq.write_table(table, stream, row_group_size=3000)
+    source = ParquetSource("in/*.parquet", filesystem=mock, columns=["id"], filter=pc.field("id") > 100)
+    got = [b for s in source.list_splits(1) for b in source.read(s.payload, context())]
+    assert pa.Table.from_batches(got).equals(table.filter(pc.field("id") > 100).select(["id"]))
+
+
+def test_wide_rows_come_in_small_batches(tmp_path):
+    pq.write_table(
+        pa.table({"s": ["x" * 100_000 + str(i) for i in range(300)]}), tmp_path / "a.parquet", use_dictionary=False
+    )
+    source = ParquetSource(tmp_path)
+    (split,) = source.list_splits(1 << 30)
+    assert max(b.num_rows for b in source.read(split.payload, context())) <= 64
+
+
+# --- sink ---
+
+
+def test_many_small_batches_become_one_row_group(tmp_path, table):
+    sink = ParquetSink(tmp_path / "out", compression="zstd")
+    sink.commit(run_sink(sink, [table.to_batches(max_chunksize=10)], table.schema))
+    metadata = pq.read_metadata(tmp_path / "out" / "part-00000.parquet")
+    assert metadata.num_row_groups == 1
+    assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_row_groups_are_bounded(tmp_path):
+    batch = pa.record_batch({"x": np.random.default_rng(0).integers(0, 1 << 60, 1 << 20)})
+    sink = ParquetSink(tmp_path / "out")
+    sink.commit(run_sink(sink, [[batch] * 10], batch.schema))
+    metadata = pq.read_metadata(tmp_path / "out" / "part-00000.parquet")
+    assert max(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)) < 48 << 20
+
+
+def test_no_rows_at_all_still_write_the_schema(tmp_path, table):
+    sink = ParquetSink(tmp_path / "out")
+    sink.commit(
+        run_sink(
+            sink,
+            [[], [table.slice(0, 0).combine_chunks().to_batches()[0]] if table.slice(0, 0).to_batches() else []],
+            table.schema,
+        )
+    )
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["_SUCCESS", "part-00000.parquet"]
+    assert read_all(ParquetSource(tmp_path / "out")).schema.equals(table.schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (pa.schema([]), "Parquet needs at least one"),
+        (pa.schema([("a", pa.int8()), ("a", pa.int8())]), "two columns 'a'"),
+        (pa.schema([("ok", pa.int8()), ("u", pa.dense_union([pa.field("a", pa.int8())]))]), "cannot hold column 'u'"),
+        (pa.schema([("i", pa.month_day_nano_interval())]), "cannot hold column 'i'"),
+        (pa.schema([("s", pa.struct([]))]), "cannot hold column 's'"),
+    ],
+)
+def test_schemas_that_parquet_cannot_hold(tmp_path, schema, message):
+    with pytest.raises(UsageError, match=message):
+        ParquetSink(tmp_path / "out").check(schema)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_compression(tmp_path):
+    with pytest.raises(UsageError, match="compression='zip'"):
+        ParquetSink(tmp_path / "out", compression="zip")
+
+
+def test_views_are_read_as_plain_values(tmp_path):
+    plain = pa.table({"s": [f"name {i:04}" for i in range(100)], "b": [b"x"] * 100, "n": range(100)})
+    views = plain.cast(pa.schema([("s", pa.string_view()), ("b", pa.binary_view()), ("n", pa.int64())]))
+    pq.write_table(views, tmp_path / "a.parquet", row_group_size=10)
+    assert pq.read_schema(tmp_path / "a.parquet").field("s").type == pa.string_view()
+    source = ParquetSource(tmp_path)
+    assert source.schema.equals(plain.schema)
+    assert read_all(source).equals(plain)
+    some = source.push_down(["n", "s"], pc.field("s") >= "name 0075")
+    assert read_all(some).equals(plain.slice(75).select(["n", "s"]))
+    assert len(source.push_down(["s"], pc.field("n") >= 75).list_splits(1)) == 3
+
+
+def test_many_small_files_become_few_batches(tmp_path):
+    for i in range(300):
+        pq.write_table(pa.table({"x": [i], "f": [float(i)]}), tmp_path / f"{i:03}.parquet")
+    source = ParquetSource(tmp_path)
+    (split,) = source.list_splits(64 << 20)
+    (batch,) = source.read(split.payload, context())
+    assert batch.column("x").to_pylist() == list(range(300))
+    counted = source.push_down([], None)
+    assert sum(b.num_rows for b in counted.read(split.payload, context())) == 300
+
+
+def test_small_files_with_dictionaries_of_their_own(tmp_path):
+    for i in range(3):
+        pq.write_table(pa.table({"d": pa.array([f"v{i}"]).dictionary_encode()}), tmp_path / f"{i}.parquet")
+    assert read_all(ParquetSource(tmp_path)).column("d").to_pylist() == ["v0", "v1", "v2"]
+
+
+def test_place_says_what_a_batch_is_made_of(tmp_path, path):
+    pq.write_table(pq.read_table(path).slice(0, 10), tmp_path / "b.parquet")
+    source, ctx = ParquetSource(tmp_path, columns=["id"]), context()
+    (split,) = source.list_splits(64 << 20)
+    assert [ctx.place for _ in source.read(split.payload, ctx)] == [
+        f"{path}, row group 0 to {path}, row group 8",
+        f"{path}, row group 9 to {tmp_path}/b.parquet, row group 0",
+    ]

@@ -1,0 +1,57 @@
+"""What the soak and the benchmark of speculation say of a run: faults planned by seed, errors that are clear, mirrors."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.soak_cluster import Fault, Plan, is_clear, leftovers
+from benchmarks.speculation import rules
+
+from firesteel.errors import JobExecutionError, PartitionException
+from firesteel.scheduler.kernel.records import Decision, StateChange
+
+HOSTS = ("a", "b", "c")
+
+
+def plan(seed: int) -> list[tuple[float, Fault]]:
+    made = Plan(seed, every=5.0)
+    return [(made.pause(), made.fault(HOSTS)) for _ in range(200)]
+
+
+def test_a_seed_repeats_the_plan():
+    assert plan(3) == plan(3) != plan(4)
+
+
+def test_all_kinds_of_faults_come_and_each_ends():
+    faults = [fault for _, fault in plan(1)]
+    assert {fault.kind for fault in faults} == {"kill executor", "kill worker", "freeze", "slow"}
+    assert {fault.host for fault in faults} == set(HOSTS)
+    assert all(2 <= fault.seconds <= 20 for fault in faults) and all(0 <= pause <= 15 for pause, _ in plan(1))
+
+
+@pytest.mark.parametrize(
+    ("error", "clear"),
+    [
+        (JobExecutionError("The job 'q1' failed: executor 3 was lost 4 times."), True),
+        (JobExecutionError("The job failed.", hint="Did you mean q2?"), True),
+        (PartitionException("Partition 3 of data set 1 is damaged."), True),
+        (JobExecutionError("The job failed"), False),
+        (JobExecutionError("An error occurred while calling o12.run: java.lang.NullPointerException."), False),
+        (KeyError("subtask"), False),
+    ],
+)
+def test_an_error_is_clear_if_it_is_a_sentence_of_ours(error, clear):
+    assert is_clear(error) is clear
+
+
+def test_files_that_stay_are_left_over(tmp_path):
+    (tmp_path / "job").mkdir()
+    assert leftovers(tmp_path, patience=0) == []
+    (tmp_path / "job" / "0-1-0").touch()
+    assert leftovers(tmp_path, patience=0) == ["job/0-1-0"]
+
+
+def test_each_mirror_counts_with_its_rule():
+    made = Decision(at=1, what="speculation", rule="seed", result=[[3, 1], [4, 1]])
+    refused = Decision(at=1, what="speculation", rule="seed", result=[])
+    assert rules(made) == ["seed", "seed"]
+    assert rules(refused) == rules(StateChange(at=1, vertex=0, state="CREATED", subtasks=[1], attempts=[1])) == []

@@ -1,0 +1,177 @@
+"""The walls of the house, read from the sources: which room may import which. (test_architecture loads them.)"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import firesteel
+
+PACKAGE = Path(firesteel.__file__).parent
+ROOT = PACKAGE.parents[1]
+COMMON = {"errors", "humanize", "masking", "package_files", "option_functions"}
+"""Standard library only, for everybody."""
+
+ALLOWED = {
+    "options": {"options"},
+    "model": {"model", "options"},
+    "results": {"results", "model"},
+    "task": {"task", "results", "model"},
+    "connectors": {"connectors", "task", "results", "model"},
+    "compile": {"compile", "model", "task", "connectors", "options", "results"},
+    "scheduler": {"scheduler", "model", "options"},
+    "journal": {"journal", "scheduler", "model", "options"},
+    "report": {"report", "journal", "scheduler", "model", "options"},
+    "view": {"view", "report", "journal", "scheduler", "model", "options", "compile"},
+    "simulation": {"simulation", "scheduler", "model", "options", "compile", "journal"},
+    "control": {"control", "scheduler", "model"},
+    "streaming": {"api", "scheduler"},
+    "api": {
+        "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
+        "spark", "results", "control",
+    },
+    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming"},
+}  # fmt: skip
+"""``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
+
+EXECUTOR_ROOMS = ("model", "results", "task", "connectors")
+EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
+CONTROL_ROOMS = ("scheduler", "model", "options", "compile", "journal", "report", "simulation")
+CROWDED = 20
+"""Files side by side above which a folder has a plan that is not drawn yet."""
+
+
+def modules(room: str) -> list[Path]:
+    folder = PACKAGE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{room}.py"]
+
+
+def imports(path: Path, *, top_level: bool = False) -> set[str]:
+    """Full names that a module imports, those only for the type checker left out."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if top_level and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if isinstance(child, ast.Import):
+                found.update(alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                if child.module != "firesteel":
+                    found.add(child.module)
+                found.update(f"{child.module}.{alias.name}" for alias in child.names)  # modules among them
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def room_of(name: str) -> str:
+    return name.split(".")[1] if name.startswith("firesteel.") else ""
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_imports_only_the_rooms_it_may(room):
+    for path in modules(room):
+        for name in imports(path):
+            if other := room_of(name):
+                public = other[0].isupper() or other in ("col", "lit")  # the façade's names
+                assert other in ALLOWED[room] | COMMON or (public and room == "cli"), (
+                    f"{path.relative_to(PACKAGE)} imports {name}"
+                )
+
+
+def test_the_data_plane_does_not_know_who_calls_it():
+    for path in modules("spark"):
+        assert not {room_of(name) for name in imports(path)} & {"api", "cli", "simulation"}, path
+
+
+def test_every_room_has_its_wall():
+    rooms = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in PACKAGE.rglob("*.py")}
+    assert {room for room in rooms if not room.startswith("__")} == set(ALLOWED) | COMMON | {"spark"}
+
+
+@pytest.mark.parametrize("room", EXECUTOR_ROOMS)
+def test_executor_rooms_load_only_stdlib_numpy_and_pyarrow(room):
+    for path in modules(room):
+        for name in imports(path, top_level=True):
+            package = name.split(".")[0]
+            known = package == "firesteel" or package in sys.stdlib_module_names or package in EXECUTOR_PACKAGES
+            assert known, f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+@pytest.mark.parametrize("room", CONTROL_ROOMS)
+def test_the_control_plane_knows_no_spark(room):
+    for path in modules(room):
+        assert not any(name.split(".")[0] in ("pyspark", "py4j") for name in imports(path)), path
+
+
+def test_the_scheduler_does_no_io_and_reads_no_clock():
+    forbidden = {"time", "datetime", "os", "pathlib", "io", "socket", "threading", "asyncio", "subprocess", "random"}
+    for path in [*modules("scheduler"), *modules("model")]:
+        assert not imports(path) & forbidden, path
+
+
+def test_no_module_grows_past_650_lines():
+    for path in PACKAGE.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 650, path
+
+
+def folders() -> list[Path]:
+    return [path.parent for path in PACKAGE.rglob("__init__.py")]
+
+
+def test_every_folder_says_what_it_is_for():
+    for folder in folders():
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
+
+
+def test_no_docstring_begins_with_a_question():
+    """A docstring says what the thing does or is: "Returns whether ...", not "Whether ..."."""
+    question = re.compile(r'"""\s*(What|Which|Who|Whose|Whether|How)\b')
+    for path in PACKAGE.rglob("*.py"):
+        found = question.search(path.read_text())
+        assert found is None, f"{path.relative_to(PACKAGE)}: {found[0]}"
+
+
+def test_no_folder_is_crowded():
+    for folder in folders():
+        assert len(list(folder.glob("*.py"))) - 1 <= CROWDED, folder
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Imports inside functions count, too: a cycle that is put off is still one."""
+    arrows = {}
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(("firesteel", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+        arrows[name] = imports(path)
+    within = {name: {other for other in found if other in arrows} for name, found in arrows.items()}
+    TopologicalSorter(within).prepare()  # raises CycleError, which names them
+
+
+def test_every_public_name_can_be_imported():
+    for name in firesteel.__all__:
+        assert getattr(firesteel, name) is not None
+    with pytest.raises(AttributeError):
+        _ = firesteel.nothing_like_this
+
+
+def test_no_file_names_a_registry_or_a_place_on_a_developers_machine():
+    folders = ("src", "tests", "docs", "tools", "examples", "benchmarks", "typings", ".ci")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")] + [*ROOT.glob("*")]
+    pattern = re.compile(r"/wor" + r"k/|py" + r"pi\.org|python" + r"hosted|npm" + r"js\.|mav" + r"en\.org")
+    for path in files:
+        if (
+            path.is_file()
+            and path.suffix in (".py", ".md", ".toml", ".pyi", ".lock", "")
+            and path.name not in ("uv.lock", ".git")
+        ):
+            found = pattern.search(path.read_text(errors="replace"))
+            assert found is None, f"{path} names {found[0]}"
