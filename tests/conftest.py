@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -18,6 +21,22 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also the tests marked `full`: everything, on real Spark")
+
+
+def pytest_configure(config):
+    """All that the tests and their children leave behind goes with the run. pytest's own folders stay where they were: what
+    lies in them needs short paths (sockets), and is looked at after a failure."""
+    if hasattr(config, "workerinput"):
+        return
+    usual = tempfile.gettempdir()
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", usual)
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="fs-")
+    config.add_cleanup(lambda: _give_back(usual))
+
+
+def _give_back(usual):
+    made, os.environ["TMPDIR"], tempfile.tempdir = tempfile.gettempdir(), usual, usual
+    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)

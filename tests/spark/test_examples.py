@@ -95,12 +95,13 @@ def test_a_slow_task_detector_of_ones_own(folder):
     )
     assert done.returncode == 0, done.stderr
     assert "two" in done.stdout
-    # its errors are its author's, and end the job
-    broken = (
-        (EXAMPLES / "slow_tasks.py")
-        .read_text()
-        .replace("def baseline(self, step):", "def baseline(self, step):\n        step.nothing")
-    )
+    # its errors are its author's, and end the job, whose subtask runs until the detector has been asked
+    asked = folder / "asked"
+    own_error = f"import pathlib; pathlib.Path({str(asked)!r}).touch(); step.nothing"
+    waits = f"import os, time\n    while not os.path.exists({str(asked)!r}): time.sleep(0.01)"
+    broken = (EXAMPLES / "slow_tasks.py").read_text()
+    broken = broken.replace("def baseline(self, step):", f"def baseline(self, step):\n        {own_error}")
+    broken = broken.replace("def tokenize(batches):", f"def tokenize(batches):\n    {waits}")
     (folder / "broken.py").write_text(broken)
     done = subprocess.run(
         [*command[:4], *own, "broken.py", "code.py"],

@@ -143,6 +143,17 @@ def notebook(tmp_path_factory) -> Iterator[Notebook]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def first(notebook) -> Cell:
+    """The first job that finishes. It leaves its ``result`` and the folder out/a to the cells after it."""
+    (notebook.folder / "go on").touch()
+    cell = notebook.run(
+        'slow("first").key_by("k").aggregate({"n": "sum"}).write_parquet("out/a")\nresult = env.execute("sums")'
+    )
+    (notebook.folder / "go on").unlink()
+    return cell
+
+
 def only_the_users_lines(error: str) -> bool:
     return OURS not in error and "threading.py" not in error and error.count("Cell In[") == 1
 
@@ -156,20 +167,15 @@ def test_interrupting_while_spark_starts(notebook):
     assert cell.printed() == ""
 
 
-def test_the_next_cell_runs_a_job_whose_progress_stays_in_its_place(notebook):
-    (notebook.folder / "go on").touch()
-    cell = notebook.run(
-        'slow("first").key_by("k").aggregate({"n": "sum"}).write_parquet("out/a")\nresult = env.execute("sums")'
-    )
-    assert [o["output_type"] for o in cell.outputs] == ["display_data"], "and nothing of Spark's"
-    assert cell.messages.count("update_display_data") >= 2
-    assert cell.text("display_data").startswith("sums: finished after ")
-    assert "<svg" in cell.html("display_data")
-    (notebook.folder / "go on").unlink()
+def test_the_next_cell_runs_a_job_whose_progress_stays_in_its_place(first):
+    assert [o["output_type"] for o in first.outputs] == ["display_data"], "and nothing of Spark's"
+    assert first.messages.count("update_display_data") >= 2
+    assert first.text("display_data").startswith("sums: finished after ")
+    assert "<svg" in first.html("display_data")
 
 
 @pytest.mark.full
-def test_streams_results_and_tables_are_pictures(notebook):
+def test_streams_results_and_tables_are_pictures(notebook, first):
     assert "hash by k" in notebook.run("counts").html()
     assert "KeyedStream[k]" in notebook.run('rows.key_by("k")').html()
     result = notebook.run("result")
@@ -183,7 +189,7 @@ def test_streams_results_and_tables_are_pictures(notebook):
 
 
 @pytest.mark.full
-def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
+def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook, first):
     other = notebook.run('slow("beside").write_parquet("out/b")\nclient = env.execute_async("beside")\nclient')
     assert other.text().startswith("JobClient('beside'")
     cell = notebook.run('slow("for ever").write_parquet("out/c")\nenv.execute("for ever")', "for ever")
@@ -192,6 +198,7 @@ def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
     assert "beside (job " in (running := notebook.run("client").html()) and "still running" in running
     (notebook.folder / "go on").touch()
     assert notebook.run("client.wait()").text().startswith("JobResult('beside'")
+    (notebook.folder / "go on").unlink()
     assert notebook.run("counts.count()").text() == "97"
     assert sorted(path.name for path in (notebook.folder / "out").iterdir()) == ["a", "b"]
 
@@ -199,7 +206,6 @@ def test_interrupting_a_cell_cancels_its_job_and_no_other(notebook):
 @pytest.mark.full
 def test_an_interrupt_finds_the_job_wherever_it_is(notebook):
     """While it is compiled, prepared (Spark looks at its executors then) or runs."""
-    (notebook.folder / "go on").unlink()
     cell = notebook.run(INTERRUPTED)
     assert (
         cell.text().count("KeyboardInterrupt: The job 'anywhere' was interrupted")
