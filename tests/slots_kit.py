@@ -20,7 +20,7 @@ from firesteel.results.storage.store import ResultStore
 from firesteel.spark.driver.environments import WithEnvironment, environment
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
-from firesteel.task.executor.slot import SlotInformation
+from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.spark_task import BatchFunction, DataFrameFunction
 from firesteel.task.functions.batch_functions import MapInArrow
 from firesteel.task.program import SourceHead, SparkHead, VertexProgram

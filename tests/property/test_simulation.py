@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 from tests.effort import examples
+from tests.simulation.random_jobs import random_job, run_random_job
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
 from firesteel.model.job_graph import ResultPartitionType
 from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.simulation.faults.random_jobs import random_job, run_random_job
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.violation import ViolationError
 

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
+from tests.simulation.streams.random_streams import random_stream, run_random_stream
+from tests.simulation.streams.stream import SimulatedStream
 
 from firesteel.scheduler.streaming import adaptive_scheduler
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChange
@@ -20,8 +22,6 @@ from firesteel.scheduler.streaming.rescaling.manager import RescaleManager
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES
 from firesteel.scheduler.streaming.wanted.slots import ProfileSlots
 from firesteel.simulation.digest import JournalDigest
-from firesteel.simulation.streams.random_streams import random_stream, run_random_stream
-from firesteel.simulation.streams.stream import SimulatedStream
 from firesteel.simulation.violation import ViolationError
 
 SEEDS = st.integers(0, 1 << 40)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.simulation.streams.stream import SimulatedStream
+from tests.simulation.streams.world import Dice, Load, SimulatedUser, StreamFaults, StreamWorld
 
 from firesteel.scheduler.kernel.commands import SetTimer
 from firesteel.scheduler.streaming.commands import (
@@ -31,8 +33,6 @@ from firesteel.scheduler.streaming.events import (
     StreamSubmitted,
     TimerFired,
 )
-from firesteel.simulation.streams.stream import SimulatedStream
-from firesteel.simulation.streams.world import Dice, Load, SimulatedUser, StreamFaults, StreamWorld
 from firesteel.simulation.violation import ViolationError
 
 

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 from firesteel.results.storage.store import ResultStore
-from firesteel.task.executor import crash_note, memory_watch
-from firesteel.task.executor.memory_watch import NO_WATCH, MemoryLimitError, MemoryStop, MemoryWatch, Watched
-from firesteel.task.executor.resident import Resident, own_memory
+from firesteel.task.executor import crash_note
+from firesteel.task.executor.slots import memory_watch
+from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryStop, MemoryWatch, Watched
+from firesteel.task.executor.slots.resident import Resident, own_memory
 
 MIB = 1 << 20
 PATIENCE_SECONDS = 60.0

@@ -21,7 +21,7 @@ from firesteel.spark.placement.nodes import ExecutorInfo
 from firesteel.spark.session.sessions import grows, is_local
 from firesteel.spark.slots.profiles import Need, executor_need, spark_profile, task_need
 from firesteel.spark.slots.workers import Workers, counts_overhead
-from firesteel.task.executor.slot import SlotInformation, thread_environment
+from firesteel.task.executor.slots.slot import SlotInformation, thread_environment
 
 REGISTERING_SECONDS = 10.0
 """Seconds after the session's start in which executors are taken to be still registering."""

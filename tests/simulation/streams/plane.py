@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from tests.simulation.streams.protocol import SimulatedRescale
+from tests.simulation.streams.query import QueryState, SimulatedCheckpoint, SimulatedQuery
+from tests.simulation.streams.world import Dice, Load, StreamWorld
+
 from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
 from firesteel.scheduler.streaming.commands import (
     Action,
@@ -29,9 +33,6 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.simulation.clock import VirtualClock
-from firesteel.simulation.streams.protocol import SimulatedRescale
-from firesteel.simulation.streams.query import QueryState, SimulatedCheckpoint, SimulatedQuery
-from firesteel.simulation.streams.world import Dice, Load, StreamWorld
 from firesteel.simulation.violation import check
 
 Write = Callable[[Record], None]

@@ -11,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tests.simulation.streams.plane import SimulatedDataPlane
+from tests.simulation.streams.world import Dice, StreamWorld
+
 from firesteel.scheduler.kernel.commands import Command, Record
 from firesteel.scheduler.kernel.records import JournalRecord
 from firesteel.scheduler.streaming.events import (
@@ -34,8 +37,6 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.simulation.clock import VirtualClock
-from firesteel.simulation.streams.plane import SimulatedDataPlane
-from firesteel.simulation.streams.world import Dice, StreamWorld
 from firesteel.simulation.violation import check
 
 PATIENCE = 6 * 3600.0

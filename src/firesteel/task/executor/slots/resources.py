@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from firesteel.errors import UsageError
-from firesteel.task.executor.slot import SlotInformation
+from firesteel.task.executor.slots.slot import SlotInformation
 
 
 @dataclass(frozen=True, slots=True, repr=False)

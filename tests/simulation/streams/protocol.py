@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tests.simulation.streams.query import Host, SimulatedCheckpoint, SimulatedQuery
+
 from firesteel.scheduler.streaming.commands import Action, Rescale
 from firesteel.scheduler.streaming.events import QueryFailed, RescaleFailed, RescaleStep, RescaleStepped
-from firesteel.simulation.streams.query import Host, SimulatedCheckpoint, SimulatedQuery
 
 
 class RescalingHost(Host, Protocol):

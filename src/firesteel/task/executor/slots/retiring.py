@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from firesteel.task.executor.resident import Resident
-from firesteel.task.executor.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInformation
+from firesteel.task.executor.slots.resident import Resident
+from firesteel.task.executor.slots.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInformation
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 """Variable that names the devices CUDA's libraries may use; set for the resource "gpu", unless the worker's environment has it."""

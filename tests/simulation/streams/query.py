@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from tests.simulation.streams.world import Dice, Load, StreamWorld
+
 from firesteel.scheduler.streaming.events import (
     AnyStreamEvent,
     BatchCommitted,
@@ -19,7 +21,6 @@ from firesteel.scheduler.streaming.events import (
     StreamPlan,
 )
 from firesteel.simulation.clock import VirtualClock
-from firesteel.simulation.streams.world import Dice, Load, StreamWorld
 from firesteel.simulation.violation import check
 
 BYTES_OF_A_ROW = 100

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from tests.simulation.streams.plane import SimulatedDataPlane
+from tests.simulation.streams.stream import StreamOutcome
+from tests.simulation.streams.world import StreamWorld
+
 from firesteel.options import Options
 from firesteel.scheduler.kernel.commands import Command
 from firesteel.scheduler.kernel.records import JournalRecord
@@ -32,9 +36,6 @@ from firesteel.scheduler.streaming.records import EndState, RescaleRecord, Strea
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.states import RESCALE_PHASES, SCHEDULER_STATES, Phase, SchedulerState
 from firesteel.scheduler.streaming.wanted.assessment import pause_after
-from firesteel.simulation.streams.plane import SimulatedDataPlane
-from firesteel.simulation.streams.stream import StreamOutcome
-from firesteel.simulation.streams.world import StreamWorld
 from firesteel.simulation.violation import check
 
 MOVES = {(move.source.value, move.target.value) for move in SCHEDULER_STATES.table}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from tests.simulation.random_resources import IMPOSSIBLE, give_resources
 
 from firesteel.model.job_graph import (
     IntermediateDataSet,
@@ -38,7 +39,6 @@ from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.faults.random_resources import IMPOSSIBLE, give_resources
 from firesteel.simulation.job import Outcome, SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import check

@@ -28,7 +28,7 @@ from typing import Self
 
 from firesteel.errors import FiresteelError
 from firesteel.humanize import format_bytes
-from firesteel.task.executor.resident import Resident
+from firesteel.task.executor.slots.resident import Resident
 from firesteel.task.functions.user_code import is_foreign
 
 SHORTEST, LONGEST = 0.02, 0.1

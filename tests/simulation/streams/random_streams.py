@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.simulation.streams.invariants import Oversight
+from tests.simulation.streams.stream import Observer, SimulatedStream, StreamOutcome
+from tests.simulation.streams.world import SimulatedUser, StreamFaults, StreamWorld
+
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.scheduler.streaming.adaptive_scheduler import AdaptiveScheduler
 from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
-from firesteel.simulation.streams.invariants import Oversight
-from firesteel.simulation.streams.stream import Observer, SimulatedStream, StreamOutcome
-from firesteel.simulation.streams.world import SimulatedUser, StreamFaults, StreamWorld
 
 _AS = "jobmanager.adaptive-scheduler."
 HOUR = 3600.0
