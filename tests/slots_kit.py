@@ -17,7 +17,7 @@ import firesteel
 from driver_loop import decode
 from firesteel.model.descriptors import encode_executions
 from firesteel.results.storage.store import ResultStore
-from firesteel.spark.driver.environments import WithEnvironment, environment
+from firesteel.spark.driver.batch import WithEnvironment, environment
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.slots.slot import SlotInformation

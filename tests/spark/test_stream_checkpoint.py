@@ -12,10 +12,10 @@ import time
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.checkpoint.recovery import Outcome, recover, replay_pending
+from firesteel.spark.streams.checkpoint.repartition import RepartitionError, cancel_repartition, repartition_state
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
-from firesteel.spark.streams.recovery import Outcome, recover, replay_pending
-from firesteel.spark.streams.repartition import RepartitionError, cancel_repartition, repartition_state
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -20,8 +20,8 @@ from connectors_kit import read_all, run_sink
 from firesteel import ExecutionEnvironment, col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.connectors.files.part_files import FileWriter, Layout
 from firesteel.connectors.files.partitions import escape, infer_type
+from firesteel.connectors.files.writing.part_files import FileWriter, Layout
 from firesteel.connectors.formats.arrow_files import ArrowSink, ArrowSource
 from firesteel.connectors.formats.csv_files import CsvSource
 from firesteel.connectors.formats.csv_sink import CsvSink

@@ -18,7 +18,7 @@ import pytest
 
 from connectors_kit import run_sink
 from firesteel.connectors.base import Sink
-from firesteel.connectors.files.moves import Moves
+from firesteel.connectors.files.writing.moves import Moves
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import FiresteelError, UsageError
@@ -395,7 +395,7 @@ def test_the_next_job_takes_back_what_a_dead_one_had_appended_half(tmp_path):
             writer = adding.write(subtask, 0)
             writer.write(pa.record_batch([[9]], schema=schema))
             messages.append(writer.finish())
-        from firesteel.connectors.files import moves
+        from firesteel.connectors.files.writing import moves
         move = moves.Moves.move
         def one_then_die(self, source, target):
             move(self, source, target)

@@ -52,7 +52,9 @@ def test_compiling_and_describing_load_no_pyspark():
 
 
 def test_an_executor_loads_nothing_but_arrow_and_numpy():
-    loaded = imported("firesteel.task.runner", "firesteel.task.operators.composed", "firesteel.task.operators.narrow")
+    loaded = imported(
+        "firesteel.task.runner", "firesteel.task.operators.composed", "firesteel.task.operators.aggregation.narrow"
+    )
     assert not tops(loaded) & set(HEAVY)
     assert rooms(loaded) <= {"task", "results", "model", "errors", "humanize"}
 

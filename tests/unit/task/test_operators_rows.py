@@ -16,7 +16,7 @@ from firesteel import Row
 from firesteel.task.batches import nullable
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
 from firesteel.task.functions.rows import row_type, rows_of
-from firesteel.task.operators.reduce import Reduce, ReduceCombiner
+from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner
 from firesteel.task.runner import UserFunctionError
 from operators_support import collect, context, rows, unit
 

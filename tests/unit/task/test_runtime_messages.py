@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from driver_loop import END, Loop, decode, deploy, failed, finished
 from firesteel.scheduler.kernel import events as e
-from firesteel.spark.driver.message_deduplication import MessageDeduplication
-from firesteel.spark.driver.reports import reports_of
+from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,

@@ -12,7 +12,7 @@ from firesteel.api.place import caller_place, function_name
 from firesteel.api.steps.spark_columns import aggregation, is_spark_column
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.operators.aggregate import Aggregation
+from firesteel.task.operators.aggregation.aggregate import Aggregation
 
 Sides = tuple[tuple[str, Any], ...]
 """(name, StreamEdge) of each broadcast side input."""

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import corrupt
 from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
-from firesteel.connectors.files.corrupt import RefusedError
-from firesteel.connectors.files.inference import first_blocks, merge_types
-from firesteel.connectors.files.lines import BOM, count_lines, is_text, with_line_end
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
+from firesteel.connectors.files.reading import corrupt
+from firesteel.connectors.files.reading.corrupt import RefusedError
+from firesteel.connectors.files.reading.inference import first_blocks, merge_types
+from firesteel.connectors.files.reading.lines import BOM, count_lines, is_text, with_line_end
+from firesteel.connectors.files.reading.source import FileSource, Piece, for_each_file
 from firesteel.connectors.files.shaping import fit, gather, plain_schema
-from firesteel.connectors.files.source import FileSource, Piece, for_each_file
 from firesteel.connectors.formats.csv_format import CsvFormat, convert, difference, header_line, settled, wire_type
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, named_twice

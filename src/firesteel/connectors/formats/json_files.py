@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import corrupt
 from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
-from firesteel.connectors.files.corrupt import RefusedError
-from firesteel.connectors.files.inference import first_blocks
-from firesteel.connectors.files.lines import count_lines, is_text
-from firesteel.connectors.files.part_files import PartWriter
 from firesteel.connectors.files.paths import PathLike
+from firesteel.connectors.files.reading import corrupt
+from firesteel.connectors.files.reading.corrupt import RefusedError
+from firesteel.connectors.files.reading.inference import first_blocks
+from firesteel.connectors.files.reading.lines import count_lines, is_text
+from firesteel.connectors.files.reading.source import FileSource, Piece
 from firesteel.connectors.files.shaping import gather, plain_schema
-from firesteel.connectors.files.sinks import FileSink
-from firesteel.connectors.files.source import FileSource, Piece
+from firesteel.connectors.files.writing.part_files import PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import zoned
 from firesteel.connectors.formats.json_text import check_json_type, json_rows
 from firesteel.connectors.formats.json_values import (
@@ -373,7 +373,7 @@ class JsonSink(FileSink):
     """Writes a directory of files with a JSON object a line (see ``json_text``).
 
     ``ignore_null_fields``: leave out fields that are null, as Spark does; False: write them as ``null``. ``compression``: of
-    the files, gzip, bz2, zstd or lz4. ``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`.
+    the files, gzip, bz2, zstd or lz4. ``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`.
     """
 
     kind = "write_json"

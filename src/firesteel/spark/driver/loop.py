@@ -51,9 +51,8 @@ from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancellin
 from firesteel.spark.driver.channel import Channel
 from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.driver.merge import Merger
-from firesteel.spark.driver.message_deduplication import MessageDeduplication
+from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.spark.driver.postmortem import PostMortem
-from firesteel.spark.driver.reports import reports_of
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance

@@ -33,6 +33,7 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
+from firesteel.spark.streams.checkpoint.warming import warm_up
 from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
 from firesteel.spark.streams.commit_barrier import Held, HoldLost
 from firesteel.spark.streams.listener import Heard, HeardIdle
@@ -40,7 +41,6 @@ from firesteel.spark.streams.offers import Offers
 from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
 from firesteel.spark.streams.timers import Timers
-from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """Seconds between looks, and their number, when a query that has just started is asked for its first batch."""

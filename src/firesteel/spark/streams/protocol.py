@@ -27,14 +27,14 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.driver.threads import aside
-from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.recovery import recover, replay_pending
+from firesteel.spark.streams.checkpoint.repartition import Repartitioned, cancel_repartition, repartition_state
 from firesteel.spark.streams.commit_barrier import QueryHold, hold_of
 from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
 from firesteel.spark.streams.listener import Heard, ProgressListener
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
-from firesteel.spark.streams.recovery import recover, replay_pending
-from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
 from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
 LOOK_SECONDS = 0.1

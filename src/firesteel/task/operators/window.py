@@ -24,9 +24,9 @@ from firesteel.errors import UsageError
 from firesteel.task.batches import one_chunk, stable_order, table_batches, take, take_rows
 from firesteel.task.functions.rows import fits
 from firesteel.task.functions.user_code import complaint
-from firesteel.task.operators.aggregate import OUTPUT_ROWS
-from firesteel.task.operators.aggregate_plan import Aggregation, output_type
-from firesteel.task.operators.duplicates import content_hashes
+from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS
+from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, output_type
+from firesteel.task.operators.aggregation.duplicates import content_hashes
 from firesteel.task.operators.grouping import encode, key_columns
 from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.program import Batches, TaskContext, UnitInput

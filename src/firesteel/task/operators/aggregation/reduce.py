@@ -17,7 +17,7 @@ import pyarrow as pa
 from firesteel.task.batches import chunked, nullable, table_batches, take_rows
 from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
 from firesteel.task.functions.user_code import call, complaint
-from firesteel.task.operators.aggregate import OUTPUT_ROWS, FoldingState, fold
+from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS, FoldingState, fold
 from firesteel.task.operators.grouping import Groups, encode, key_columns
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput

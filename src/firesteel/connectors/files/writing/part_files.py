@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from firesteel.connectors.files.moves import storage_errors
 from firesteel.connectors.files.partitions import escape, format_values
 from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.shaping import fit
+from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.errors import FiresteelError
 
 _PARTITIONED_CHUNK = 64 << 20

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.connectors.files.compression import codec_of, damaged, plain_stream
-from firesteel.connectors.files.lines import BLOCK, stream_blocks
+from firesteel.connectors.files.reading.lines import BLOCK, stream_blocks
 from firesteel.errors import UsageError
 
 FILES = 8
@@ -22,7 +22,7 @@ _MOST = 64 * BLOCK
 
 
 def first_blocks(source: Any, compression: str | None, has_row: Callable[[bytes], bool]) -> Iterator[tuple[str, bytes]]:
-    """(file's name, its first lines) of the first files of a :class:`~firesteel.connectors.files.source.FileSource`.
+    """(file's name, its first lines) of the first files of a :class:`~firesteel.connectors.files.reading.source.FileSource`.
 
     ``has_row``: whether these lines hold a row; while they do not, more are read, to some 64 MiB or the file's end. Raises UsageError for a file that cannot be read.
     """

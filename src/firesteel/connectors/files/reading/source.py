@@ -14,23 +14,23 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.compression import codec_of, damaged, plain_sizes, plain_stream
 from firesteel.connectors.files.conditions import Condition, condition, filter_batch
-from firesteel.connectors.files.lines import line_blocks, stream_blocks
-from firesteel.connectors.files.packing import pack, piece_bytes
 from firesteel.connectors.files.partitions import Partitions, Values, find_partitions
 from firesteel.connectors.files.paths import (
     InputFile,
     InputFiles,
     Location,
     PathLike,
+    as_filesystem,
     find_files,
     first_line,
     short_name,
 )
+from firesteel.connectors.files.reading.lines import line_blocks, stream_blocks
+from firesteel.connectors.files.reading.packing import pack, piece_bytes
 from firesteel.connectors.files.shaping import fit
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, format_count
@@ -242,17 +242,6 @@ class FileSource:
                 f"{label} became shorter while the job was running.", hint="Run the job again when nobody writes to it."
             )
         return file
-
-
-def as_filesystem(filesystem: Any) -> pafs.FileSystem | None:
-    """A ``pyarrow.fs`` filesystem of one that a user gave, which may be of fsspec. Raises UsageError."""
-    if filesystem is None or isinstance(filesystem, pafs.FileSystem):
-        return filesystem
-    if callable(getattr(filesystem, "find", None)) and getattr(filesystem, "protocol", None) is not None:
-        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
-    raise UsageError(
-        f"{filesystem!r} is not a filesystem.", hint="Give a pyarrow.fs.FileSystem, or a filesystem of fsspec."
-    )
 
 
 def for_each_file(

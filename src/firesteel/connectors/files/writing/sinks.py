@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.files.compression import CODECS
-from firesteel.connectors.files.moves import Moves, storage_errors
 from firesteel.connectors.files.object_stores import require_bucket, why
-from firesteel.connectors.files.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
 from firesteel.connectors.files.partitions import check_partition_columns
-from firesteel.connectors.files.paths import Location, PathLike, find_target, is_local, local_path
-from firesteel.connectors.files.source import as_filesystem
+from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
+from firesteel.connectors.files.writing.moves import Moves, storage_errors
+from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.results.storage.owner import is_dead, myself
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from firesteel.task.batches import chunked, nullable, table_batches, take_rows, whole
-from firesteel.task.operators.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
+from firesteel.task.operators.aggregation.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
 from firesteel.task.operators.grouping import encode, first_rows, key_columns
 from firesteel.task.operators.units import MAX_LEVEL, rehash, spool, unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput

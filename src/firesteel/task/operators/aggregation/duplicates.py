@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.results.hashing import hash_columns
-from firesteel.task.operators.aggregate import Distinct, Folding, FoldingState, OneRowPerKey
+from firesteel.task.operators.aggregation.aggregate import Distinct, Folding, FoldingState, OneRowPerKey
 from firesteel.task.program import TaskContext
 
 

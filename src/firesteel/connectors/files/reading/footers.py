@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from firesteel.connectors.files.evolution import check_merge_schema, merged_schema
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike
+from firesteel.connectors.files.reading.evolution import check_merge_schema, merged_schema
+from firesteel.connectors.files.reading.source import FileSource, for_each_file
 from firesteel.connectors.files.shaping import one_schema
-from firesteel.connectors.files.source import FileSource, for_each_file
 
 
 class Footer(Protocol):
@@ -27,7 +27,7 @@ _F = TypeVar("_F", bound=Footer)
 
 
 class FooterSource(FileSource, Generic[_F]):
-    """``merge_schema``: the files' schemas may differ as in :mod:`~firesteel.connectors.files.evolution`.
+    """``merge_schema``: the files' schemas may differ as in :mod:`~firesteel.connectors.files.reading.evolution`.
 
     Footers are read when the source is made (of a partitioned tree without ``merge_schema`` only the first; the others when
     splits are listed, of the partitions that filters leave). They stay on the driver: there may be thousands.

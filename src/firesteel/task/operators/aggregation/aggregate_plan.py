@@ -20,7 +20,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.results.keys import normal_type
 from firesteel.task.batches import filter_rows
-from firesteel.task.operators.group_merging import Part, grouped
+from firesteel.task.operators.aggregation.group_merging import Part, grouped
 from firesteel.task.operators.grouping import normalised
 from firesteel.task.operators.relational import check_columns, order_type, unknown_column
 

@@ -12,9 +12,9 @@ from enum import Enum
 from typing import Any
 
 from firesteel.errors import JobExecutionError
-from firesteel.spark.streams.checkpoint_files import CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.repartition import RepartitionError, repartition_state, roll_back
 from firesteel.spark.streams.progress import Progress
-from firesteel.spark.streams.repartition import RepartitionError, repartition_state, roll_back
 
 
 class Outcome(Enum):
