@@ -19,7 +19,7 @@ from firesteel import ExecutionEnvironment, SlotSharingGroup, Split
 from firesteel.errors import FiresteelError
 from firesteel.journal.file import read
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
 from firesteel.spark.storage.cleaning import late

@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from firesteel.api.caller import caller_level
 from firesteel.api.connectors import reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.data_stream import DataStream
-from firesteel.api.names import no_such_name_of_a_session
-from firesteel.api.place import caller_level
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
+from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.describe import describe

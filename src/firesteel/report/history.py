@@ -10,7 +10,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.options import SPECULATIVE_ENABLED
-from firesteel.report.groups import GroupHistory, Peaks
+from firesteel.report.slot_sharing import GroupHistory, Peaks
 from firesteel.scheduler.kernel.records import (
     REJECTED,
     RETIRED,

@@ -30,6 +30,7 @@ from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.operators.units import run_keyed
+from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
     CombinerState,
@@ -45,7 +46,6 @@ from firesteel.task.program import (
     TaskOutcome,
     VertexProgram,
 )
-from firesteel.task.streams import Stream
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from tests.journal_samples import planned, word_count
 
 from firesteel.errors import UsageError
-from firesteel.report.explain import explain
+from firesteel.report.explain import explain, ranges_text
 from firesteel.report.history import subtask_numbers
-from firesteel.report.ranges import ranges_text
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 
 WHOLE = """\

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firesteel.model.descriptors import digest_of
-from firesteel.results.storage.lru import LruBytes
 from firesteel.results.storage.store import ResultStore, StorageError
 from firesteel.scheduler.kernel.commands import GateDescriptor
 from firesteel.spark.storage import blob_server
@@ -24,7 +23,7 @@ from firesteel.task.executor import blobs
 from firesteel.task.executor.blobs import BlobCache, blob_name, put_blob
 from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.gates import evict, gate_columns
-from firesteel.task.executor.information import JobInformation
+from firesteel.task.executor.information import JobInformation, LruBytes
 
 # --- in memory ----------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, SetTimer
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.kill import Killer, TaskGone
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.placement.watch import TasksLost, Watcher
 
 

@@ -34,9 +34,9 @@ from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.driver.spark_errors import read_error, was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.session import java, preflight, shipping
-from firesteel.spark.session.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.session.preflight import check, modules_of
 from firesteel.spark.session.probe import Findings, Probe
+from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.session_account import SessionJob, _sessions, forget_blocked_nodes
 from firesteel.spark.storage.cleaning import Cleaner, _Late
 from firesteel.spark.storage.directories import JobStorage, storage_root

@@ -26,7 +26,7 @@ from firesteel.scheduler.streaming.records import StreamPlanned
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.states import SchedulerState
 from firesteel.scheduler.streaming.wanted.slots import Resources, said_in_vain, slots_of_stream
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.streams import cluster
 from firesteel.spark.streams.offers import RESERVED, offers_of, settings_for
 from firesteel.streaming import AdaptiveStream

@@ -11,7 +11,7 @@ from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import BatchCommitted, ClusterChanged, StreamPlan
 from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.actions import choose
+from firesteel.scheduler.streaming.wanted.cheapest_action import choose
 from firesteel.scheduler.streaming.wanted.load import BusyLoad, NoLoadSignal, load_signal
 from firesteel.scheduler.streaming.wanted.parallelism import Wanted
 from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements

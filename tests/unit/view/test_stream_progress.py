@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.streams.cluster import Cluster
 from firesteel.spark.streams.engine import Place, place_of
 from firesteel.spark.streams.failures import described

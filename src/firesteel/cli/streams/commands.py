@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, no_script, number, show, whole
-from firesteel.cli.streams.words import as_json_text, ended
+from firesteel.cli.streams.output import as_json_text, ended
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.status_store import SparkTask
 
 URGENT_SECONDS = 5.0
 """So long after something was doomed it is looked for more often."""

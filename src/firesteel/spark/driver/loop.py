@@ -56,8 +56,8 @@ from firesteel.spark.driver.postmortem import PostMortem
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone

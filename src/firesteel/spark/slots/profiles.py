@@ -21,7 +21,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.options import MIB
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
-from firesteel.spark.session.memory import spark_bytes
+from firesteel.spark.session.task_memory import spark_bytes
 from firesteel.spark.slots.workers import default_overhead, has_off_heap
 
 _STEP = 64 * MIB

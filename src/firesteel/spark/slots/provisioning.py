@@ -17,7 +17,7 @@ from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, O
 from firesteel.scheduler.kernel.commands import Deploy, SlotGrants
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.sessions import grows, is_local
 from firesteel.spark.slots.profiles import Need, executor_need, spark_profile, task_need
 from firesteel.spark.slots.workers import Workers, counts_overhead

@@ -16,10 +16,10 @@ from typing import Any
 from firesteel.humanize import format_bytes
 from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MIB, Options
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
-from firesteel.spark.placement.nodes import ExecutorInfo
-from firesteel.spark.session.memory import machine_memory, spark_bytes
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.probe import EXECUTOR_MEMORY_VARIABLE, Findings
 from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.task_memory import machine_memory, spark_bytes
 
 OVERHEAD_FACTOR, LEAST_OVERHEAD = 0.1, 384 * MIB
 """Spark's, where nothing was said of the overhead."""

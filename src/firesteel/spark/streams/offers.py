@@ -18,9 +18,9 @@ from firesteel.options import EXECUTOR_MEMORY, MIB, Options
 from firesteel.scheduler.slots.workers import UNIT, units
 from firesteel.scheduler.streaming.events import ExecutorOffer
 from firesteel.scheduler.streaming.wanted.slots import memory_beside_heap, task_cpus
-from firesteel.spark.placement.nodes import ExecutorInfo
-from firesteel.spark.session.memory import machine_memory, spark_bytes
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.task_memory import machine_memory, spark_bytes
 from firesteel.spark.slots.workers import counts_overhead, default_overhead
 
 CPUS = "spark.task.cpus"

@@ -14,7 +14,7 @@ from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.rescaling.manager import Direction
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.actions import Choice, choose
+from firesteel.scheduler.streaming.wanted.cheapest_action import Choice, choose
 from firesteel.scheduler.streaming.wanted.load import LoadSignal
 from firesteel.scheduler.streaming.wanted.parallelism import Wanted, Wish
 from firesteel.scheduler.streaming.wanted.slots import Resources

@@ -1,4 +1,4 @@
-"""Words and JSON that several stream commands print."""
+"""Output that several stream commands print: sentences and JSON."""
 
 from __future__ import annotations
 
