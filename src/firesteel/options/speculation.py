@@ -40,13 +40,14 @@ BLOCK_SLOW_NODE_DURATION = _register(
         check=at_least(0),
     )
 )
-MAX_RETURNS = _register(
+MAX_REJECTIONS = _register(
     Option(
-        "firesteel.speculative.max-returns",
+        "firesteel.speculative.max-rejections",
         parse_int,
         5,
         "How often in a row the executions of a subtask that Spark starts on a blocked node may be rejected there; the next one runs wherever it is.",
         "int",
+        deprecated_keys=("firesteel.speculative.max-returns",),
         check=at_least(0),
     )
 )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from firesteel.humanize import format_seconds, plural
 from firesteel.model.arrays import Ints
-from firesteel.options import MAX_RETURNS, Options
+from firesteel.options import MAX_REJECTIONS, Options
 from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
@@ -45,7 +45,7 @@ class RejectedDeployments:
         joined: Joined,
     ) -> None:
         """``joined`` sees to it that what is given to it is deployed."""
-        self._limit = options[MAX_RETURNS]
+        self._limit = options[MAX_REJECTIONS]
         self._operations = operations
         self._table = operations.graph.executions
         self._recorder = recorder
@@ -146,8 +146,8 @@ class RejectedDeployments:
             "placement",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={"subtasks": subtasks.tolist(), "returns": self._limit},
-            rule=MAX_RETURNS.key,
+            inputs={"subtasks": subtasks.tolist(), "rejections": self._limit},
+            rule=MAX_REJECTIONS.key,
             result="anywhere",
             reason=f"executions of {subtasks_named(subtasks)} of '{vertex.job.name}' were rejected {times} in a row: "
             "the next ones run wherever Spark starts them",

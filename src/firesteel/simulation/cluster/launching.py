@@ -15,7 +15,7 @@ from firesteel.simulation.violation import check
 
 LAUNCH_SECONDS = 0.02
 """From the slot to the program's first step."""
-RETURN_SECONDS = 0.1
+REJECTION_SECONDS = 0.1
 """From the slot to the word that the execution is rejected: a node that is slow is slow in this as well."""
 COMPUTE_BYTES_PER_SECOND = 100e6
 
@@ -49,7 +49,7 @@ class Launcher:
         if plane.blocked.any() or faults.retire:
             retires = runs.retires[rows] = self._retires(rows)
             rejected = runs.rejected[rows] = self._are_rejected(rows) | retires
-            seconds[rejected] = RETURN_SECONDS
+            seconds[rejected] = REJECTION_SECONDS
             runs.fails[rows[rejected]] = False
         ends = self._together(rows, cluster.ends_of(slots, now, seconds))
         cluster.occupy(slots, rows, ends)

@@ -19,7 +19,7 @@ LEAST_PYARROW = (26, 0)
 LEAST_SPARK = (3, 5)
 BELOW_SPARK = (5, 0)
 LEAST_STREAMING = (4, 0)
-"""Streams are held by the engine's progress lock and resumed with settings that Spark 3.5 does not have."""
+"""Streams need the engine's progress lock, and settings, that Spark 3.5 does not have."""
 NEWEST_JAVA = (((4, 2), 23),)
 """Below this Spark, the newest Java: Java 24 took out what the Hadoop of older Sparks calls (``Subject.getSubject``)."""
 NEWEST_JAVA_OF_ARROW = (((4, 0), 20),)
