@@ -37,7 +37,6 @@ from firesteel.scheduler.kernel.records import (
     SlotUsage,
     StateChange,
 )
-from firesteel.scheduler.streaming.events import RescaleStep
 from firesteel.scheduler.streaming.records import (
     AnyStreamRecord,
     RescaleRecord,
@@ -64,7 +63,7 @@ _INPUTS = {"culpable": "counted", "charged": "counted", "rereaders": "invalidate
 _OLD_RULE, _RULE = "unfinished consumers and rereaders", "unfinished and invalidated consumers"
 _PLACEMENT_INPUTS = {"returns": "rejections"}
 _PLACEMENT_RULES = {"firesteel.speculative.max-returns": MAX_REJECTIONS.key}
-_STEPS = {"hold": RescaleStep.COMMIT_BARRIER.value}
+_STEPS = {"hold": "commit barrier"}
 """Words up to format 2.0, and those of today."""
 
 _log = logging.getLogger("firesteel.journal")

@@ -366,7 +366,9 @@ def test_an_execution_that_says_nothing_on_a_blocked_node_is_replaced():
     out = p.fire("silent-1")
     (cancel,), (deploy,) = of(out, c.Cancel), of(out, c.Deploy)
     assert (cancel.subtasks.tolist(), cancel.attempts.tolist()) == ([1], [0]) and names(deploy) == [(1, 1)]
-    assert "no word from it for 2 s since blocked node node-0 was given it" in "\n".join(p.scheduler.story(0, 1))
+    assert "nothing heard from it for 2 s since it was launched on blocked node node-0" in "\n".join(
+        p.scheduler.story(0, 1)
+    )
     assert p.run().status == "FINISHED"
 
 

@@ -698,7 +698,7 @@ def test_a_number_that_is_not_come_to_is_a_failure():
     stream.started(StreamPlan(stateful=("count",), parallelism=16))
     stream.commit()
     (record,) = stream.rescales()
-    assert (record.end, record.granted, record.reason) == ("failed", 16, "16 partitions were come to")
+    assert (record.end, record.granted, record.reason) == ("failed", 16, "16 partitions were reached")
 
 
 @pytest.mark.parametrize(("end", "savepoint"), [(stop, True), (cancel, False)])
@@ -800,7 +800,7 @@ def test_what_cannot_be_rescaled_is_refused_before_anything_is_touched():
     assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
     assert stream.to(1000) == []
     assert stream.waits_for == (
-        "nothing: 8 partitions instead of 1 cannot be had: A global aggregation has one partition by nature."
+        "nothing: 8 partitions instead of 1 is not possible: A global aggregation has one partition by nature."
     )
     assert [(record.end, record.reason) for record in stream.rescales()] == [("ignored", plan.refusal)]
 
@@ -810,7 +810,7 @@ def test_above_max_downtime_it_waits_for_the_users_word():
     stream.to(40)
     assert stream.cores(8, complete=True) == []
     assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
-    assert stream.waits_for.startswith("your word for 32 partitions instead of 2: it would keep the stream")
+    assert stream.waits_for.startswith("your confirmation for 32 partitions instead of 2: the stream would be down")
     assert ask(stream) == [SetCommitBarrier(run=1, on=True)]
     assert stream.commit(at_barrier=True) == [TO_32]
 
@@ -877,7 +877,7 @@ def test_a_load_that_cannot_be_told_is_said_once():
         stream.to(number)
         stream.commit(duration=1.0)
     (decision,) = stream.decisions("load")
-    assert "cannot be told" in decision.reason
+    assert "is not known" in decision.reason
     assert stream.scheduler.status().wanted == 32
 
 

@@ -84,7 +84,7 @@ def test_a_stream_with_a_group_gets_as_many_partitions_as_there_are_slots():
     assert "6 cores give 3 slots of 2 cores, 1 GiB heap (slot sharing group 'default')" in decided.reason
     (kept,) = stream.decisions("slots")
     assert "Spark gives each task 2 cores (spark.task.cpus)" in kept.reason
-    assert "nobody enforces it" in kept.reason
+    assert "not enforced" in kept.reason
     (planned,) = (record for record in stream.records if isinstance(record, StreamPlanned))
     assert planned.slot_sharing_group == "default (2 cores, 1 GiB heap)"
     status = stream.scheduler.status()

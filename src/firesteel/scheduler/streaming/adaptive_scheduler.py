@@ -392,7 +392,7 @@ class AdaptiveScheduler:
             self._since = FirstChanges()
             self._assessor.granted()
         elif current is not None:
-            current.reason = current.reason or f"{plural(current.granted, 'partition')} were come to"
+            current.reason = current.reason or f"{plural(current.granted, 'partition')} were reached"
             self._assessor.failed(current.reason)
 
     def _leave_executing(self) -> None:

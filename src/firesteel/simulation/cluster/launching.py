@@ -109,7 +109,7 @@ class Launcher:
         return self._plane.dice.which(self._plane.world.faults.retire, len(rows)) & np.array(has_external)
 
     def _check_places(self, rows: Ints) -> None:
-        """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
+        """Checks where executions begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
         Nodes that they were told to avoid, and that are blocked no more, are no others.
         """
         plane = self._plane
@@ -149,7 +149,7 @@ class Launcher:
     # --- word of it ------------------------------------------------------------------------------------------------
 
     def _tell_of_launch(self, rows: Ints) -> None:
-        """These, of one vertex, have been launched."""
+        """Notes that these executions, of one vertex, have been launched."""
         plane, faults = self._plane, self._plane.world.faults
         if plane.dice.happens(faults.untold):
             return

@@ -100,7 +100,7 @@ class SimulatedQuery:
     finished: bool = False
     """Its source has ended."""
     failure: QueryFailed | None = None
-    """That nobody was told of, for somebody waited for the query to rest."""
+    """A failure that was not told, as the query was being brought to rest."""
     on_rest: Callable[[bool], None] | None = field(default=None)
     """Called once, and the query does nothing more: True when what ran is committed, False when it failed."""
 

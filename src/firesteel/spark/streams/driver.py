@@ -191,7 +191,7 @@ class StreamDriver:
             try:  # each of them, whatever the one before came to: the last gives the checkpoint back
                 tidy()
             except Exception as error:
-                _log.warning("The stream has ended, but not all of it could be tidied up: %s", error)
+                _log.warning("The stream has ended, but cleaning up after it failed: %s", error)
         self._done.set()
 
     def _fire_timers(self) -> None:

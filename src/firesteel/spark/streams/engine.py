@@ -24,7 +24,7 @@ AWAKE_PAUSE = 0.0005
 
 
 class Place(Enum):
-    """Where the engine's thread is."""
+    """The place of the engine's thread."""
 
     PLANNING = "constructNextBatch"
     RUNNING = "runBatch"

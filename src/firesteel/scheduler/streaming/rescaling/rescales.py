@@ -61,7 +61,7 @@ class Rescales:
         self._begun: RescaleInProgress | None = None
         """Its query was started, and has not committed a batch."""
         self.last: RescaleRecord | None = None
-        """That was not ignored."""
+        """The last rescale that was not ignored."""
         self.made = 0
         """Completed."""
 
