@@ -35,7 +35,7 @@ def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
 def test_a_value_that_does_not_fit_ends_the_job_with_its_line(env, tmp_path):
     (tmp_path / "a.csv").write_text("n,s\n" + "1,x\n" * 500 + "two,y\n")
     env.read_csv(tmp_path / "a.csv", schema="n int, s string").write_parquet(tmp_path / "out")
-    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' is none"):
+    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' does not fit"):
         env.execute("bad value")
     assert not (tmp_path / "out").exists()
 

@@ -73,7 +73,7 @@ def valid_job(rng, **options):
         "firesteel__merge__request_time": rng.choice(["0 s", "1 h", "1 h"]),
         "firesteel__merge__threshold": rng.choice([2, 1 << 30]),
         "speculative__max_concurrent_executions": rng.choice([1, 2, 3]),
-        "firesteel__speculative__max_returns": rng.choice([0, 1, 5]),
+        "firesteel__speculative__max_rejections": rng.choice([0, 1, 5]),
     }
     chosen["speculative__enabled"] = chosen["jobmanager__scheduler"] == "AdaptiveBatch" and rng.random() < 0.5
     try:

@@ -112,7 +112,7 @@ class SpeculatingJob(RuleBasedStateMachine):
             SPECULATIVE_ENABLED.key: True,
             MAX_CONCURRENT_EXECUTIONS.key: attempts,
             "block-slow-node-duration": block,
-            "firesteel.speculative.max-returns": returns,
+            "firesteel.speculative.max-rejections": returns,
         }
         world = World(
             ClusterSpec(NODES, slots),

@@ -123,7 +123,7 @@ def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
     counting = Counting(spark, tmp_path, settings)
     counting.run()
     in_the_way = counting.block(partition=3)  # while others are still being written
-    with pytest.raises(RepartitionError, match="could not be brought to 8 partitions") as caught:
+    with pytest.raises(RepartitionError, match="could not be rewritten to 8 partitions") as caught:
         repartition_state(spark, counting.checkpoint, 8)
     assert not caught.value.unfinished
     assert (counting.state().planned, counting.state().parallelism) == (0, 2)

@@ -1,4 +1,4 @@
-"""Where a step was made: the user's file and line, found by a cheap walk up the frames."""
+"""The place where a step was made: the user's file and line, found by a cheap walk up the frames."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class StepConfig:
     group_place: str = ""
     """``file.py:12`` where the group was set."""
     cache: Any = None
-    """Where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
+    """The place where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
 
 
 # --- what a step does ------------------------------------------------------------------------------------------

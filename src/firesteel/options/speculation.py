@@ -40,13 +40,14 @@ BLOCK_SLOW_NODE_DURATION = _register(
         check=at_least(0),
     )
 )
-MAX_RETURNS = _register(
+MAX_REJECTIONS = _register(
     Option(
-        "firesteel.speculative.max-returns",
+        "firesteel.speculative.max-rejections",
         parse_int,
         5,
         "How often in a row the executions of a subtask that Spark starts on a blocked node may be rejected there; the next one runs wherever it is.",
         "int",
+        deprecated_keys=("firesteel.speculative.max-returns",),
         check=at_least(0),
     )
 )
@@ -95,7 +96,7 @@ SLOW_TASK_RULE = _register(
         "firesteel.slow-task-detector.rule",
         one_of("input-weighted", "seed"),
         "input-weighted",
-        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, word for word: nobody is slow before baseline-ratio is reached.",
+        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, unchanged: no execution is slow before baseline-ratio is reached.",
         "enum",
     )
 )
@@ -113,7 +114,7 @@ SLOW_TASK_EXPECTED = _register(
         "firesteel.slow-task-detector.expected",
         parse_bool,
         None,
-        "Where baseline-ratio cannot be reached (few subtasks, or a node that stands still holds many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect. Unset: true with firesteel.slow-task-detector.rule = input-weighted, false with seed, which knows no expectations.",
+        "Where baseline-ratio cannot be reached (few subtasks, or a node that hangs runs many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect. Unset: true with firesteel.slow-task-detector.rule = input-weighted, false with seed, which knows no expectations.",
         "bool",
     )
 )

@@ -170,7 +170,7 @@ MAX_DOWNTIME = _register(
         _STREAM + "max-downtime",
         parse_seconds,
         None,
-        "A rescale whose downtime is predicted to be longer waits for the user's word (rescale without a number). Unset: none waits.",
+        "A rescale whose downtime is predicted to be longer waits for the user's confirmation (rescale without a number). Unset: none waits.",
         "duration",
         check=at_least(0),
     )

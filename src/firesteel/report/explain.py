@@ -195,7 +195,7 @@ def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalR
         for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0, is_over=history.is_over)):
             yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
     if len(found) > _MAX_SUBTASKS:
-        yield f"'firesteel history' tells of {len(found) - _MAX_SUBTASKS} more."
+        yield f"'firesteel history' lists {len(found) - _MAX_SUBTASKS} more."
 
 
 def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:

@@ -133,7 +133,7 @@ class JobHistory:
         self.plan: JobPlanned | None = None
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
-        """Those that concern no single vertex."""
+        """The decisions that concern no single vertex."""
         self.metrics: Mapping[str, int | float] = {}
         """The job's own numbers."""
         self.blocks: list[Blocked] = []
@@ -171,7 +171,7 @@ class JobHistory:
                 try:
                     self._planned(record)
                 except (TypeError, ValueError, AttributeError) as error:
-                    raise UsageError(f"The plan in the journal is none of a job: {error}.") from None
+                    raise UsageError(f"The plan in the journal is not a job's: {error}.") from None
             case Decision():
                 self._decided(record)
             case StateChange():

@@ -79,7 +79,7 @@ class Admission:
             self._strategy.restart_tasks({vertex.id: self._table.index[rows].astype(np.int64)})
 
     def _end_others(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """These subtasks have finished: their other executions are of no use any more."""
+        """Ends the other executions of subtasks that have finished: they are of no use any more."""
         if vertex.has_several and len(subtasks):
             self._operations.drop(vertex, vertex.created_rows(subtasks), _FASTER)
             self._operations.cancel(vertex, vertex.deployed_rows(subtasks), _FASTER)

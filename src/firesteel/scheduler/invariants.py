@@ -58,7 +58,7 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
         able = scheduler.readiness.deployable_regions(block, np.arange(block.count))
         ready = np.isin(block.of(vertex.id, np.arange(vertex.parallelism)), able)
         ready &= ~scheduler.strategy.candidates(vertex.id)
-        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and nobody scheduled them"
+        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and are not scheduled"
     if not vertex.job.supports_concurrent_attempts:
         pending = table.index[rows[IS_PENDING[table.state[rows]]]]
         assert len(np.unique(pending)) == len(pending), f"{where}: two attempts of a subtask at once"
@@ -84,7 +84,7 @@ def _rounds(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert (table.opens[rows] | (table.prior[rows] != NO_ROW)).all(), f"{where}: a round without a first execution"
     joined = rows[(states == S.CREATED) & ~table.opens[rows]]
     assert np.isin(joined, list(scheduler.speculation.candidates)).all(), (
-        f"{where}: an execution that nobody will deploy"
+        f"{where}: an execution that will never be deployed"
     )
 
 

@@ -454,7 +454,7 @@ class Scheduler(ABC):
         vertex, rows = self._find(event)
         rows = self._end_cancelled(vertex, rows)
         if len(rows):
-            cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled by somebody else")
+            cause = FailureCause(FailureKind.WORKER, "its Spark job was cancelled from outside Firesteel")
             subtasks = self.executions.index[rows].astype(np.int64)
             self.failures.failed(Failure(vertex, rows, subtasks, cause, counted=True))
 
@@ -535,7 +535,7 @@ class Scheduler(ABC):
                 inputs={"reason": event.reason},
                 rule="too late",
                 result="put off",
-                reason="The sinks are being published, which is not broken off: the job is cancelled only if that fails.",
+                reason="The sinks are being published, which is not interrupted: the job is cancelled only if that fails.",
             )
         else:
             self.job.cancel(event.reason)
@@ -559,7 +559,7 @@ class Scheduler(ABC):
         return vertex, rows
 
     def _end_cancelled(self, vertex: ExecutionJobVertex, rows: Rows) -> Rows:
-        """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
+        """Notes that the cancelled executions are gone; returns the (distinct) others that were still deployed."""
         rows = distinct(rows)
         states = self.executions.state[rows]
         self.admission.gone(vertex, rows[states == S.CANCELING])

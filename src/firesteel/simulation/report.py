@@ -178,7 +178,7 @@ class Simulated:
         return base.with_values(self.shape.options()).with_values(self.options)
 
     def all_blocking(self) -> Simulated:
-        """These, with blocking exchanges if groups have resources and the options ask for that (FLIP-169)."""
+        """Returns this job, with blocking exchanges if groups have resources and the options ask for that (FLIP-169)."""
         if self.job_graph().slot_sharing_groups and self.all_options()[FINE_GRAINED_ALL_BLOCKING]:
             return replace(self, shape=replace(self.shape, pipelined=False))
         return self
@@ -307,7 +307,7 @@ def _check_resources(simulated: Simulated) -> None:
     groups = simulated.job_graph().slot_sharing_groups
     if groups and not simulated.cluster.workers:
         raise UsageError(
-            f"Slot sharing group '{next(iter(groups))}' has resources, and nobody says what the nodes have.",
+            f"Slot sharing group '{next(iter(groups))}' has resources, but the resources of the nodes are not given.",
             hint="Say how much memory each has for slots, for example --memory '64 GiB'; its cores are its --slots.",
         )
     if simulated.cluster.workers and not groups:
@@ -318,7 +318,7 @@ def _check_resources(simulated: Simulated) -> None:
         )
     if groups and simulated.shape.pipelined:
         raise UsageError(
-            f"--pipelined and resources of slot sharing group '{next(iter(groups))}' exclude each other (FLIP-169).",
+            f"--pipelined and resources of slot sharing group '{next(iter(groups))}' cannot be used together (FLIP-169).",
             hint=f"Leave --pipelined out, or say -O {FINE_GRAINED_ALL_BLOCKING.key}=true, which does the same.",
         )
 

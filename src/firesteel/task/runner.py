@@ -317,9 +317,7 @@ def _orders(program: VertexProgram) -> Sequence[Order | None]:
 def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
     if order is not None:
         if gate.boundaries is None:
-            raise FiresteelError(
-                f"Data set {gate.dataset} was written in an order, but nobody said what its ranges are."
-            )
+            raise FiresteelError(f"Data set {gate.dataset} was written in an order, but its ranges are not given.")
         where = gate.attempts, gate.tokens, gate.rects, gate.partitions
         return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
     return GateReader(

@@ -108,7 +108,7 @@ class Oversight:
     def __post_init__(self) -> None:
         self.settings = StreamSettings.of(self.options)
         self.bounds = Bounds(self.world.user.lower, self.world.user.upper)
-        self.clean = self.world.can_hold and not self.world.pending
+        self.clean = self.world.has_commit_barrier and not self.world.pending
 
     def seen(self, now: float, event: AnyStreamEvent, commands: Sequence[Command]) -> None:
         self._learn(now, event)

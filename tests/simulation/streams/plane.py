@@ -1,7 +1,7 @@
 """The simulated data plane of a stream: carries the commands out, tells the events, keeps its own books.
 
 What must never be asked is refused with a ViolationError: two starts at once, a repartition of what is already so, a
-Continue for what is not held, a held checkpoint without an answer, anything after the end.
+Continue for a query that is not at its commit barrier, a query left there without an answer, anything after the end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from firesteel.scheduler.streaming.commands import (
     Action,
     Continue,
     EndStream,
-    HoldCheckpoints,
     Rescale,
+    SetCommitBarrier,
     StartQuery,
     StopQuery,
 )
@@ -81,7 +81,7 @@ class SimulatedDataPlane:
     _known_state: bool = False
     """The scheduler was told that there is state."""
     _answered: int = 0
-    """Held checkpoints that were answered."""
+    """Commits at the barrier that were answered."""
 
     def __post_init__(self) -> None:
         world = self.world
@@ -99,27 +99,31 @@ class SimulatedDataPlane:
             self._known_state = self.world.stateful
         elif isinstance(event, QueryStarted):
             self._known_state = self._known_state or (self.world.stateful and event.plan.parallelism > 0)
-        holder = self._holding(event)
+        waiting = self._at_barrier(event)
         before = self._answered
         for command in commands:
             check(self.ended is None, f"{command} after the end")
             self._one(command)
-        if holder is not None:
-            check(self._answered > before, f"{event} holds, and gets no answer")
+        if waiting is not None:
+            check(self._answered > before, f"{event} is at the barrier, and gets no answer")
 
-    def _holding(self, event: AnyStreamEvent) -> SimulatedQuery | None:
+    def _at_barrier(self, event: AnyStreamEvent) -> SimulatedQuery | None:
         """The query that waits for an answer to ``event``; None: nobody waits."""
         query = self.query
-        if query is None or not isinstance(event, BatchCommitted | QueryIdle) or not event.held:
+        if query is None or not isinstance(event, BatchCommitted | QueryIdle) or not event.at_barrier:
             return None
-        return query if query.run == event.run and query.state is QueryState.HELD and self._stopping is None else None
+        return (
+            query
+            if query.run == event.run and query.state is QueryState.AT_BARRIER and self._stopping is None
+            else None
+        )
 
     def _one(self, command: Command) -> None:
         match command:
             case StartQuery():
                 self._start(command)
-            case HoldCheckpoints():
-                self._hold(command)
+            case SetCommitBarrier():
+                self._set_barrier(command)
             case Continue():
                 self._continue(command)
             case Rescale():
@@ -160,7 +164,7 @@ class SimulatedDataPlane:
             self.query = None
         return self.query
 
-    def _hold(self, command: HoldCheckpoints) -> None:
+    def _set_barrier(self, command: SetCommitBarrier) -> None:
         check(command.run <= self.last_run, f"{command}: that run was never started")
         query = self._alive()
         if query is not None and query.run == command.run:
@@ -170,7 +174,7 @@ class SimulatedDataPlane:
         query = self._alive()
         if query is None:  # stopped by what is on its way
             return
-        check(query.run == command.run, f"{command}, and run {query.run} is held")
+        check(query.run == command.run, f"{command}, and run {query.run} is at the barrier")
         self._answered += 1
         query.let_go(command.batch)
 

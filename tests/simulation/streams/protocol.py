@@ -30,7 +30,7 @@ class RescalingHost(Host, Protocol):
 class SimulatedRescale:
     host: RescalingHost
     command: Rescale
-    step: RescaleStep = RescaleStep.HOLD
+    step: RescaleStep = RescaleStep.COMMIT_BARRIER
     given_up: Callable[[], None] | None = None
     """The stream is to stop: called when the step that runs is over, and no other begins."""
     replayed_rows: int = 0
@@ -45,14 +45,14 @@ class SimulatedRescale:
         if self.command.replay:
             self._stop()
             return
-        self._told(RescaleStep.HOLD)
+        self._told(RescaleStep.COMMIT_BARRIER)
         query.come_to_rest(lambda fine: self._rested(query, fine))
         if self.command.within is not None:
             self.host.clock.after(self.command.within, self._waited)
 
     def _waited(self) -> None:
         """Long enough for the running batch."""
-        if self.host.rescale is self and self.step is RescaleStep.HOLD and self.given_up is None:
+        if self.host.rescale is self and self.step is RescaleStep.COMMIT_BARRIER and self.given_up is None:
             self._stop()
 
     def _rested(self, query: SimulatedQuery, fine: bool) -> None:

@@ -1,4 +1,4 @@
-"""One run of a simulated query: batches that take their time, hold at a commit when told to, fail, hang and idle."""
+"""One run of a simulated query: batches that take their time, wait at a commit barrier when told to, fail, hang and idle."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class QueryState(Enum):
     IDLE = "idle"
     """Nothing to read, or in the gap of its trigger."""
     RUNNING = "running"
-    HELD = "held"
+    AT_BARRIER = "at barrier"
     GONE = "gone"
 
 
@@ -84,8 +84,8 @@ class SimulatedQuery:
     run: int
     parallelism: int
     checkpoint: SimulatedCheckpoint
-    holds: bool = False
-    """Each commit is told with ``held`` and waits."""
+    barrier_on: bool = False
+    """Each commit is told with ``at_barrier`` and waits."""
     state: QueryState = QueryState.STARTING
     cores_lost: bool = False
     """An executor went while the batch ran."""
@@ -101,7 +101,7 @@ class SimulatedQuery:
     finished: bool = False
     """Its source has ended."""
     failure: QueryFailed | None = None
-    """That nobody was told of, for somebody waited for the query to rest."""
+    """A failure that was not told, as the query was being brought to rest."""
     on_rest: Callable[[bool], None] | None = field(default=None)
     """Called once, and the query does nothing more: True when what ran is committed, False when it failed."""
 
@@ -130,7 +130,7 @@ class SimulatedQuery:
             refusal=world.refusal,
             trigger_interval=world.trigger_interval,
             continuous=math.isinf(world.rows_to_end),
-            can_hold=world.can_hold,
+            has_commit_barrier=world.has_commit_barrier,
         )
         self.state = QueryState.IDLE
         host.tell(
@@ -160,8 +160,8 @@ class SimulatedQuery:
         says = self._idle_told + host.world.idle_every
         if now >= says and self.checkpoint.pending is None:
             self._idle_told = now
-            if self.holds and host.world.can_hold:
-                self._hold(QueryIdle(at=now, run=self.run, batch=self.checkpoint.batch, held=True))
+            if self.barrier_on and host.world.has_commit_barrier:
+                self._wait_at_barrier(QueryIdle(at=now, run=self.run, batch=self.checkpoint.batch, at_barrier=True))
                 return
             host.tell(QueryIdle(at=now, run=self.run, batch=self.checkpoint.batch))
             says = now + host.world.idle_every
@@ -212,7 +212,7 @@ class SimulatedQuery:
         rows = self.checkpoint.pending or 0
         self.checkpoint.commit()
         seconds = now - self._triggered
-        held = self.holds and host.world.can_hold and self.on_rest is None
+        at_barrier = self.barrier_on and host.world.has_commit_barrier and self.on_rest is None
         arrived = host.load.until(now)
         commit = BatchCommitted(
             at=now,
@@ -225,44 +225,44 @@ class SimulatedQuery:
             backlog=arrived - self.checkpoint.rows if host.world.tells_backlog else None,
             input_rate=rows / max(seconds, host.world.trigger_interval or 0.001),
             processed_rate=rows / max(seconds, 0.001),
-            held=held,
+            at_barrier=at_barrier,
         )
-        if held:
-            self._hold(commit)
+        if at_barrier:
+            self._wait_at_barrier(commit)
             return
         host.tell(commit)
         self._look()
 
-    def _hold(self, event: AnyStreamEvent) -> None:
-        self.state = QueryState.HELD
+    def _wait_at_barrier(self, event: AnyStreamEvent) -> None:
+        self.state = QueryState.AT_BARRIER
         self._turn += 1
         self.host.tell(event)
 
     def let_go(self, batch: int) -> None:
         """The scheduler's Continue."""
-        check(self.state is QueryState.HELD, f"batch {batch} is let go, and the query holds at nothing")
-        check(batch == self.checkpoint.batch, f"batch {batch} is let go, and {self.checkpoint.batch} is held")
+        check(self.state is QueryState.AT_BARRIER, f"batch {batch} is let go, and the query waits at no barrier")
+        check(batch == self.checkpoint.batch, f"batch {batch} is let go, and {self.checkpoint.batch} is at the barrier")
         self.state = QueryState.IDLE
         self._look()
 
     def hold_from_now(self, on: bool) -> None:
-        self.holds = on
+        self.barrier_on = on
         if on and self.state is QueryState.IDLE:
             self._idle_told = -math.inf  # it is looked at at once
             self._plan(0.0, self._look)
 
     def come_to_rest(self, then: Callable[[bool], None]) -> None:
-        """Begin nothing more, and say when what runs is committed. A query that cannot be held may have begun another batch."""
+        """Begin nothing more, and say when what runs is committed. A query without a commit barrier may have begun another batch."""
         self.on_rest = then
-        if self.state in (QueryState.IDLE, QueryState.HELD):
+        if self.state in (QueryState.IDLE, QueryState.AT_BARRIER):
             self._rest(True)
 
     def _rest(self, fine: bool) -> None:
         then, self.on_rest = self.on_rest, None
         assert then is not None
-        self.state = QueryState.HELD if fine else QueryState.GONE
+        self.state = QueryState.AT_BARRIER if fine else QueryState.GONE
         self._turn += 1
-        if fine and not self.host.world.can_hold and self.checkpoint.pending is None:
+        if fine and not self.host.world.has_commit_barrier and self.checkpoint.pending is None:
             rows = self._waiting()
             if rows:
                 self._plan_batch(rows)  # begun before it could be stopped

@@ -138,7 +138,7 @@ def _world(rng: random.Random, seed: int, faults: StreamFaults, hours: float) ->
         stateful=rng.random() < 0.7,
         born=rng.choice([1, 5, 200]) if old else 0,
         pending=rng.choice([0, 1000]) if old else 0,
-        can_hold=rng.random() < 0.8,
+        has_commit_barrier=rng.random() < 0.8,
         refusal="a global aggregation has one partition" if rng.random() < 0.05 else "",
         trigger_interval=rng.choice([None, None, 1.0, 10.0]),
         rows_to_end=rng.choice([1e4, 1e6]) if rng.random() < 0.15 else float("inf"),

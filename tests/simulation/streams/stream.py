@@ -272,4 +272,4 @@ class SimulatedStream:
 
 
 def _nobody_waits_for(event: AnyStreamEvent) -> bool:
-    return isinstance(event, BatchStarted) or (isinstance(event, BatchCommitted | QueryIdle) and not event.held)
+    return isinstance(event, BatchStarted) or (isinstance(event, BatchCommitted | QueryIdle) and not event.at_barrier)

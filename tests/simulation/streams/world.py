@@ -72,7 +72,7 @@ class StreamWorld:
     """Partitions pinned in the checkpoint by an earlier life; 0: a new checkpoint."""
     pending: int = 0
     """Rows of a batch that the earlier life left half done."""
-    can_hold: bool = True
+    has_commit_barrier: bool = True
     refusal: str = ""
     trigger_interval: float | None = None
     rows_to_end: float = math.inf

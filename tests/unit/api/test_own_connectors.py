@@ -105,13 +105,15 @@ def test_logs_that_change_or_are_none_are_said(example, logs, tmp_path):
         read_all(source)
     with gzip.open(logs[0], "at") as file:
         file.write("not a line\n")
-    with pytest.raises(FiresteelError, match=r"access\.log\.1\.gz, line 102 is no line of an access log: 'not a line"):
+    with pytest.raises(
+        FiresteelError, match=r"access\.log\.1\.gz, line 102 is not a line of an access log: 'not a line"
+    ):
         read_all(module.AccessLogs.of(logs[:1]))
     (tmp_path / "plain.log").write_text(log_line(1))
     for paths, words in (
         ([], "no access logs"),
         (["missing.gz"], "cannot be read"),
-        ([tmp_path / "plain.log"], "no gzip"),
+        ([tmp_path / "plain.log"], "not a gzip"),
     ):
         with pytest.raises(UsageError, match=words):
             module.AccessLogs.of(paths)

@@ -168,7 +168,7 @@ def test_an_output_made_meanwhile_is_not_touched(place):
     sink = place.sink()
     messages = job(sink, [rows(1), rows(2)])
     place.put("out/theirs")
-    with pytest.raises(FiresteelError, match=r"somebody made .*out while the job was running"):
+    with pytest.raises(FiresteelError, match=r"out was created by another program while the job was running"):
         sink.commit(messages)
     assert [n for n in place.names() if n.startswith("out")] == ["out/theirs"]
     sink.abort([])

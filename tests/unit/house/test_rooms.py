@@ -135,7 +135,7 @@ def test_every_folder_says_what_it_is_for():
 
 def test_no_docstring_begins_with_a_question():
     """A docstring says what the thing does or is: "Returns whether ...", not "Whether ..."."""
-    question = re.compile(r'"""\s*(What|Which|Who|Whose|Whether|How)\b')
+    question = re.compile(r'"""\s*(What|Which|Who|Whose|Whether|How|Where|That|Such|Those)\b')
     for path in PACKAGE.rglob("*.py"):
         found = question.search(path.read_text())
         assert found is None, f"{path.relative_to(PACKAGE)}: {found[0]}"

@@ -164,5 +164,5 @@ def test_a_job_whose_process_is_gone_is_broken_off():
 
 
 def test_a_plan_that_is_none_is_a_sentence():
-    with pytest.raises(UsageError, match="none of a job"):
+    with pytest.raises(UsageError, match="not a job's"):
         explain([replace(planned(), vertices=[{"id": 0, "inputs": ["x"]}])])

@@ -440,7 +440,7 @@ def test_a_spark_job_that_ends_without_some_of_its_messages_is_tried_again():
     cause = loop.scheduler.of(ev.ExecutionsFailed)[0].cause
     assert (cause.kind, cause.message) == (
         ev.FailureKind.WORKER,
-        "Spark's job ended without a word from some of its tasks.",
+        "Spark's job ended before some of its tasks reported.",
     )
 
 

@@ -244,7 +244,7 @@ def test_without_a_backlog_and_a_gap_nothing_is_said():
     """Batches follow each other whatever the load; a start after a pause would look like the heaviest."""
     batches = Batches()
     assert batches.feed(12, busy=9.8, backlog=None) is None
-    assert "cannot be told" in batches.load.reason
+    assert "is not known" in batches.load.reason
     batches.load.started(8, gap=10.0)
     assert batches.feed(12, busy=9.8, backlog=None) == 12
 

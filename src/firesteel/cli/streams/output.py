@@ -19,7 +19,7 @@ def as_json_text(status: StreamStatus) -> str:
 
 
 def ended(entry: StreamEntry) -> str:
-    """That it has ended, and where it can be started again. Raises FiresteelError if it failed."""
+    """Returns the sentence that it has ended, and where it can be started again. Raises FiresteelError if it failed."""
     from firesteel.report.streams import how_it_ended
 
     end = how_it_ended(entry.journal)

@@ -14,7 +14,7 @@ from firesteel.control.messages import StreamStatus
 from firesteel.view.stream_view import OVER, status_line, status_table
 
 _PASSING = re.compile(r"\([^()]*\)")
-"""Where a status says how long something takes yet."""
+"""The parts of a status that say how long something takes yet."""
 
 
 def watch(client: StreamClient, interval: float, as_json: bool) -> None:

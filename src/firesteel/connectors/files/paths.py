@@ -117,7 +117,7 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
 
 
 def find_target(path: PathLike | Any, filesystem: pafs.FileSystem | None = None) -> Location:
-    """Where a sink writes. Globs mean nothing here; trailing slashes are dropped. Raises UsageError."""
+    """The place that a sink writes to. Globs mean nothing here; trailing slashes are dropped. Raises UsageError."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{path!r} is not a path.", hint="Give the path or URL of a directory to write to.")
     text = os.fspath(path)

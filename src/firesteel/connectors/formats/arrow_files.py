@@ -182,7 +182,7 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
                 plain = _ratio_of_file(reader, stored)
                 return _Footer(file, schema, (stored * plain).astype(np.int64), plain)
     except FileNotFoundError:
-        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nobody writes there.") from None
+        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException, struct.error, ValueError) as error:
         what = "is empty" if not file.size else "is truncated, damaged or not an Arrow IPC file"
         raise UsageError(

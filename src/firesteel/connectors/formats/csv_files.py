@@ -161,7 +161,7 @@ class CsvSource(FileSource):
         return True
 
     def _columns(self, block: bytes, types: dict[str, pa.DataType], read: pacsv.ReadOptions) -> dict[str, Any]:
-        """These columns of the block, as these types; None where that cannot be."""
+        """Returns these columns of the block, as these types; None where that is not possible."""
         if not types:
             return {}
         parse = self._csv.parse_options(self._skipping(block))
@@ -583,7 +583,7 @@ class CsvSource(FileSource):
             data_type = self._own.field(name).type
             shown = value if len(value) <= 80 else value[:80] + "..."
             return FiresteelError(
-                f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} is none.",
+                f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} does not fit.",
                 hint=f"Give its type, schema='{name} string, ...' (with all columns){self._or_null(value, data_type)}.",
             )
         text = re.sub(r"^CSV parse error: (Row #\d+: )?", "", first_line(error))
@@ -605,7 +605,7 @@ _HINT_ROWS = (
 
 
 def _row_offset(block: bytes, row: int) -> int:
-    """Where the row begins; empty lines are not rows."""
+    """Returns the position at which the row begins; empty lines are not rows."""
     at, seen = 0, 0
     for line in block.splitlines(keepends=True):
         if line.strip(b"\r\n"):

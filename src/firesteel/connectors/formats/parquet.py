@@ -190,7 +190,7 @@ class ParquetSource(FooterSource[_Footer]):
                 if stream.size() != groups.size:
                     raise FiresteelError(
                         f"{label} changed while the job was running.",
-                        hint="Run the job again when nobody writes to it.",
+                        hint="Run the job again when nothing writes to it.",
                     )
                 local = is_local(self._filesystem)
                 with pq.ParquetFile(
@@ -241,7 +241,7 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
             return _Footer(file, schema, rows, sizes)
     except FileNotFoundError:
-        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nobody writes there.") from None
+        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
         what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
         raise UsageError(
@@ -357,7 +357,7 @@ class ParquetSink(FileSink):
                 said = ["no such column" if kind is None else str(kind) for kind in kinds]
                 raise UsageError(
                     f"What is in {self.target.label} does not fit: column '{name}' is {said[0]} there and {said[1]} in the stream, "
-                    "so that nobody could read both.",
+                    "so that both could not be read together.",
                     hint="Bring the stream's columns to what is there (with_column, select), or write to another directory."
                     + (
                         ""

@@ -36,7 +36,7 @@ class Readiness:
         return able
 
     def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:
-        """Those of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
+        """Returns the ones of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
         read it."""
         if block.is_trivial:
             return regions[self.deployable(block.vertices[0], regions)]

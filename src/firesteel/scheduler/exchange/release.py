@@ -29,11 +29,11 @@ ALL: Ints = np.zeros(1, np.int64)
 
 class PartitionReleaseStrategy(Protocol):
     def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """These (distinct) subtasks have been admitted."""
+        """Notes that these (distinct) subtasks have been admitted."""
         ...
 
     def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
-        """These subtasks, whole regions, are about to be reset: some of them had finished."""
+        """Notes that these subtasks, whole regions, are about to be reset: some of them had finished."""
         ...
 
     def job_finished(self) -> None: ...
@@ -59,7 +59,7 @@ class Releasing:
         self._recorder = recorder
 
     def release(self, dataset: int, partitions: Ints) -> None:
-        """Those of these (distinct) partitions that are there go. A persistent result is left alone."""
+        """Releases the ones of these (distinct) partitions that are there. A persistent result is left alone."""
         result = self._graph.result(dataset)
         if result.dataset.persistent:
             return
@@ -164,7 +164,7 @@ class RegionPartitionGroupReleaseStrategy:
         return block.members(regions[running[regions] == 0])
 
     def _undone(self, number: int, tasks: Mapping[int, Ints]) -> dict[int, Ints]:
-        """Those of these subtasks whose region had finished."""
+        """Returns the ones of these subtasks whose region had finished."""
         block = self._graph.regions.blocks[number]
         if number not in self._running:
             (vertex,) = block.vertices
@@ -201,11 +201,11 @@ class _Consumption:
         return np.flatnonzero(self._open == 0)
 
     def done(self, partitions: Ints) -> Ints:
-        """Those of these partitions that nobody needs any more."""
+        """Returns the ones of these partitions that no consumer needs any more."""
         return partitions[self._open[partitions] == 0] if self.num_done else NONE
 
     def consumed(self, edge: EdgeGroups, subtasks: Ints) -> Ints:
-        """These consumers have finished; returns the partitions that nobody needs any more."""
+        """Notes that these consumers have finished; returns the partitions that no consumer needs any more."""
         closed = self._closed(edge, subtasks)
         if not len(closed):
             return NONE
@@ -224,7 +224,7 @@ class _Consumption:
         return groups[unfinished[groups] == 0]
 
     def needed_again(self, edge: EdgeGroups, subtasks: Ints) -> None:
-        """These consumers had finished, and run again."""
+        """Notes that these consumers had finished, and run again."""
         if not len(subtasks):
             return
         groups, counts = edge.tally_consumers(subtasks)

@@ -86,7 +86,7 @@ class MergedObjects:
 
 @dataclass(frozen=True, eq=False)
 class GateDescriptor:
-    """Where the partitions of a consumed data set lie. Built, and encoded, once for consumers that read all of it.
+    """The places of the partitions of a consumed data set. Built, and encoded, once for consumers that read all of it.
 
     ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
     ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
@@ -145,7 +145,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
+    """The nodes on which executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
 
     avoid: tuple[str, ...] = ()
     """Nodes that they must not go to while another one can take them."""
@@ -252,7 +252,7 @@ class MergePartitions(Command):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseMerged(Command):
-    """These merged objects are not needed any more: delete them."""
+    """Deletes merged objects that are not needed any more."""
 
     dataset: int
     merged: MergedObjects

@@ -166,7 +166,7 @@ class DefaultFineGrainedResources:
         self.pool.validate()
 
     def _tell_who_admits(self) -> None:
-        """Where Spark counts cores, it depends on the workers' sizes whether memory has to be counted too."""
+        """Records who admits executions: where Spark counts cores, the workers' sizes decide whether memory has to be counted too."""
         pool = self.pool
         if pool.admits == self._admits:
             return

@@ -173,7 +173,7 @@ class SlotPool:
         return RegionDeploymentOption(tuple(map(self._with_grants, chosen.parts)), chosen.regions)
 
     def _grant_regions(self, slots: SharedSlots, kinds: Ints, regions: Ints, vertex: int) -> Ints:
-        """Those that got all their slots. Like ones need equally many, so the first of them are asked for at once."""
+        """Returns the regions that got all their slots. Equal regions need equally many, so the first of them are asked for at once."""
         if len(regions) == len(slots.region):
             chosen = self._choose(int(kinds[0]), len(regions), vertex, False)
             self._hold_shared(slots.select(np.arange(len(chosen))), int(kinds[0]), chosen)
@@ -200,7 +200,7 @@ class SlotPool:
         return True
 
     def _hold_region_alone(self, slots: SharedSlots, kinds: Ints, own: Ints) -> bool:
-        """Where nothing is held, placed as ``could_fulfil`` reckons: what it says can be must not wait for ever."""
+        """Places slots as ``could_fulfil`` reckons where nothing is held: what it says can be must not wait for ever."""
         if self.num_slots.any():
             return False
         groups = [(kind, own[kinds[own] == kind]) for kind in distinct(kinds[own]).tolist()]
@@ -287,7 +287,7 @@ class SlotPool:
     # --- what is held ------------------------------------------------------------------------------------------
 
     def _hold(self, slots: Rows, kind: int, workers: Ints) -> None:
-        """These slots, of one execution each, are given out, cut from these workers."""
+        """Gives out these slots, of one execution each, cut from these workers."""
         n = len(slots)
         if not n:
             return

@@ -178,7 +178,7 @@ class Workers:
         self.others = others
 
     def usable(self, avoided: Collection[str] = ()) -> Mask:
-        """Those that give slots: they are there, and not on a node to be avoided."""
+        """Returns a mask of the workers that give slots: they are there, and not on a node to be avoided."""
         if self._usable is None or self._usable[:2] != (self.version, avoided):
             usable = self.alive.copy()
             for number in self._numbers.values() if avoided else ():
@@ -187,7 +187,7 @@ class Workers:
         return self._usable[2]
 
     def serving(self, profile: ResourceProfile) -> Mask:
-        """Those that were not made for another need. Network memory does not count: there is room for a little more of it."""
+        """Returns a mask of the workers that were not made for another need. Network memory does not count: there is room for a little more of it."""
         return (self._made_for == 0) | (self._made_for == self._purposes.get(profile.with_network_memory(0), 0))
 
     # --- what fits ---------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Workers:
         beside_others: bool = True,
         beside_jobs: bool = False,
     ) -> list[tuple[int, Ints]] | None:
-        """Where all these slots could be together if nothing were booked but ``taken`` (by resource and worker): of each, in
+        """Returns workers on which all these slots could be together if nothing were booked but ``taken`` (by resource and worker): of each, in
         this order, the worker and what it takes there. Each goes where least is lacking now. None: they do not fit.
 
         ``beside_others``: what is not ours keeps the cores that it has now. ``beside_jobs``: other jobs keep their slots.

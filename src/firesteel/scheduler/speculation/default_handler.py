@@ -153,7 +153,7 @@ class DefaultSpeculativeExecutionHandler:
     # --- where and when they run -------------------------------------------------------------------------------
 
     def placement(self, option: ExecutionDeploymentOption) -> Placement:
-        """Those that run for the first time go in their turn; restarted ones were waited for long enough."""
+        """Returns a placement in which restarted executions are urgent, as they were waited for long enough; first ones go in their turn."""
         again = bool((self._table.attempt[option.executions] > 0).all())
         return self._rejected.placement(option.executions, urgent=again)
 

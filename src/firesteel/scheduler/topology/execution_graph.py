@@ -68,7 +68,7 @@ class IntermediateResult:
         return self.num_available == self.num_partitions
 
     def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
-        """These (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
+        """Notes that these (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
         self.attempts[partitions], self.tokens[partitions] = attempts, tokens
         self.available[partitions] = self.stored[partitions] = True
         self.num_available += len(partitions)
@@ -87,7 +87,7 @@ class IntermediateResult:
         return [(edge, groups) for edge, groups in complete if len(groups)]
 
     def withdraw(self, partitions: Ints, stored: bool) -> Ints:
-        """These cannot be read any more; returns those of them that could. ``stored``: the object may be there still."""
+        """Notes that these partitions cannot be read any more; returns the ones that could. ``stored``: the object may be there still."""
         gone = partitions[self.available[partitions]]
         if not stored:
             self.stored[partitions] = False
@@ -128,7 +128,7 @@ class ExecutionJobVertex:
         self.results: list[IntermediateResult] = []
         """Its results, in the order of its outputs."""
         self.blocking_results: list[IntermediateResult] = []
-        """Those of them that are stored."""
+        """Returns the partitions of these that are stored."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = unwritten(len(IO_COUNTERS), 0)

@@ -19,7 +19,7 @@ class MessageDeduplication:
         self._seen: dict[int, set[tuple[int, int]]] = {}
 
     def fresh(self, messages: FinishedMessages) -> FinishedMessages:
-        """Those that were not here before; from now on they were."""
+        """Returns the messages that were not here before; from now on they were."""
         columns = (messages.header[name].tolist() for name in ("batch", "subtask", "token"))
         new: list[int] = []
         number, seen = -1, set[tuple[int, int]]()
@@ -39,7 +39,7 @@ class MessageDeduplication:
         return not known
 
     def forget(self, batches: Iterable[int]) -> None:
-        """These are over, their results looked at; should one of their messages come yet, the scheduler knows it is stale."""
+        """Forgets executions that are over, their results looked at; should one of their messages come yet, the scheduler knows it is stale."""
         for number in batches:
             self._seen.pop(number, None)
 

@@ -276,7 +276,7 @@ class JobRun:
 
     @property
     def journal(self) -> Path | None:
-        """Where its records are written."""
+        """The journal to which its records are written."""
         return self._instruments.journal_path()
 
     def sinks(self) -> list[Any]:

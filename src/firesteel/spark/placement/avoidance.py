@@ -45,7 +45,7 @@ class Avoidance:
         return locations(self._nodes, placement.avoid) if placement.avoid else ()
 
     def rejected(self, nodes: Iterable[str], at: float) -> list[Decision]:
-        """These nodes, one for each execution that they rejected, had a free slot. What was decided of that."""
+        """Takes nodes, one for each execution that they rejected, that had a free slot. Returns what was decided of that."""
         if self._in_order is None:
             self._in_order = not pools.is_fair(self._context)
         if self._in_order:  # nothing waits in Spark for their slots

@@ -64,7 +64,7 @@ class NodeNames:
         return self._labels is not None
 
     def update(self, listed: Mapping[str, ExecutorInfo]) -> list[Change]:
-        """These are all executors now. What the scheduler has to be told, the lost ones first."""
+        """Takes all executors that there are now. Returns what the scheduler has to be told, the lost ones first."""
         with self._lock:
             self._executors = dict(listed)
             now = {executor: (info, self._name(executor, info.host)) for executor, info in listed.items()}
@@ -96,7 +96,7 @@ class NodeNames:
             return dict(self._executors)
 
     def executors_of(self, nodes: Collection[str]) -> dict[str, ExecutorInfo]:
-        """Those that are there now."""
+        """Returns the executors that are there now."""
         with self._lock:
             return {e: info for e, info in self._executors.items() if self._name(e, info.host) in nodes}
 

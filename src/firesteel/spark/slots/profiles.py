@@ -101,7 +101,7 @@ def spark_profile(context: Any, need: Need, group: str) -> Any:
             except Exception as error:
                 raise UsageError(
                     f"Spark cannot give slots to the group '{group}' on '{context.master}': {_reason(error)}",
-                    hint="Take the resources from the group (a coarse group runs anywhere), or change the session's settings.",
+                    hint="Remove the resources of the group (a group without any runs anywhere), or change the session's settings.",
                 ) from error
             _made[key] = made
         return _made[key]

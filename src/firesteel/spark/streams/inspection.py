@@ -34,7 +34,7 @@ _GLOBAL = (
 )
 _TRIGGERS = {
     "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
-    "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
+    "RealTimeTrigger": "A query in real-time mode cannot be stopped at a checkpoint: give it a processing-time trigger.",
 }
 
 _IN_CHECKPOINT = {

@@ -60,7 +60,7 @@ class WindowFunction:
         if self.kind in NEIGHBOURS:
             if self.default is not None and not fits(self.default, type_):
                 raise UsageError(
-                    f"The default {self.default!r} of {self.kind} is no {type_}, as column '{self.column}' is."
+                    f"The default {self.default!r} of {self.kind} is not of type {type_}, the type of column '{self.column}'."
                 )
             return type_
         return output_type(Aggregation(self.column, self.kind, output), schema)

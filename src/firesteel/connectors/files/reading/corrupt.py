@@ -45,7 +45,7 @@ def with_column(
         raise UsageError(f"{name}: corrupt_column={column!r} must be the name of a column.")
     if whole:
         raise UsageError(
-            f"{name}: corrupt_column= and newlines_in_values=True do not go together: what is corrupt is told line by line.",
+            f"{name}: corrupt_column= and newlines_in_values=True do not go together: corrupt rows are reported line by line.",
             hint="Leave one of them out.",
         )
     if column in own.names or column in partitions:

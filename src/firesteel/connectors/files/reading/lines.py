@@ -70,7 +70,7 @@ def _whole_lines(parts: Iterator[bytes], offset: int) -> Iterator[tuple[int, byt
 
 
 def _line_begin(file: Any, position: int, bound: int, size: int) -> int | None:
-    """Where the first line begins at or after ``position``; None if not before ``bound`` (or the end of the file)."""
+    """Returns the position of the first line that begins at or after ``position``; None if not before ``bound`` (or the end of the file)."""
     if position == 0:
         return 0
     at = position - 1  # the end of the line before may be the very byte in front

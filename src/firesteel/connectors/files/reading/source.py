@@ -239,7 +239,8 @@ class FileSource:
         if file.size() < piece.size:
             file.close()
             raise FiresteelError(
-                f"{label} became shorter while the job was running.", hint="Run the job again when nobody writes to it."
+                f"{label} became shorter while the job was running.",
+                hint="Run the job again when nothing writes to it.",
             )
         return file
 

@@ -98,6 +98,6 @@ _WHY_NOT = {
     errno.EPERM: ("permission denied", "Check your access rights."),
     errno.ENOENT: (
         "its directory is gone",
-        "Does every executor see this path, and does nobody else remove files there?",
+        "Does every executor see this path, and does nothing else remove files there?",
     ),
 }

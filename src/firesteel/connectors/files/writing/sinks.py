@@ -287,7 +287,7 @@ class FileSink:
                 )
                 raise FiresteelError(
                     f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
-                    hint="Does every executor see this path, and does nobody else remove files there?",
+                    hint="Does every executor see this path, and does nothing else remove files there?",
                 )
 
     def _write_empty(self) -> FileCommit:
@@ -338,7 +338,7 @@ class FileSink:
     def _refuse_unless_overwriting(self) -> None:
         if self.mode != "overwrite":
             raise FiresteelError(
-                f"Nothing was published: somebody made {self.target.label} while the job was running.",
+                f"Nothing was published: {self.target.label} was created by another program while the job was running.",
                 hint="Write to another path, or with mode='overwrite'.",
             )
 
@@ -398,7 +398,7 @@ class FileSink:
                     f"moved lie in {self.target.at(old).label}.",
                     hint="Move them back and remove the new ones, or write the output anew with mode='overwrite'.",
                 )
-            raise OSError(errno.ENOTSUP, "an old output lies here, half replaced; it is left for people to look at")
+            raise OSError(errno.ENOTSUP, "an old output lies here, half replaced; it is kept for manual inspection")
         if self._kind(self.target.path) is pafs.FileType.NotFound:
             self.target.filesystem.move(old, self.target.path)
 

@@ -61,7 +61,7 @@ class Rescales:
         self._begun: RescaleInProgress | None = None
         """Its query was started, and has not committed a batch."""
         self.last: RescaleRecord | None = None
-        """That was not ignored."""
+        """The last rescale that was not ignored."""
         self.made = 0
         """Completed."""
 
@@ -88,7 +88,9 @@ class Rescales:
                 current.take(assessment)
             self._end(current, EndState.IGNORED, reason)
 
-    def trigger(self, trigger: str, assessment: Assessment, query: RunningQuery, *, held: bool) -> RescaleInProgress:
+    def trigger(
+        self, trigger: str, assessment: Assessment, query: RunningQuery, *, at_barrier: bool
+    ) -> RescaleInProgress:
         """It begins, whatever was wanted first."""
         assert self.current is not None
         self.complete("the next rescale began before its first batch was committed")
@@ -98,12 +100,12 @@ class Rescales:
         current.trigger, current.triggered = trigger, self._recorder.at
         current.checkpoint = query.batch if query.batch >= 0 else None
         current.steps["wait"] = self._recorder.at - current.first_change
-        current.down_since = self._recorder.at if held else None
+        current.down_since = self._recorder.at if at_barrier else None
         return current
 
     def committed(self) -> None:
         """A batch of the old query was committed. One that is told when that is stopped changes nothing about its downtime."""
-        if self.current is not None and self.current.step in (None, RescaleStep.HOLD):
+        if self.current is not None and self.current.step in (None, RescaleStep.COMMIT_BARRIER):
             self.current.down_since = self._recorder.at
 
     def stepped(self, step: RescaleStep, batch: int) -> None:
@@ -113,7 +115,7 @@ class Rescales:
         self.current.step, self.current.step_at = step, self._recorder.at
         if step is RescaleStep.STOP and self.current.down_since is None:
             self.current.down_since = self._recorder.at
-        if step is not RescaleStep.HOLD and batch >= 0:
+        if step is not RescaleStep.COMMIT_BARRIER and batch >= 0:
             self.current.checkpoint = batch
 
     def started(self, parallelism: int, replayed_rows: int) -> RescaleInProgress | None:

@@ -59,7 +59,9 @@ def recover(spark: Any, checkpoint: str) -> Recovery:
         return Recovery(
             Outcome.PENDING, f"Batch {state.pending} was begun before and not committed; it is replayed.", state
         )
-    from_to = f"A repartition of the state from {state.parallelism} to {state.unfinished} partitions had broken off"
+    from_to = (
+        f"A repartition of the state from {state.parallelism} to {state.unfinished} partitions had been interrupted"
+    )
     try:
         repartition_state(spark, checkpoint, state.unfinished)
     except RepartitionError as error:

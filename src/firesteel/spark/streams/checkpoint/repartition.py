@@ -151,7 +151,7 @@ def _check(spark: Any, state: CheckpointState, parallelism: int) -> None:
         )
     if state.unfinished is not None and state.unfinished != parallelism:
         raise RepartitionError(
-            f"{where} a repartition to {state.unfinished} broke off there and must be finished or rolled back first.",
+            f"{where} a repartition to {state.unfinished} was interrupted there and must be finished or rolled back first.",
             unfinished=True,
         )
     if state.pending is not None and state.unfinished is None:
@@ -170,13 +170,13 @@ def _session(spark: Any, state: CheckpointState) -> Any:
 def _failed(files: CheckpointFiles, checkpoint: str, parallelism: int, error: Exception) -> RepartitionError:
     """Rolls back what had begun, and returns the error for the user."""
     said, hint = _translated(error)
-    message = f"The state in {checkpoint} could not be brought to {parallelism} partitions: {said}"
+    message = f"The state in {checkpoint} could not be rewritten to {parallelism} partitions: {said}"
     try:
         roll_back(files, files.read())
     except UsageError as trouble:
         return RepartitionError(
-            f"{message} What had been written could not be taken back either: {trouble.message}",
-            hint="The next start finishes it or takes it back.",
+            f"{message} What had been written could not be rolled back either: {trouble.message}",
+            hint="The next start finishes it or rolls it back.",
             unfinished=True,
         )
     return RepartitionError(message, hint=hint)

@@ -65,7 +65,7 @@ def task_resources() -> TaskResources:
     """
     if _current is None:
         raise UsageError(
-            "firesteel.task_resources() was called outside of a task: there is no slot to tell of.",
+            "firesteel.task_resources() was called outside of a task: there is no slot.",
             hint="Call it inside the function of a step, in a source's read or in a sink's writer.",
         )
     slot, addresses = _current.slot, addresses_of(_current.slot, _current.subtask)

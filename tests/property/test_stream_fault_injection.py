@@ -81,7 +81,7 @@ def test_streams_are_as_wild_as_they_are_meant_to_be():
             elif phase and next_phase:
                 phases.add((phase, next_phase))
     wanted = """BatchStarted BatchCommitted QueryIdle QueryStarted QueryFailed QueryStopped QueryFinished RescaleStepped RescaleFailed
-        TimerFired ClusterChanged RequirementsChanged RescaleRequested StopRequested CancelRequested StartQuery HoldCheckpoints
+        TimerFired ClusterChanged RequirementsChanged RescaleRequested StopRequested CancelRequested StartQuery SetCommitBarrier
         Continue Rescale StopQuery SetTimer CancelTimer Record EndStream"""
     assert not [kind for kind in wanted.split() if not seen[kind]]
     assert ends == {True, False}
@@ -131,7 +131,7 @@ def broken(monkeypatch, fault):
             plain_settle = adaptive_scheduler.AdaptiveScheduler._settle
 
             def silent(self):
-                self._held = None
+                self._at_barrier = None
                 plain_settle(self)
 
             monkeypatch.setattr(adaptive_scheduler.AdaptiveScheduler, "_settle", silent)
@@ -174,7 +174,9 @@ def test_rows_are_read_once_where_every_rescale_waits_for_its_checkpoint():
     rescales = 0
     for seed in range(12):
         stream = random_stream(seed, faults=False, hours=0.2)
-        calm = replace(stream.world, faults=replace(stream.world.faults, executor_every=0.0), can_hold=True, pending=0)
+        calm = replace(
+            stream.world, faults=replace(stream.world.faults, executor_every=0.0), has_commit_barrier=True, pending=0
+        )
         user = replace(calm.user, requirements_every=60.0, most=16, end="stop")
         options = stream.options | {
             "jobmanager.adaptive-scheduler.max-delay-for-scale-trigger": "1 h",

@@ -1,4 +1,4 @@
-"""A query is held at its checkpoint and stopped there, whatever it reads, writes and waits for: nothing twice, nothing left half done."""
+"""A query is stopped at its commit barrier, whatever it reads, writes and waits for: nothing twice, nothing left half done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import pytest
 
 from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
-from firesteel.spark.streams.commit_barrier import hold_of
+from firesteel.spark.streams.commit_barrier import commit_barrier_of
 from firesteel.spark.streams.inspection import inspect
 from stream_sources_kit import register_sources, until, write_file
 
@@ -122,12 +122,12 @@ def told(case):
     return case.__name__ if callable(case) else case["processingTime"].replace(" ", "_")
 
 
-def hold_and_stop(query, spark):
-    hold = hold_of(1, query, spark.sparkContext, query.stop, lambda report: None)
-    assert hold.can_hold
+def stop_at_barrier(query, spark):
+    barrier = commit_barrier_of(1, query, spark.sparkContext, query.stop, lambda report: None)
+    assert barrier.is_available
     began = threading.Event()
-    clean = hold.stop(began.set)
-    hold.close()
+    clean = barrier.stop(began.set)
+    barrier.close()
     assert clean
     assert began.is_set()
     assert not query.isActive
@@ -150,7 +150,7 @@ def test_a_query_is_stopped_at_its_checkpoint(spark, tmp_path, source, sink, tri
         query = writer.option("checkpointLocation", checkpoint).start()
         until(lambda q=query, c=committed: has_rows(q.lastProgress, c), "a batch")
         time.sleep(0.03 * run)  # somewhere in what follows
-        hold_and_stop(query, spark)
+        stop_at_barrier(query, spark)
         state = CheckpointFiles(spark, checkpoint).read()
         assert state.pending is None, "a batch was begun"
         committed = state.committed
@@ -159,8 +159,8 @@ def test_a_query_is_stopped_at_its_checkpoint(spark, tmp_path, source, sink, tri
 
 
 @pytest.mark.full
-def test_a_query_that_wakes_up_as_it_is_held_goes_on_to_its_next_checkpoint(spark, tmp_path):
-    """Many holds of a query that sleeps for a moment between its batches: some begin just as it wakes up."""
+def test_a_query_that_wakes_up_at_its_barrier_goes_on_to_its_next_checkpoint(spark, tmp_path):
+    """Many barriers for a query that sleeps for a moment between its batches: some begin just as it wakes up."""
     checkpoint = str(tmp_path / "chk")
     query = None
     for _ in range(10):
@@ -168,7 +168,7 @@ def test_a_query_that_wakes_up_as_it_is_held_goes_on_to_its_next_checkpoint(spar
         writer = source.writeStream.format("noop").trigger(processingTime="60 milliseconds")
         query = writer.option("checkpointLocation", checkpoint).start()
         until(lambda q=query: q.lastProgress, "a batch")
-        hold_and_stop(query, spark)
+        stop_at_barrier(query, spark)
         assert CheckpointFiles(spark, checkpoint).read().pending is None
 
 
