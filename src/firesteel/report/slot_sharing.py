@@ -13,7 +13,6 @@ from firesteel.scheduler.kernel.records import JournalRecord, SlotUsage, StateCh
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
 MIB = 1 << 20
-GIB = 1 << 30
 
 
 @dataclass(slots=True)

@@ -14,9 +14,6 @@ from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.operators.aggregation.aggregate import Aggregation
 
-Sides = tuple[tuple[str, Any], ...]
-"""(name, StreamEdge) of each broadcast side input."""
-
 
 @contextmanager
 def step_at(kind: str) -> Generator[str]:

@@ -509,17 +509,6 @@ class CsvSource(FileSource):
         begin = _row_offset(block, row)
         return self._bad_row(label, error, f"line {lines + count_lines(block[:begin]) + 1}", cell)
 
-    def _lines_in_front(self, piece: Piece, offset: int) -> int:
-        count, at = 0, 0
-        with self._opened(piece) as file:
-            while at < offset:
-                part = file.read_at(min(_READ_BLOCK, offset - at), at)
-                if not part:
-                    break
-                at += len(part)
-                count += part.count(b"\n") or count_lines(part)
-        return count
-
     def _find_row(self, block: bytes, error: Exception) -> tuple[int | None, tuple[str, str] | None]:
         """The row's number in the block, from 0, and the (column, value) that does not fit."""
         text = str(error)

@@ -41,7 +41,6 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import TaskContext
 
-_READ_BLOCK = 4 << 20
 _MANY_LINES = 2048
 _DEEP, _DEEPEST_TYPE = 500, 64
 _NULL_LINE = re.compile(rb"(?:^|[\r\n])[ \t]*null")
@@ -225,14 +224,6 @@ class JsonSource(FileSource):
 
     def _bad(self, piece: Piece, where: str, error: BadValueError) -> FiresteelError:
         return FiresteelError(f"{self._prefix + piece.path}, {where}: {error.text}.", hint=error.hint)
-
-    def _lines_in_front(self, piece: Piece, offset: int) -> int:
-        count, at = 0, 0
-        with self._opened(piece) as file:
-            while at < offset and (part := file.read_at(min(_READ_BLOCK, offset - at), at)):
-                at += len(part)
-                count += part.count(b"\n") or count_lines(part)
-        return count
 
 
 def _fast(

@@ -86,7 +86,6 @@ class _Asked:
     gate: GateDescriptor
     bounds: Ints
     since: float
-    waited_for: bool = True
 
 
 @dataclass(slots=True)

@@ -119,8 +119,6 @@ class RegionPartitionGroupReleaseStrategy:
                     self._releasing.release(edge.dataset, self._consumption[edge.dataset].connect(edge))
 
     def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        if self._only_produces(vertex):
-            return
         gone: dict[int, list[Ints]] = {}
         for consumer, finished in self._finished(vertex, subtasks).items():
             for edge in self._graph.vertices[consumer].inputs:
@@ -142,16 +140,6 @@ class RegionPartitionGroupReleaseStrategy:
 
     def job_finished(self) -> None:
         """All is released."""
-
-    def _only_produces(self, vertex: ExecutionJobVertex) -> bool:
-        """It consumes nothing, and nobody is done with anything it produces: the commonest case, and a quick answer."""
-        if vertex.inputs or self._graph.regions.logical_of[vertex.id] in self._running:
-            return False
-        for result in vertex.blocking_results:
-            consumption = self._consumption.get(result.dataset.id)
-            if consumption is None or consumption.num_done:
-                return False
-        return True
 
     def _finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> dict[int, Ints]:
         """The subtasks whose region has finished with these."""
@@ -190,7 +178,7 @@ class _Consumption:
         """``edges``: how many inputs of job vertices consume it, also those that are not initialised."""
         self._open = np.full(result.num_partitions, edges, np.int32)
         """Number of groups that need each partition."""
-        self.num_done = 0
+        self._num_done = 0
         self._unfinished: dict[int, Ints] = {}
         """By edge: how many consumers of each group have not finished."""
 
@@ -202,7 +190,7 @@ class _Consumption:
 
     def done(self, partitions: Ints) -> Ints:
         """Returns the ones of these partitions that no consumer needs any more."""
-        return partitions[self._open[partitions] == 0] if self.num_done else NONE
+        return partitions[self._open[partitions] == 0] if self._num_done else NONE
 
     def consumed(self, edge: EdgeGroups, subtasks: Ints) -> Ints:
         """Notes that these consumers have finished; returns the partitions that no consumer needs any more."""
@@ -245,4 +233,4 @@ class _Consumption:
         before = self._open[partitions]
         after = before + steps
         self._open[partitions] = after
-        self.num_done += int((after == 0).sum()) - int((before == 0).sum())
+        self._num_done += int((after == 0).sum()) - int((before == 0).sum())

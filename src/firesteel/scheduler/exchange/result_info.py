@@ -60,10 +60,6 @@ class BlockingResultInfo:
         self.is_exact = True
         """False: a row could not be read back, so that its share of the sums was guessed."""
 
-    def get_blocking_partition_sizes(self) -> Ints:
-        """Plain bytes each producer wrote, int64 (numBytesProduced); a broadcast counts once, however many read it."""
-        return self.partition_bytes
-
     @property
     def awaits_ranges(self) -> bool:
         """Returns whether the ranges that its consumers are cut over are still to be decided."""

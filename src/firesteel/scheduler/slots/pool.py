@@ -23,9 +23,9 @@ from firesteel.scheduler.slots.addresses import Taken
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, RegionDeploymentOption
 from firesteel.scheduler.slots.manager import JoinSession, Requirement, first_fit, join_nobody
 from firesteel.scheduler.slots.reservations import Asker, Reservations
-from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode
+from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, SlotEnforcement, SlotMode
 from firesteel.scheduler.slots.sharing import SharedSlots, shared_slots
-from firesteel.scheduler.slots.workers import KINDS, UNBOUNDED, UNIT, Dimensions, Workers
+from firesteel.scheduler.slots.workers import UNBOUNDED, UNIT, Dimensions, Workers
 from firesteel.scheduler.topology.executions import ExecutionTable, Rows
 from firesteel.scheduler.topology.groups import Mask
 
@@ -258,7 +258,7 @@ class SlotPool:
         need = self.workers.dimensions.need(profile).astype(np.float64)
         if not need[0]:
             return True
-        sizes = slice(1, 2 + len(KINDS))
+        sizes = slice(1, 2 + len(MEMORY_KINDS))
         bounded = known[sizes] < UNBOUNDED
         return bool((bounded & (need[sizes, None] * known[0] > known[sizes] * need[0] * (1 + 1e-9))).any())
 

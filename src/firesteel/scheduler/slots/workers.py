@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel.events import ExecutorChanged
 from firesteel.scheduler.slots.addresses import Addresses
-from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
+from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, WorkerResources
 from firesteel.scheduler.topology.groups import Mask
 
 Item = TypeVar("Item", np.bool_, np.int64)
@@ -26,8 +26,7 @@ UNBOUNDED = 1 << 60
 CORES, MEMORY = 0, 1
 Needs = Sequence[tuple[NDArray[np.int64], int]]
 """The parts of a request: a need, and how many slots of it."""
-KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
-FIRST_EXTERNAL = MEMORY + 1 + len(KINDS)
+FIRST_EXTERNAL = MEMORY + 1 + len(MEMORY_KINDS)
 """Place of the first external resource in a row."""
 
 
@@ -46,12 +45,12 @@ class Dimensions:
     def need(self, profile: ResourceProfile) -> Ints:
         """Of a specified profile."""
         amounts = dict(profile.external)
-        kinds = [getattr(profile, kind) for kind in KINDS]
+        kinds = [getattr(profile, kind) for kind in MEMORY_KINDS]
         external = [units(amounts.get(name, 0.0)) for name in self.external]
         return np.array([units(profile.cpu_cores), profile.memory, *kinds, *external], np.int64)
 
     def total(self, resources: WorkerResources) -> Ints:
-        kinds = [_bounded(getattr(resources, kind)) for kind in KINDS]
+        kinds = [_bounded(getattr(resources, kind)) for kind in MEMORY_KINDS]
         external = [units(resources.external.get(name, 0.0)) for name in self.external]
         return np.array([units(resources.cpu_cores), _bounded(resources.memory), *kinds, *external], np.int64)
 
@@ -223,7 +222,7 @@ class Workers:
     def spare(self, profile: ResourceProfile) -> int | None:
         """Bytes by which each slot (of a specified profile) could be larger without a worker holding fewer, of whatever size
         there ever was: what is gone may come back. None: none could hold any."""
-        need, network = self.needs(profile), MEMORY + len(KINDS)
+        need, network = self.needs(profile), MEMORY + len(MEMORY_KINDS)
         asked = np.flatnonzero(need)
         slots = (self.sizes[asked] // need[asked, None]).min(axis=0, initial=UNBOUNDED)
         able = np.flatnonzero(slots)

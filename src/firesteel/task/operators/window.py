@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
+from firesteel.model.arrays import Ints
 from firesteel.task.batches import one_chunk, stable_order, table_batches, take, take_rows
 from firesteel.task.functions.rows import fits
 from firesteel.task.functions.user_code import complaint
@@ -31,11 +32,8 @@ from firesteel.task.operators.grouping import encode, key_columns
 from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
-Ints = NDArray[np.int64]
-
 NUMBERS = ("row_number", "rank", "dense_rank", "ntile")
 NEIGHBOURS = ("lag", "lead", "first", "last")
-RUNNING = ("sum", "min", "max", "mean", "count")
 _TIES_DO_NOT_MATTER = ("rank", "dense_rank")
 _DIGITS = 80
 """More than the sum of any column of decimals needs."""
@@ -43,7 +41,7 @@ _DIGITS = 80
 
 @dataclass(frozen=True, slots=True)
 class WindowFunction:
-    """``kind``: one of NUMBERS, NEIGHBOURS, RUNNING. ``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame
+    """``kind``: one of NUMBERS, NEIGHBOURS, or sum, min, max, mean, count. ``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame
     (None: all from the group's first row on)."""
 
     kind: str

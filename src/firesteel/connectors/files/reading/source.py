@@ -29,13 +29,15 @@ from firesteel.connectors.files.paths import (
     first_line,
     short_name,
 )
-from firesteel.connectors.files.reading.lines import line_blocks, stream_blocks
+from firesteel.connectors.files.reading.lines import count_lines, line_blocks, stream_blocks
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
 from firesteel.connectors.files.shaping import fit
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, format_count
 
 _T = TypeVar("_T")
+_READ_BLOCK = 4 << 20
+"""Bytes read at a time where lines are counted."""
 _THREADS = 16
 """Files that are looked at at a time."""
 
@@ -223,6 +225,15 @@ class FileSource:
                         yield from stream_blocks(stream)
         except (OSError, pa.ArrowException) as error:
             raise damaged(label, codec, error) from error
+
+    def _lines_in_front(self, piece: Piece, offset: int) -> int:
+        """Lines of the piece's file, which is not compressed, before ``offset``."""
+        count, at = 0, 0
+        with self._opened(piece) as file:
+            while at < offset and (part := file.read_at(min(_READ_BLOCK, offset - at), at)):
+                at += len(part)
+                count += part.count(b"\n") or count_lines(part)
+        return count
 
     def _opened(self, piece: Piece) -> Any:
         """The piece's file, opened. Raises FiresteelError when it is gone or has changed."""
