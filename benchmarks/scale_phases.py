@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -19,6 +20,7 @@ from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, Deploy
 from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, SchedulingPhase
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
 from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
@@ -30,6 +32,7 @@ _WORKLOAD = Workload(seed=7, mean=ChainShape().partition_bytes, variants=64)
 """Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
 
 
+_MEASURED = (SchedulingPhase.DECIDE, SchedulingPhase.INITIALIZE, SchedulingPhase.DEPLOY, SchedulingPhase.RELEASE)
 _CHUNK = 1_000
 """Single events made up at a time: more of them would be a heap for the garbage collector that no scheduler has."""
 
@@ -61,6 +64,18 @@ class Descriptors:
     group: int
 
 
+class _Phases:
+    """A profiler that puts the scheduler's phases under the names of the tables. What the job's start makes of the graph is building."""
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+
+    def phase(self, phase: SchedulingPhase) -> AbstractContextManager[None]:
+        if self._watch.is_under("start"):
+            return self._watch.measure("build") if phase is SchedulingPhase.GROW else nullcontext()
+        return self._watch.measure(phase.value) if phase in _MEASURED else nullcontext()
+
+
 class Drive:
     """A job under way. Each method takes it one phase further."""
 
@@ -69,21 +84,14 @@ class Drive:
         self.watch = Stopwatch()
         self.now = 0.0
         graph, options = shape.chain.job_graph(), Options(shape.chain.options())
+        # For single events the watch would take longer than what it measures.
+        profiler = _Phases(self.watch) if shape.bulk else NO_PROFILER
         with self.watch.measure("build"):
-            self.scheduler: Scheduler = create_scheduler(graph, options)
+            self.scheduler: Scheduler = create_scheduler(graph, options, profiler=profiler)
 
     def start(self) -> None:
-        """What the job's start builds of the graph is building."""
-        scheduler = self.scheduler
-        self.watch.wrap(scheduler, "_grow_graph", lambda: "build")
         with self.watch.measure("start"):
-            scheduler.handle(JobStarted(at=0.0))
-        del scheduler._grow_graph
-        self.watch.wrap(scheduler.planner, "plan", lambda: "decide")
-        self.watch.wrap(scheduler.planner, "initialize", lambda: "initialise")
-        self.watch.wrap(scheduler.deployments, "deploy", lambda: "deploy")
-        if self.shape.bulk:  # else the watch would take longer than what it measures
-            self.watch.wrap(scheduler.release, "executions_finished", lambda: "release")
+            self.scheduler.handle(JobStarted(at=0.0))
 
     def finish(self, vertex: int, subtasks: Ints, phase: str) -> list[Command]:
         """These subtasks finish, in one event or in one event each. Making up the events is not counted."""

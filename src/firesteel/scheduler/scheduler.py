@@ -60,6 +60,7 @@ from firesteel.scheduler.kernel.events import (
 )
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import REJECTED
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, IS_PENDING, ExecutionState
@@ -110,12 +111,14 @@ class Scheduler(ABC):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
-        none. ``request_seconds``: as ``Merging`` takes it."""
+        none. ``request_seconds``: as ``Merging`` takes it. ``profiler``: told of the phases it goes through."""
         self.job_graph = job_graph
         self.options = options
         self._slots = slots
+        self._profiler = profiler
         self.recorder = Recorder()
         self.timers = Timers(self.recorder)
         self.executions = ExecutionTable(self.recorder.story)
@@ -124,7 +127,7 @@ class Scheduler(ABC):
         self.allocator = allocator(
             AllocatorContext(self.executions, self.nodes, lambda: self.blocklist.avoided, self.recorder)
         )
-        self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit, self._withdrawn)
+        self.graph = DefaultExecutionGraph(job_graph, self.executions, self.recorder.emit, self._withdrawn, profiler)
         self.operations = ExecutionOperations(self.graph, self.allocator, self.recorder)
         self.metrics = Metrics(self.graph, self.recorder)
         self.job = Job(self.recorder, self.operations, self.metrics, self._before_end)
@@ -139,6 +142,7 @@ class Scheduler(ABC):
             self.allocator,
             self.recorder,
             placement=self._placement,
+            profiler=profiler,
         )
         deploy = self.deployer.allocate_slots_and_deploy
         self.strategy = self.strategy_class(self.graph, self.readiness, deploy, self.gathering)
@@ -155,7 +159,9 @@ class Scheduler(ABC):
         self.parallelisms = Parallelisms(
             job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
         )
-        self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
+        self.planner = Planner(
+            self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder, profiler=profiler
+        )
         self._handlers = self._event_handlers()
         self._settled = False
         """The event made nothing possible that was not before: nothing is to be decided or deployed."""
@@ -185,6 +191,7 @@ class Scheduler(ABC):
             release=self.release,
             metrics=self.metrics,
             speculation=self.speculation,
+            profiler=self._profiler,
         )
 
     def _failure_handler(self) -> ExecutionFailureHandler:
@@ -325,7 +332,8 @@ class Scheduler(ABC):
         if self._goes_on:
             self.resources.refuse_impossible()
         if self._goes_on:
-            self._grow_graph()
+            with self._profiler.phase(SchedulingPhase.GROW):
+                self._grow_graph()
         if self._goes_on:
             self.merging.consider()
             self._schedule()
@@ -434,7 +442,8 @@ class Scheduler(ABC):
         if len(event.subtasks) == 1 and self.job.is_active and self.single.admit(event):
             vertex = self.graph.vertices[event.vertex]
             self.metrics.progressed(vertex)
-            self.release.executions_finished(vertex, event.subtasks)
+            with self._profiler.phase(SchedulingPhase.RELEASE):
+                self.release.executions_finished(vertex, event.subtasks)
             candidates = self.strategy.has_candidates or self.speculation.has_candidates
             self._settled = not (vertex.is_finished or candidates)
             return

@@ -21,6 +21,7 @@ from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blockin
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
 from firesteel.scheduler.kernel.events import ExecutionReports
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
@@ -239,12 +240,14 @@ class DefaultExecutionGraph:
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
         withdrawn: Withdrawn = lambda _result, _gone: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """``emit`` is given what results have to be stored and read of their sizes; ``withdrawn`` is told of partitions that
         cannot be read any more."""
         self.job_graph = job_graph
         self._emit = emit
         self._withdrawn = withdrawn
+        self._profiler = profiler
         self.size_buffer_bytes = BUFFER_BYTES
         """Of each result's packed rows of sizes, what is kept in memory."""
         self.executions = table
@@ -321,7 +324,8 @@ class DefaultExecutionGraph:
 
     def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
         """Once for all vertices that an event made: their regions are made here."""
-        self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
+        with self._profiler.phase(SchedulingPhase.REGIONS):
+            self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
         for listener in self._listeners:
             listener.notify_scheduling_topology_updated(self, new_vertices)
 
@@ -345,7 +349,9 @@ class DefaultExecutionGraph:
 
     def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
         described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
-        info = blocking_result_info(described, num_partitions, num_subpartitions, self._emit, room)
+        info = blocking_result_info(
+            described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
+        )
         return IntermediateResult(info, described, self._withdrawn)
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
