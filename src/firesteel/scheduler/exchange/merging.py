@@ -136,6 +136,7 @@ class Merging:
         self._late: dict[int, _Asked] = {}
         """Merges that nobody waits for any more, by number."""
         self._number = 0
+        graph.add_withdrawal_listener(self._withdrawn)
 
     @property
     def is_open(self) -> bool:
@@ -299,7 +300,7 @@ class Merging:
         self._readiness.withheld.discard(result.dataset.id)
         self._resume([(edge, np.arange(len(edge))) for edge in result.consumers])
 
-    def withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
+    def _withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
         """Partitions were lost, restarted or released. Whoever reads a merged object reads each of its partitions: with
         the first that goes, it has no reader any more, or only such as are restarted."""
         dataset = result.dataset.id

@@ -18,6 +18,7 @@ from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandl
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.events import SizesLoaded
 from firesteel.scheduler.kernel.profiler import Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.parallelism.bounds import bounds_for
@@ -157,6 +158,22 @@ class Planner:
                 ready &= info.fetch_cells()
             ready &= info.is_settled
         return ready
+
+    def sizes_loaded(self, event: SizesLoaded) -> None:
+        """Rows that :meth:`knows_sizes` asked for, or that a restart takes from the sums, have come back."""
+        result = self._graph.results[event.dataset]
+        unreadable = 0 if result is None else result.info.loaded(event)
+        if unreadable:
+            self._recorder.decision(
+                "sizes",
+                inputs={"dataset": event.dataset, "rows": unreadable},
+                rule="shaped like the sum",
+                result=unreadable,
+                reason=(
+                    f"the sizes that {plural(unreadable, 'producer')} of data set {event.dataset} had reported could not "
+                    "be read back from the driver's scratch files: they are taken to be shaped like the sum over all"
+                ),
+            )
 
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""

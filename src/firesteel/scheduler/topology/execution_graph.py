@@ -239,14 +239,11 @@ class DefaultExecutionGraph:
         job_graph: JobGraph,
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
-        withdrawn: Withdrawn = lambda _result, _gone: None,
         profiler: Profiler = NO_PROFILER,
     ) -> None:
-        """``emit`` is given what results have to be stored and read of their sizes; ``withdrawn`` is told of partitions that
-        cannot be read any more."""
+        """``emit`` is given what results have to be stored and read of their sizes."""
         self.job_graph = job_graph
         self._emit = emit
-        self._withdrawn = withdrawn
         self._profiler = profiler
         self.size_buffer_bytes = BUFFER_BYTES
         """Of each result's packed rows of sizes, what is kept in memory."""
@@ -256,9 +253,14 @@ class DefaultExecutionGraph:
         self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
         self.regions = SchedulingPipelinedRegions(job_graph)
         self._listeners: list[SchedulingTopologyListener] = []
+        self._withdrawal_listeners: list[Withdrawn] = []
 
     def add_listener(self, listener: SchedulingTopologyListener) -> None:
         self._listeners.append(listener)
+
+    def add_withdrawal_listener(self, withdrawn: Withdrawn) -> None:
+        """``withdrawn``: told of partitions that cannot be read any more."""
+        self._withdrawal_listeners.append(withdrawn)
 
     def result(self, dataset: int) -> IntermediateResult:
         """Raises KeyError while its producer is not initialised."""
@@ -352,7 +354,11 @@ class DefaultExecutionGraph:
         info = blocking_result_info(
             described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
         )
-        return IntermediateResult(info, described, self._withdrawn)
+        return IntermediateResult(info, described, self._partitions_withdrawn)
+
+    def _partitions_withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
+        for withdrawn in self._withdrawal_listeners:
+            withdrawn(result, gone)
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
         # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.
