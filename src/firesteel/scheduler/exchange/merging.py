@@ -213,7 +213,7 @@ class Merging:
         self._number += 1
         asked = _Asked(self._number, self._describe(result), bounds, self._recorder.at)
         watched = self._watched[result.dataset.id] = _Watched(result, asked)
-        self._readiness.withheld.add(result.dataset.id)
+        self._readiness.withhold(result.dataset.id)
         self._recorder.emit(MergePartitions(asked.number, asked.gate, bounds))
         patience = max(PATIENCE_SECONDS, PATIENCE_FACTOR * estimate.cost)
         until = self._recorder.at + patience
@@ -232,8 +232,8 @@ class Merging:
         objects, result = _objects(asked, event), watched.result
         usable = _unchanged(asked, objects, result)
         self._drop(event.dataset, _select(objects, ~usable))
-        result.merged = kept = _select(objects, usable) if usable.any() else None
-        result.version += 1
+        kept = _select(objects, usable) if usable.any() else None
+        result.read_merged(kept)
         count = 0 if kept is None else len(kept.first)
         failed = len(asked.bounds) - 1 - len(event.groups)
         stale = f", {_count(int((~usable).sum()))} of partitions produced anew meanwhile" if not usable.all() else ""
@@ -279,8 +279,7 @@ class Merging:
         if not bad.any():
             return False
         watched.damaged.append(_select(merged, bad))
-        watched.result.merged = _select(merged, ~bad) if not bad.all() else None
-        watched.result.version += 1
+        watched.result.read_merged(_select(merged, ~bad) if not bad.all() else None)
         return True
 
     def drop_all(self) -> None:
@@ -297,7 +296,7 @@ class Merging:
         ]
 
     def _go_ahead(self, result: IntermediateResult) -> None:
-        self._readiness.withheld.discard(result.dataset.id)
+        self._readiness.let_go(result.dataset.id)
         self._resume([(edge, np.arange(len(edge))) for edge in result.consumers])
 
     def _withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
@@ -312,15 +311,14 @@ class Merging:
         elif result.merged is not None:
             hit = _covers(result.merged, gone)
             self._drop(dataset, _select(result.merged, hit))
-            result.merged = _select(result.merged, ~hit) if not hit.all() else None
+            result.read_merged(_select(result.merged, ~hit) if not hit.all() else None)
 
     def _release(self, dataset: int, watched: _Watched) -> None:
         merged = [watched.result.merged] if watched.result.merged is not None else []
         for objects in [*merged, *watched.damaged]:
             self._drop(dataset, objects)
         if merged:
-            watched.result.merged = None
-            watched.result.version += 1
+            watched.result.read_merged(None)
         watched.damaged = []
 
     def _drop(self, dataset: int, objects: MergedObjects) -> None:

@@ -59,6 +59,11 @@ class IntermediateResult:
         self.version = 0
         """Changes with every change of what is available, or merged: caches compare it."""
 
+    def read_merged(self, merged: MergedObjects | None) -> None:
+        """From now on these are read in the place of the partitions they hold; None: each partition's own object is."""
+        self.merged = merged
+        self.version += 1
+
     @property
     def is_pipelined(self) -> bool:
         return self.dataset.type is ResultPartitionType.PIPELINED
