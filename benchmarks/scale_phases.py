@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -64,16 +63,13 @@ class Descriptors:
     group: int
 
 
-class _Phases:
-    """A profiler that puts the scheduler's phases under the names of the tables. What the job's start makes of the graph is building."""
+class _Watch(Stopwatch):
+    """What the job's start makes of the graph is building; after that, the phases of the tables."""
 
-    def __init__(self, watch: Stopwatch) -> None:
-        self._watch = watch
-
-    def phase(self, phase: SchedulingPhase) -> AbstractContextManager[None]:
-        if self._watch.is_under("start"):
-            return self._watch.measure("build") if phase is SchedulingPhase.GROW else nullcontext()
-        return self._watch.measure(phase.value) if phase in _MEASURED else nullcontext()
+    def name_of(self, phase: SchedulingPhase) -> str | None:
+        if self.is_under("start"):
+            return "build" if phase is SchedulingPhase.GROW else None
+        return phase.value if phase in _MEASURED else None
 
 
 class Drive:
@@ -81,11 +77,11 @@ class Drive:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.watch = Stopwatch()
+        self.watch = _Watch()
         self.now = 0.0
         graph, options = shape.chain.job_graph(), Options(shape.chain.options())
         # For single events the watch would take longer than what it measures.
-        profiler = _Phases(self.watch) if shape.bulk else NO_PROFILER
+        profiler = self.watch if shape.bulk else NO_PROFILER
         with self.watch.measure("build"):
             self.scheduler: Scheduler = create_scheduler(graph, options, profiler=profiler)
 

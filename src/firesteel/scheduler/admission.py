@@ -17,7 +17,7 @@ from firesteel.scheduler.kernel.events import (
 )
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
-from firesteel.scheduler.kernel.profiler import Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.speculation.handler import SpeculativeExecutionHandler
@@ -126,7 +126,7 @@ class Admission:
             self._strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
         self._speculation.finished(vertex, rows)
         self._metrics.progressed(vertex)
-        with self._profiler.phase(SchedulingPhase.RELEASE):
+        with InPhase(self._profiler, SchedulingPhase.RELEASE):
             self._release.executions_finished(vertex, subtasks)
 
     def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:

@@ -35,6 +35,7 @@ from firesteel.scheduler.topology.executions import NO_ROW, Rows
 from firesteel.scheduler.topology.operations import ExecutionOperations
 
 S = ExecutionState
+_RELEASE = SchedulingPhase.RELEASE
 ExecutionEvent = ExecutionsDeploying | ExecutionsFinished | ExecutionsFailed | ExecutionsCancelled | ExecutionsRejected
 
 
@@ -101,8 +102,11 @@ class ExecutionEvents:
         if len(event.subtasks) == 1 and self._job.is_active and self._single.admit(event):
             vertex = self._graph.vertices[event.vertex]
             self._metrics.progressed(vertex)
-            with self._profiler.phase(SchedulingPhase.RELEASE):
+            self._profiler.entered(_RELEASE)
+            try:
                 self._release.executions_finished(vertex, event.subtasks)
+            finally:
+                self._profiler.left(_RELEASE)
             return not (vertex.is_finished or self._strategy.has_candidates or self._speculation.has_candidates)
         vertex, rows = self._find(event)
         failure = self._admission.finished(vertex, rows, event)

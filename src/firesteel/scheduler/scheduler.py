@@ -24,7 +24,7 @@ from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import Command, JobStatus, Placement
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.parallelism.planning import Parallelisms, Planner, UndecidableVertex
@@ -221,7 +221,7 @@ class Scheduler(ABC):
         if self._goes_on:
             self.resources.refuse_impossible()
         if self._goes_on:
-            with self._profiler.phase(SchedulingPhase.GROW):
+            with InPhase(self._profiler, SchedulingPhase.GROW):
                 self._grow_graph()
         if self._goes_on:
             self.merging.consider()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from firesteel.scheduler.kernel.profiler import SchedulingPhase
 
@@ -29,12 +29,21 @@ class Stopwatch:
         finally:
             self._leave()
 
-    def phase(self, phase: SchedulingPhase) -> AbstractContextManager[None]:
-        """A phase of the scheduler. Growth is told by its parts; what is initialised on the start is built."""
-        if phase is SchedulingPhase.GROW:
-            return nullcontext()
-        builds = phase is SchedulingPhase.INITIALIZE and self.is_under("start")
-        return self.measure("build" if builds else phase.value)
+    def entered(self, phase: SchedulingPhase) -> None:
+        name = self.name_of(phase)
+        if name is not None:
+            self._enter(name)
+
+    def left(self, phase: SchedulingPhase) -> None:
+        if self.name_of(phase) is not None:
+            self._leave()
+
+    def name_of(self, phase: SchedulingPhase) -> str | None:
+        """Returns the name that a phase of the scheduler goes by; None: it is not told apart. Growth is told by its parts; what
+        is initialised on the start is built."""
+        if phase is SchedulingPhase.INITIALIZE and self.is_under("start"):
+            return "build"
+        return None if phase is SchedulingPhase.GROW else phase.value
 
     @contextmanager
     def outside(self) -> Generator[None, None, None]:

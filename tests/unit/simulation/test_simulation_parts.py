@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from firesteel.model.sizes import unpack
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
-from firesteel.scheduler.kernel.profiler import SchedulingPhase
+from firesteel.scheduler.kernel.profiler import InPhase, SchedulingPhase
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.simulation.clock import VirtualClock, seen_at
 from firesteel.simulation.cluster import reading
@@ -275,7 +274,7 @@ def test_a_stopwatch_charges_the_innermost_phase_and_leaves_out_what_is_outside(
     with watch.outside():
         pass
     with watch.measure("event"):
-        with watch.phase(SchedulingPhase.DECIDE):
+        with InPhase(watch, SchedulingPhase.DECIDE):
             sum(range(200_000))
         with watch.outside():
             sum(range(200_000))
@@ -286,7 +285,7 @@ def test_a_stopwatch_charges_the_innermost_phase_and_leaves_out_what_is_outside(
 def test_a_stopwatch_calls_what_the_start_initialises_built_and_tells_growth_by_its_parts():
     watch = Stopwatch()
     for event in ("start", "finish"):
-        with watch.measure(event), watch.phase(SchedulingPhase.GROW), watch.phase(SchedulingPhase.INITIALIZE):
+        with watch.measure(event), InPhase(watch, SchedulingPhase.GROW), InPhase(watch, SchedulingPhase.INITIALIZE):
             pass
     assert watch.counts == {"start": 1, "build": 1, "finish": 1, "initialise": 1}
 
@@ -296,12 +295,12 @@ def test_a_profiler_is_told_of_every_phase_and_they_lie_inside_each_other_as_the
         def __init__(self):
             self.open, self.seen = [], set()
 
-        @contextmanager
-        def phase(self, phase):
+        def entered(self, phase):
             self.seen.add((self.open[-1] if self.open else None, phase))
             self.open.append(phase)
-            yield
-            self.open.pop()
+
+        def left(self, phase):
+            assert self.open.pop() is phase
 
     trace, P = Trace(), SchedulingPhase
     shape = ChainShape(parallelism=4)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from firesteel.model.arrays import Ints, without
 from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
 from firesteel.scheduler.kernel.commands import Deploy, DeployRegions, Placement
-from firesteel.scheduler.kernel.profiler import Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.slots.allocators import (
@@ -73,5 +73,5 @@ class ExecutionDeployer:
 
     def _deploy(self, granted: ExecutionDeploymentOption, placement: Placement | None) -> Deploy:
         self._operations.move(granted.vertex, granted.executions, ExecutionState.SCHEDULED)
-        with self._profiler.phase(SchedulingPhase.DEPLOY):
+        with InPhase(self._profiler, SchedulingPhase.DEPLOY):
             return self._descriptors.deploy(granted, placement)

@@ -21,7 +21,7 @@ from firesteel.scheduler.exchange.key_ranges import KeyRanges, bytes_in, decide_
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES, SizeRows
 from firesteel.scheduler.kernel.commands import Command
 from firesteel.scheduler.kernel.events import PartitionReports, SizesLoaded
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 
 
 def _ignore(_command: Command) -> None:
@@ -110,7 +110,7 @@ class BlockingResultInfo:
 
         Rows of sizes have one size per subpartition: the scheduler has checked that.
         """
-        with self._profiler.phase(SchedulingPhase.SIZES):
+        with InPhase(self._profiler, SchedulingPhase.SIZES):
             self._record(partitions, attempts, reports)
 
     def _record(self, partitions: Ints, attempts: Ints, reports: PartitionReports) -> None:

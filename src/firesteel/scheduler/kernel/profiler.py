@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from typing import Protocol
 
@@ -27,19 +26,37 @@ class SchedulingPhase(Enum):
 
 
 class Profiler(Protocol):
-    def phase(self, phase: SchedulingPhase) -> AbstractContextManager[None]:
-        """The scheduler is in this phase while the context lasts."""
+    def entered(self, phase: SchedulingPhase) -> None:
+        """The scheduler is in this phase from now on, inside of those that it has not left."""
+        ...
+
+    def left(self, phase: SchedulingPhase) -> None:
+        """The phase entered last is over."""
         ...
 
 
 class NoProfiler:
     """Nobody watches."""
 
-    def __init__(self) -> None:
-        self._nothing = nullcontext()
-
-    def phase(self, phase: SchedulingPhase) -> AbstractContextManager[None]:
-        return self._nothing
+    def entered(self, phase: SchedulingPhase) -> None: ...
+    def left(self, phase: SchedulingPhase) -> None: ...
 
 
 NO_PROFILER = NoProfiler()
+
+
+class InPhase:
+    """The scheduler is in a phase while this context lasts. Where single events go through, the two calls are made directly, which
+    costs a fifth."""
+
+    __slots__ = ("_phase", "_profiler")
+
+    def __init__(self, profiler: Profiler, phase: SchedulingPhase) -> None:
+        self._profiler = profiler
+        self._phase = phase
+
+    def __enter__(self) -> None:
+        self._profiler.entered(self._phase)
+
+    def __exit__(self, *_: object) -> None:
+        self._profiler.left(self._phase)

@@ -19,7 +19,7 @@ from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.kernel.events import SizesLoaded
-from firesteel.scheduler.kernel.profiler import Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
@@ -132,7 +132,7 @@ class Planner:
 
     def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex that reads a source, and start its coordinator. All inputs it has beside are broadcast."""
-        with self._profiler.phase(SchedulingPhase.DECIDE):
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
             return self._source(vertex, bounds)
 
     def _source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
@@ -177,14 +177,14 @@ class Planner:
 
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
-        with self._profiler.phase(SchedulingPhase.DECIDE):
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
             plan = self._plan(vertex, bounds)
             return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
         pointwise, so that single blocks can go ahead, or some are read while they are made."""
-        with self._profiler.phase(SchedulingPhase.DECIDE):
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
             return self._by_count(vertex, bounds)
 
     def _by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
@@ -204,7 +204,7 @@ class Planner:
 
     def ranges(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         """Decide the ranges of a vertex that is initialised already, now that all results it consumes are finished."""
-        with self._profiler.phase(SchedulingPhase.DECIDE):
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
             return self._plan(vertex, bounds)
 
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
@@ -226,7 +226,7 @@ class Planner:
                 self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
-        with self._profiler.phase(SchedulingPhase.INITIALIZE):
+        with InPhase(self._profiler, SchedulingPhase.INITIALIZE):
             return self._graph.initialize_job_vertex(plan, self._recorder.at)
 
     def _initialization(

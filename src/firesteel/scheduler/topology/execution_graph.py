@@ -21,7 +21,7 @@ from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blockin
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
 from firesteel.scheduler.kernel.events import ExecutionReports
-from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler, SchedulingPhase
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
@@ -331,7 +331,7 @@ class DefaultExecutionGraph:
 
     def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
         """Once for all vertices that an event made: their regions are made here."""
-        with self._profiler.phase(SchedulingPhase.REGIONS):
+        with InPhase(self._profiler, SchedulingPhase.REGIONS):
             self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
         for listener in self._listeners:
             listener.notify_scheduling_topology_updated(self, new_vertices)
