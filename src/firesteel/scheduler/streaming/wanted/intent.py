@@ -67,7 +67,7 @@ class Intent:
         self._told_of_load = "" if load.cores is not None else load.reason
 
     def query_started(self) -> None:
-        """What was thought of the query before does not hold any more."""
+        """Forgets what was thought of the query before."""
         self.assessment = None
 
     def look(self, *, said: bool = False) -> bool:
