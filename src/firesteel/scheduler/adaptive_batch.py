@@ -8,6 +8,7 @@ from dataclasses import replace
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.options import Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
@@ -34,9 +35,12 @@ class AdaptiveBatchScheduler(Scheduler):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
-        super().__init__(job_graph, options, allocator, slots, detector, request_seconds=request_seconds)
+        super().__init__(
+            job_graph, options, allocator, slots, detector, request_seconds=request_seconds, profiler=profiler
+        )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 

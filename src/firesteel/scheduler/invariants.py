@@ -55,7 +55,7 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert not alive.any(), f"{where}: a superseded execution may still finish"
     if scheduler.job.is_active and vertex.ranges is not None:
         block = scheduler.graph.regions.block(vertex.id)
-        able = scheduler.readiness.deployable_regions(block, np.arange(block.count))
+        able = scheduler.deployment.readiness.deployable_regions(block, np.arange(block.count))
         ready = np.isin(block.of(vertex.id, np.arange(vertex.parallelism)), able)
         ready &= ~scheduler.strategy.candidates(vertex.id)
         assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and are not scheduled"

@@ -510,10 +510,10 @@ def test_jobs_that_begin_at_the_same_time_ship_it_once(tmp_path, monkeypatch):
 def test_jobs_of_a_session_hear_of_blocked_nodes_each_on_its_own_clock_and_those_that_come_later_too():
     first, second, elsewhere = (SessionJob(app, app, shares_slots=False) for app in ("app-1", "app-1", "app-2"))
     heard, others = [], []
-    first.listen(others.append, lambda: 5.0)
+    blocking = first.listen(others.append, lambda: 5.0)
     second.listen(heard.append, lambda: 100.0)
     elsewhere.listen(others.append, lambda: 0.0)
-    first.block(ShareBlockedNode("node-3", "slow", 1_000_005.0))
+    blocking.block(ShareBlockedNode("node-3", "slow", 1_000_005.0))
     third = SessionJob("app-1", "third", shares_slots=False)
     third.listen(heard.append, lambda: 0.0)
     assert [(event.node, event.cause, event.job) for event in heard] == 2 * [("node-3", "slow", "app-1")]
@@ -524,7 +524,7 @@ def test_jobs_of_a_session_hear_of_blocked_nodes_each_on_its_own_clock_and_those
     second.close()
     second.close()
     third.close()
-    first.block(ShareBlockedNode("node-4", "slow", 1_000_005.0))
+    blocking.block(ShareBlockedNode("node-4", "slow", 1_000_005.0))
     assert len(heard) == 2
 
 
@@ -548,8 +548,7 @@ def test_the_account_of_a_session_goes_with_its_last_job_unless_a_node_is_blocke
     second.close()
     assert "app-4" not in _sessions
     blocking = SessionJob("app-4", "blocking", shares_slots=True)
-    blocking.listen(lambda event: None, lambda: 0.0)
-    blocking.block(ShareBlockedNode("node-1", "slow", 1_000_000.0))
+    blocking.listen(lambda event: None, lambda: 0.0).block(ShareBlockedNode("node-1", "slow", 1_000_000.0))
     blocking.close()
     heard = []
     later = SessionJob("app-4", "later", shares_slots=True)

@@ -53,7 +53,7 @@ def test_commits_are_told_as_they_are_heard_of():
 
 def test_a_commit_at_the_barrier_is_told_by_the_barrier_whoever_comes_first():
     commits = Commits(1, 3)
-    commits.barrier_on = True
+    commits.set_barrier(True)
     assert commits.heard(Progress(4, rows=40), 0.0) == []
     (event,) = commits.at_barrier(4, None, 0.1)
     assert isinstance(event, BatchCommitted)
@@ -65,7 +65,7 @@ def test_a_commit_at_the_barrier_is_told_by_the_barrier_whoever_comes_first():
 def test_a_checkpoint_that_was_told_before_is_at_the_barrier_as_an_idle_query():
     commits = Commits(1, 3)
     commits.heard(Progress(4), 0.0)
-    commits.barrier_on = True
+    commits.set_barrier(True)
     (event,) = commits.at_barrier(4, None, 0.1)
     assert isinstance(event, QueryIdle)
     assert (event.batch, event.at_barrier) == (4, True)
@@ -73,12 +73,12 @@ def test_a_checkpoint_that_was_told_before_is_at_the_barrier_as_an_idle_query():
 
 def test_what_waited_for_a_barrier_that_ends_is_told():
     commits = Commits(1, 3)
-    commits.barrier_on = True
+    commits.set_barrier(True)
     commits.heard(Progress(4), 0.0)
     commits.heard(Progress(5), 0.0)
     assert batches(commits.at_barrier(5, None, 0.1)) == [("BatchCommitted", 4, False), ("BatchCommitted", 5, True)]
     commits.heard(Progress(6), 0.2)
-    commits.barrier_on = False
+    commits.set_barrier(False)
     assert batches(commits.release(0.3)) == [("BatchCommitted", 6, False)]
 
 
@@ -177,7 +177,7 @@ def test_what_changed_in_a_cluster_is_said_with_names():
 def test_a_commit_that_the_listener_has_not_told_of_is_known_from_what_spark_has_kept():
     commits = Commits(1, 3)
     assert commits.misses(6) and not commits.misses(4)
-    commits.barrier_on = True
+    commits.set_barrier(True)
     commits.heard(Progress(4, rows=4), 0.0)
     assert commits.misses(6) and not commits.misses(5)
     told = commits.at_barrier(6, Progress(6), 0.1, [Progress(6), Progress(5, rows=5), Progress(4, rows=9)])

@@ -246,7 +246,7 @@ class SlotPool:
         version = self.workers.version
         if self._binds is None or self._binds[0] != version:
             self._binds = (version, any(map(self._memory_can_bind, self.profiles)))
-            self.session.admits = self._binds[1]
+            self.session.count_memory(self._binds[1])
         return self._binds[1]
 
     def _memory_can_bind(self, profile: ResourceProfile) -> bool:
@@ -426,7 +426,7 @@ class SlotPool:
     def begin_round(self) -> None:
         """Everything that waits is going to be asked for."""
         self.unmet = {}
-        self.session.refresh()
+        self.session.begin_round()
         self.reservations.begin_round()
 
     def end_round(self) -> bool:

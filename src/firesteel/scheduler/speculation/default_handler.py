@@ -21,6 +21,7 @@ from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.speculation.blocklist import Blocklist
 from firesteel.scheduler.speculation.detector import SlowTaskDetector, SlowTasks
+from firesteel.scheduler.speculation.handler import NoSpeculation, SpeculativeExecutionHandler
 from firesteel.scheduler.speculation.joined_executions import JoinedExecutions
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Execution, Rows
@@ -244,3 +245,31 @@ def _attempt(execution: Execution) -> str:
     on = f"on {execution.node}" if execution.node else ""
     inside = ", ".join(part for part in (mirror, on) if part)
     return f"attempt {execution.attempt + 1}{f' ({inside})' if inside else ''}"
+
+
+def speculative_execution_handler(
+    detector: SlowTaskDetector | None,
+    options: Options,
+    operations: ExecutionOperations,
+    recorder: Recorder,
+    timers: Timers,
+    *,
+    deployer: ExecutionDeployer,
+    readiness: Readiness,
+    blocklist: Blocklist,
+    metrics: Metrics,
+) -> SpeculativeExecutionHandler:
+    """``detector``: None: nobody tells of slow executions, so there are no mirrors."""
+    if detector is None:
+        return NoSpeculation()
+    return DefaultSpeculativeExecutionHandler(
+        options,
+        detector,
+        operations,
+        recorder,
+        timers,
+        deployer=deployer,
+        readiness=readiness,
+        blocklist=blocklist,
+        metrics=metrics,
+    )

@@ -21,7 +21,7 @@ from firesteel.scheduler.streaming.commands import (
 )
 from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start, record_plan
 from firesteel.scheduler.streaming.machine import StateMachine
-from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus, TriggerCause
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus
 from firesteel.scheduler.streaming.rescaling.checkpoint_stats import (
     CheckpointStatsTracker,
     FailedCheckpoints,
@@ -242,18 +242,17 @@ class AdaptiveScheduler:
 
     def _begin_rescale(self, trigger: str, assessment: Assessment, how: Patience) -> None:
         query = self._query
-        current = self._rescales.trigger(trigger, assessment, query, at_barrier=self._at_barrier is not None)
-        if current.predicted is not None:
-            current.predicted += how.again
+        current = self._rescales.trigger(
+            trigger, assessment, query, at_barrier=self._at_barrier is not None, again=how.again
+        )
         self._old_run, self._asked, self._alive = query.run, current.requested, True
         self._cooldown_since = None
         self._assessor.followed()
         self._failed_checkpoints.clear()
-        query.run += 1
         self._recorder.emit(
             Rescale(
                 rescale=current.rescale,
-                run=query.run,
+                run=query.next_run(),
                 parallelism=current.requested,
                 action=current.action,
                 replay=how.replay,
@@ -344,17 +343,15 @@ class AdaptiveScheduler:
     def _start_query(self, why: str) -> None:
         self._machine.go(S.CREATING_EXECUTION_GRAPH, why)
         self._submission.starts(self._intent.resources)
-        self._query.run += 1
         self._alive = True
-        self._recorder.emit(StartQuery(run=self._query.run, parallelism=self._asked))
+        self._recorder.emit(StartQuery(run=self._query.next_run(), parallelism=self._asked))
 
     def _started(self, event: told.QueryStarted) -> None:
         if self.state not in (S.CREATING_EXECUTION_GRAPH, S.RESTARTING):
             return
         query, rescaled = self._query, self._rescales.is_under_way
         query.started(event.plan, event.batch, self._asked)
-        self._stats.trigger_interval = event.plan.trigger_interval
-        self._stats.no_batch()
+        self._stats.query_started(event.plan.trigger_interval)
         self._load.started(self._busy(), event.plan.trigger_interval)
         self._cause = ""
         decide_recovery(self._recorder, event)
@@ -371,7 +368,8 @@ class AdaptiveScheduler:
         # A restart after a failure is not a rescale: the cooldown goes on.
         if self._cooldown_since is None:
             self._cooldown_since = self._recorder.at
-        self._barrier_on, self._intent.assessment = False, None
+        self._barrier_on = False
+        self._intent.query_started()
         self._manager = RescaleManager(
             self,
             self._delays,
@@ -392,7 +390,6 @@ class AdaptiveScheduler:
             self._since = FirstChanges()
             self._assessor.granted()
         elif current is not None:
-            current.reason = current.reason or f"{plural(current.granted, 'partition')} were reached"
             self._assessor.failed(current.reason)
 
     def _leave_executing(self) -> None:
@@ -408,7 +405,7 @@ class AdaptiveScheduler:
     def _batch_started(self, event: told.BatchStarted) -> None:
         if event.run != self._query.run or event.batch <= self._query.begun:
             return
-        self._query.begun = event.batch
+        self._query.began(event.batch)
         if self.state is S.EXECUTING:
             self._rescales.takes_batch()
             self._stats.batch_started()
@@ -431,8 +428,7 @@ class AdaptiveScheduler:
     def _idle(self) -> None:
         if self.state is S.EXECUTING:
             self._rescales.first_batch(idle=True)
-            self._query.idle = True
-            self._query.tell()
+            self._query.idled()
             self._load.idle(self._recorder.at, self._busy())
             self._intent.load_said(self._load)
             self._look()
@@ -471,14 +467,15 @@ class AdaptiveScheduler:
             return
         if isinstance(event, told.RescaleStepped):
             self._rescales.stepped(event.step, event.batch)
-            if event.step is told.RescaleStep.START:
-                self._query.parallelism = self._query.parallelism if current.reason else current.requested
+            if event.step is told.RescaleStep.START and not current.reason:
+                self._query.repartitioned(current.requested)
             if event.step is told.RescaleStep.START and self.state is S.RESTARTING:
                 back = "back to " if current.reason else ""
                 self._machine.go(S.CREATING_EXECUTION_GRAPH, f"{back}{plural(self.parallelism, 'partition')}")
             return
-        current.reason = event.cause
-        self._asked = self._query.parallelism = event.parallelism
+        self._rescales.falls_back(event.cause)
+        self._asked = event.parallelism
+        self._query.repartitioned(event.parallelism)
         if event.final:
             self._rescales.failed(event.cause, event.parallelism)
             self._fail(event.cause)
@@ -512,7 +509,8 @@ class AdaptiveScheduler:
         if current is None or not current.trigger:
             return
         if current.step is told.RescaleStep.START and not current.reason:
-            self._query.parallelism = self._asked = current.requested
+            self._asked = current.requested
+            self._query.repartitioned(current.requested)
             self._rescales.started(current.requested, 0)
             self._rescales.complete(f"its first start failed: {cause}")
             return
@@ -554,7 +552,7 @@ class AdaptiveScheduler:
             )
         ):
             return False
-        current.cause = TriggerCause.RECOVERABLE_FAILOVER
+        self._rescales.made_with_restart()
         self._begin_rescale("a restart after a failure", now, Patience(replay=True))
         return True
 

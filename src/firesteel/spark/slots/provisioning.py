@@ -207,7 +207,7 @@ class SparkSlotProvisioning:
         need = self._need(group, profile)
         made = spark_profile(self._context, need, group)
         if need.executor is not None:
-            self._workers.made_for = {**(self._workers.made_for or {}), made.id: (profile, need.executor.slots_memory)}
+            self._workers.profile_made(made.id, profile, need.executor.slots_memory)
         return made
 
     def _need(self, group: str, profile: ResourceProfile) -> Need:

@@ -219,7 +219,7 @@ class StreamDriver:
 
     def _started(self, run: Run) -> None:
         self._run = run
-        self._watch.run = run
+        self._watch.look_at(run)
         self._feed(run.started)
         later, self._later = self._later, []
         for item in later:
@@ -257,7 +257,7 @@ class StreamDriver:
         run, now = item.run, self._clock.now()
         if run is not self._run:
             return
-        run.commits.barrier_on = False
+        run.commits.set_barrier(False)
         self._feed_all(run.commits.ended(item.recent, item.committed, now))
         if item.failed is not None:
             self._feed(item.failed)
@@ -283,7 +283,7 @@ class StreamDriver:
         run = self._run
         if run is None or run.number != command.run:
             return
-        run.commits.barrier_on = command.on
+        run.commits.set_barrier(command.on)
         run.barrier.arm(command.on)
         if not command.on:
             self._feed_all(run.commits.release(self._clock.now()))
@@ -296,7 +296,7 @@ class StreamDriver:
     def _release(self, command: Rescale | StopQuery) -> None:
         """The query is stopped at the barrier where it waits, or at its next commit, which is told as it is heard of."""
         if self._run is not None:
-            self._run.commits.barrier_on = False
+            self._run.commits.set_barrier(False)
         self._protocol.do(command)
 
     def _write(self, record: JournalRecord) -> None:
@@ -317,7 +317,7 @@ class _Watch:
         self._cluster = cluster
         self._report = report
         self._now = now
-        self.run: Run | None = None
+        self._run: Run | None = None
         self._looked: Run | None = None
         self._looks = 0
         self._told: tuple[int, int] = (0, -1)
@@ -326,6 +326,10 @@ class _Watch:
 
     def begin(self) -> None:
         self._thread.start()
+
+    def look_at(self, run: Run) -> None:
+        """Looks for this run's batches from now on."""
+        self._run = run
 
     def end(self) -> None:
         self._stopped.set()
@@ -346,12 +350,12 @@ class _Watch:
 
     def _wait(self) -> float:
         """A query that has just started is looked at often: when its first batch begins, a rescale's downtime is over."""
-        run = self.run
+        run = self._run
         fresh = run is not None and self._told[0] != run.number and self._looks < FIRST_LOOKS
         return FIRST_LOOK_SECONDS if fresh or run is None else LOOK_SECONDS
 
     def _look_at_batch(self) -> None:
-        run = self.run
+        run = self._run
         if run is None or run.expected:
             return
         if run is not self._looked:

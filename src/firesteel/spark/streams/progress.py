@@ -73,6 +73,10 @@ class Commits:
         self._run = run
         self._early: dict[int, Progress] = {}
 
+    def set_barrier(self, on: bool) -> None:
+        """``on``: checkpoints are held from now on; else they are not any more."""
+        self.barrier_on = on
+
     def heard(self, progress: Progress, at: float) -> list[BatchCommitted]:
         """From the listener."""
         if progress.batch <= self.last:

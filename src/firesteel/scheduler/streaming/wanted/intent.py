@@ -66,6 +66,10 @@ class Intent:
             self._recorder.decision("load", rule="no signal", reason=load.reason)
         self._told_of_load = "" if load.cores is not None else load.reason
 
+    def query_started(self) -> None:
+        """Forgets what was thought of the query before."""
+        self.assessment = None
+
     def look(self, *, said: bool = False) -> bool:
         """Assesses anew; returns whether there is news for the rescale manager. ``said``: by the user, who is owed an answer."""
         before = self.assessment
