@@ -113,7 +113,7 @@ class Slots:
         return json.loads(path.read_text()) if path.exists() else None
 
 
-def is_gone(process, seconds=10.0):
+def is_gone(process, seconds=600.0):
     until = time.monotonic() + seconds
     while Path(f"/proc/{process}").exists():
         if time.monotonic() > until:

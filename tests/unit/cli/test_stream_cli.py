@@ -414,7 +414,7 @@ def test_a_reader_of_watch_that_goes_away_is_no_error(stream, tmp_path):
         text=True,
         cwd=tmp_path,
         check=False,
-        timeout=30,
+        timeout=600,
     )
     os.close(writing)
     assert (shown.returncode, shown.stderr) == (0, "")

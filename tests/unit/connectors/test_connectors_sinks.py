@@ -589,7 +589,7 @@ def test_a_read_only_disk_is_found_before_the_job_and_at_the_commit(tmp_path):
         writer = sink.write(0, 0)
         writer.write(pa.record_batch([[1]], schema=schema))
         message = writer.finish()
-        subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", "tmpfs", sys.argv[1]], check=True)
         try:
             sink.commit([message])
         except FiresteelError as error:
@@ -599,7 +599,7 @@ def test_a_read_only_disk_is_found_before_the_job_and_at_the_commit(tmp_path):
             ParquetSink(sys.argv[1] + "/other").check(schema)
         except UsageError as error:
             print(error)
-        subprocess.run(["mount", "-o", "remount,rw", sys.argv[1]], check=True)
+        subprocess.run(["mount", "-o", "remount,rw", "tmpfs", sys.argv[1]], check=True)
         sink.commit([message])
         print(sorted(os.listdir(sys.argv[1] + "/out")))
         """,

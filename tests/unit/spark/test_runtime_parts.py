@@ -316,7 +316,7 @@ def test_a_thread_that_spark_fails_in_its_first_step_reports_its_end(monkeypatch
     monkeypatch.setattr("firesteel.spark.driver.batch.local_properties", refuse)
     ends = SimpleQueue()
     BatchRunner(MagicMock(), ends.put).start(Batch.of(0, [deploy([0, 1])], "job", "words"), MagicMock())
-    assert "no active context" in str(ends.get(timeout=10).error)
+    assert "no active context" in str(ends.get(timeout=600).error)
 
 
 def test_late_work_is_done_when_the_process_ends(no_threads):

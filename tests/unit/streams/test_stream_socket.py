@@ -58,7 +58,7 @@ class Stream:
         self.may_answer.set()
 
     def status(self) -> StreamStatus:
-        self.may_answer.wait(10)
+        self.may_answer.wait(600)
         return self.now
 
     def update_requirements(self, lower, upper) -> None:

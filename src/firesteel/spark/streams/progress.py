@@ -74,7 +74,7 @@ class Commits:
         self._early: dict[int, Progress] = {}
 
     def set_barrier(self, on: bool) -> None:
-        """``on``: checkpoints are held from now on; else they are not any more."""
+        """``on``: from now on the query stops at the barrier behind each commit; else it does not any more."""
         self.barrier_on = on
 
     def heard(self, progress: Progress, at: float) -> list[BatchCommitted]:
