@@ -159,7 +159,7 @@ class ExecutionEvents:
         return vertex, rows
 
     def _end_cancelled(self, vertex: ExecutionJobVertex, rows: Rows) -> Rows:
-        """Those we cancelled are gone now; returns the (distinct) others that were still deployed."""
+        """Notes that the cancelled executions are gone; returns the (distinct) others that were still deployed."""
         rows = distinct(rows)
         states = self._table.state[rows]
         self._admission.gone(vertex, rows[states == S.CANCELING])

@@ -138,7 +138,7 @@ class Rescales:
             self._close_step()
             current.started, current.granted, current.replayed_rows = self._recorder.at, parallelism, replayed_rows
             if parallelism != current.requested:
-                current.reason = current.reason or f"{plural(parallelism, 'partition')} were come to"
+                current.reason = current.reason or f"{plural(parallelism, 'partition')} were reached"
             self._begun, self.current = current, None
         return current
 
