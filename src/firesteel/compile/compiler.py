@@ -29,7 +29,7 @@ from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
-from firesteel.compile.vertices import Vertex, fuse, settings
+from firesteel.compile.vertices import Vertex, divisibility, fuse, settings
 from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.model.job_graph import (
@@ -164,7 +164,10 @@ class _Builder:
     def _job_vertex(self, vertex: Vertex, number: int, inputs: list[_Result], job: CompiledJob) -> JobVertex:
         parallelism, max_parallelism = settings(vertex)
         keyed = vertex.keyed is not None
-        edges = [JobEdge(r.id, i, keyed and i < len(vertex.gates)) for i, r in enumerate(inputs)]
+        divided = dict(enumerate(divisibility(vertex.head())))
+        edges = [
+            JobEdge(r.id, i, keyed and i < len(vertex.gates), *divided.get(i, (False, ""))) for i, r in enumerate(inputs)
+        ]
         sinks = [end for end in vertex.ends if isinstance(end.work, SinkStep)]
         outputs = [r for r in self.results if r.producer == number]
         job_vertex = JobVertex(

@@ -20,6 +20,7 @@ from firesteel.compile.stream_graph import (
 )
 from firesteel.errors import UsageError
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
+from firesteel.task.operators.join import HashJoin
 from firesteel.task.program import (
     GateHead,
     Head,
@@ -235,6 +236,27 @@ def _tree(part: KeyedPart, position: dict[int, int]) -> FromOperator:
         for members in part.inputs
     )
     return FromOperator(part.operator, inputs, tuple(part.schemas), tuple(part.behind))
+
+
+def divisibility(head: Head) -> list[tuple[bool, str]]:
+    """Per gate of a keyed head: whether rows of one subpartition may be dealt out to several subtasks, and if a join may
+    not, why, in words (``JobEdge.divisible``)."""
+    if not isinstance(head, KeyedHead):
+        return []
+    operator = head.operator
+    if isinstance(operator, HashJoin):
+        sides = [side for side, may in zip(("left", "right"), operator.divisible, strict=True) if may]
+        why = f"of a {operator.how} join only {sides[0]} rows may be" if sides else f"no rows of a {operator.how} join may be"
+        return [(may, "" if may else why) for may in operator.divisible]
+    why = ""
+    if isinstance(operator, ComposedOperator) and _has_join(operator.root):
+        why = f"'{operator.name}' is one task, with unions or other steps by key"
+    return [(False, why)] * len(head.gates)
+
+
+def _has_join(node: FromOperator) -> bool:
+    inner = (feed for feeds in node.inputs for feed in feeds)
+    return isinstance(node.operator, HashJoin) or any(isinstance(f, FromOperator) and _has_join(f) for f in inner)
 
 
 def settings(vertex: Vertex) -> tuple[int | None, int | None]:

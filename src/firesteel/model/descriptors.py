@@ -192,17 +192,21 @@ def _left(rest: Ints) -> float:
 # --- executions ------------------------------------------------------------------------------------------------
 
 _FIXED_WORDS = 3
-"""Number of gates, subtask, attempt; then per gate the number of its rectangles; then all rectangles. int32."""
+"""Number of gates, subtask, attempt; then per gate the number of its rectangles, less than 0 (``~n``) where each is followed by its
+share; then all rectangles. int32."""
+_RECT_WORDS, _SHARED_WORDS = 4, 6
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionDescriptor:
-    """The few bytes of one execution. ``rects``: per gate, the int32 rectangles (n, 4) it reads."""
+    """The few bytes of one execution. ``rects``: per gate, the int32 rectangles (n, 4) it reads, and ``shares`` (n, 2) of them,
+    see ``commands.InputRanges``; None: all are read whole."""
 
     subtask: int
     attempt: int
     rects: tuple[Rects, ...] = ()
     splits: tuple[Any, ...] = ()
+    shares: tuple[Rects | None, ...] = ()
 
 
 def encode_executions(
@@ -212,7 +216,7 @@ def encode_executions(
     splits: Sequence[Sequence[Any]] | None = None,
     dumps: Callable[[Any], bytes] = pickle.dumps,
 ) -> list[bytes]:
-    """One descriptor per execution. ``ranges``: per gate, (offsets, rectangles), see ``commands.InputRanges``.
+    """One descriptor per execution. ``ranges``: per gate, (offsets, rectangles), see ``commands.InputRanges.columns``.
 
     ``splits``: of a source, the splits of each execution; ``dumps`` pickles them. Some ten microseconds in all, and one slice per execution.
     """
@@ -223,18 +227,21 @@ def encode_executions(
     counts = np.empty((n, gates), np.int64)
     for gate, (offsets, _) in enumerate(ranges):
         counts[:, gate] = np.diff(offsets)
-    ends = np.cumsum(fixed + 4 * counts.sum(axis=1))
+    widths = np.array([rects.shape[1] for _, rects in ranges], np.int64)
+    ends = np.cumsum(fixed + counts @ widths)
     begins = np.concatenate(([0], ends[:-1])).astype(np.int64)
     words = np.empty(int(ends[-1]), "<i4")
     head = begins[:, None] + np.arange(fixed)
-    words[head] = np.column_stack([np.full(n, gates), subtasks, attempts, counts])
+    told = np.where(widths == _SHARED_WORDS, ~counts, counts)
+    words[head] = np.column_stack([np.full(n, gates), subtasks, attempts, told])
     at = begins + fixed
     for gate, (offsets, rects) in enumerate(ranges):
         # Row r of the rectangles belongs to execution k, and is its (r - offsets[k])th of this gate.
-        first = at - 4 * np.asarray(offsets[:-1], np.int64)
-        places = np.repeat(first, counts[:, gate]) + 4 * np.arange(int(offsets[0]), int(offsets[-1]))
-        words[places[:, None] + np.arange(4)] = rects[int(offsets[0]) : int(offsets[-1])]
-        at += 4 * counts[:, gate]
+        width = rects.shape[1]
+        first = at - width * np.asarray(offsets[:-1], np.int64)
+        places = np.repeat(first, counts[:, gate]) + width * np.arange(int(offsets[0]), int(offsets[-1]))
+        words[places[:, None] + np.arange(width)] = rects[int(offsets[0]) : int(offsets[-1])]
+        at += width * counts[:, gate]
     data = words.tobytes()
     cut = [data[begin:end] for begin, end in zip((4 * begins).tolist(), (4 * ends).tolist(), strict=True)]
     if splits is None:
@@ -247,8 +254,12 @@ def decode_execution(data: bytes) -> ExecutionDescriptor:
     counts = np.frombuffer(data, "<i4", gates, 4 * _FIXED_WORDS).tolist()
     at = 4 * (_FIXED_WORDS + gates)
     rects: list[Rects] = []
-    for count in counts:
-        rects.append(np.frombuffer(data, "<i4", 4 * count, at).reshape(count, 4))
-        at += 16 * count
+    shares: list[Rects | None] = []
+    for told in counts:
+        count, width = (told, _RECT_WORDS) if told >= 0 else (~told, _SHARED_WORDS)
+        columns = np.frombuffer(data, "<i4", width * count, at).reshape(count, width)
+        rects.append(columns[:, :_RECT_WORDS])
+        shares.append(columns[:, _RECT_WORDS:] if told < 0 else None)
+        at += 4 * width * count
     splits = pickle.loads(memoryview(data)[at:]) if at < len(data) else ()
-    return ExecutionDescriptor(subtask, attempt, tuple(rects), splits)
+    return ExecutionDescriptor(subtask, attempt, tuple(rects), splits, tuple(shares))

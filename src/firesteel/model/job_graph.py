@@ -76,11 +76,15 @@ class JobEdge:
 
     ``co_partitioned``: keyed together with the other co-partitioned inputs of the vertex (join, cogroup, a
     single keyed input): they have equally many subpartitions, are walked together, and their bytes add up.
+    ``divisible``: the rows of one subpartition may be dealt out to several subtasks, if each of them reads the same subpartition
+    of the vertex' other co-partitioned input whole, or each part of it once. ``indivisible``: why not, in words; empty: nobody asks.
     """
 
     dataset: int
     index: int
     co_partitioned: bool = False
+    divisible: bool = False
+    indivisible: str = ""
 
 
 @dataclass(frozen=True, slots=True)

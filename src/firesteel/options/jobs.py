@@ -116,6 +116,15 @@ LEAST_VOLUME_PER_SLOT = _register(
         check=at_least(0),
     )
 )
+JOIN_SKEW = _register(
+    Option(
+        "firesteel.join.skew",
+        one_of("auto", "none"),
+        "auto",
+        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; none: one subtask reads it. Steps cut by-count never divide one.",
+        "enum",
+    )
+)
 DECIDER_FUNCTION = _register(
     Option[str | None](
         "firesteel.decider.function",
@@ -248,6 +257,7 @@ DECIDER_OPTIONS: tuple[Option[Any], ...] = (
     CUT,
     MAX_SLICES_PER_SUBTASK,
     LEAST_VOLUME_PER_SLOT,
+    JOIN_SKEW,
     PARALLELISM_DEFAULT,
 )
 """The options that bound a decision about inputs of known sizes."""

@@ -12,7 +12,7 @@ import errno
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -45,6 +45,9 @@ _LOST = {errno.ENOENT, errno.ENOTDIR, errno.EIO, errno.ESTALE, errno.EISDIR, err
 _T = TypeVar("_T")
 _F = TypeVar("_F")
 Rect = tuple[int, int, int, int]
+Share = tuple[int, int]
+"""(part, parts)."""
+WHOLE: Share = (0, 1)
 
 
 Merged = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -91,17 +94,19 @@ def own_object(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """One object's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high)."""
+    """One object's part of a read: subpartitions [low, high), of those of its rectangle, [rect_low, rect_high), and which share
+    of their rows."""
 
     source: ObjectName
     rect_low: int
     rect_high: int
     low: int
     high: int
+    share: Share = WHOLE
 
     @property
-    def key(self) -> tuple[str, int, int]:
-        return self.source.name, self.rect_low, self.rect_high
+    def key(self) -> tuple[str, int, int, Share]:
+        return self.source.name, self.rect_low, self.rect_high, self.share
 
     @property
     def places(self) -> tuple[int, int]:
@@ -124,6 +129,7 @@ class GateReader:
     ``attempts``, ``tokens``: int64, the admitted attempt of each partition of the data set, or of each of ``partitions``
     (ascending), which are all that ``rects`` names. ``rects``: int (n, 4),
     half-open (partition_from, partition_to, subpartition_from, subpartition_to). ``schema``: as the writer had it.
+    ``shares``: int (n, 2), (part, parts) of each rectangle's rows, see ``commands.InputRanges``; None: all are read whole.
     ``merged``: objects to read where a rectangle covers all of their partitions. ``cache``: what earlier readers of the
     store have learned; None: the reader keeps what it needs for itself.
     ``rows_read`` and ``bytes_read`` (plain bytes) count what ``read`` has handed out so far.
@@ -142,6 +148,7 @@ class GateReader:
         partitions: NDArray[np.int64] | None = None,
         merged: Merged | None = None,
         cache: ObjectCache | None = None,
+        shares: NDArray[np.int32] | None = None,
     ) -> None:
         self._store = store
         self._threads = 0 if store.is_local else READ_AHEAD
@@ -155,10 +162,11 @@ class GateReader:
         self._tokens = tokens
         self._partitions = partitions
         self._merged = merged
-        self._rects = _joined_rects(np.asarray(rects).reshape(-1, 4).tolist())
+        numbers = np.asarray(rects).reshape(-1, 4).tolist()
+        self._rects, self._shares = _joined_rects(numbers, None if shares is None else shares.tolist())
         self._gap = LOCAL_GAP_BYTES if store.is_local else REMOTE_GAP_BYTES
         self._objects = cache or ObjectCache(store)
-        self._cache: dict[tuple[str, int, int], list[Slice]] = {}
+        self._cache: dict[tuple[str, int, int, Share], list[Slice]] = {}
         self._cache_bytes = 0
         self.rows_read = 0
         self.bytes_read = 0
@@ -206,17 +214,18 @@ class GateReader:
         return fetched(targets, fetch, self._threads)
 
     def _targets(self, subpartition_from: int | None, subpartition_to: int | None) -> Iterator[_Target]:
-        for partition_from, partition_to, rect_low, rect_high in self._rects:
+        for (partition_from, partition_to, rect_low, rect_high), share in zip(self._rects, self._shares, strict=True):
             low = rect_low if subpartition_from is None else max(rect_low, subpartition_from)
             high = rect_high if subpartition_to is None else min(rect_high, subpartition_to)
             if low < high:
-                for source in self._sources(partition_from, partition_to):
-                    yield _Target(source, rect_low, rect_high, low, high)
+                for source in self._sources(partition_from, partition_to, may_be_merged=share == WHOLE):
+                    yield _Target(source, rect_low, rect_high, low, high, share)
 
-    def _sources(self, partition_from: int, partition_to: int) -> Iterator[ObjectName]:
-        """The objects that hold these partitions: merged ones where all of their partitions are among them."""
+    def _sources(self, partition_from: int, partition_to: int, *, may_be_merged: bool = True) -> Iterator[ObjectName]:
+        """The objects that hold these partitions: merged ones where all of their partitions are among them, but not for a share:
+        a merged object has its rows in another order, and not every reader needs to find it."""
         at = partition_from
-        if self._merged is not None:
+        if self._merged is not None and may_be_merged:
             first, end, tokens = self._merged
             inside = range(int(np.searchsorted(first, at)), int(np.searchsorted(end, partition_to, side="right")))
             for k in inside:
@@ -235,14 +244,14 @@ class GateReader:
         if (index := self._cache.get(target.key)) is not None:
             return index
         with self._opened(target.source) as source:
-            return source.index().slices(target.rect_low, target.rect_high, source.fetch)
+            return _slices(source, target)
 
     def _begin(self, target: _Target) -> tuple[list[Slice], list[Chunk], pa.Buffer | None]:
         """The index, what to read, and the first of it, if the target has any rows; in one opening."""
         with self._opened(target.source) as source:
             index = self._cache.get(target.key)
             if index is None:
-                index = source.index().slices(target.rect_low, target.rect_high, source.fetch)
+                index = _slices(source, target)
             chunks = chunks_of(index, *target.places, self._gap)
             return index, chunks, source.read(chunks[0].begin, chunks[0].end) if chunks else None
 
@@ -354,13 +363,45 @@ def chunks_of(index: list[Slice], low: int, high: int, gap: int) -> list[Chunk]:
     return chunks
 
 
-def _joined_rects(rects: list[list[int]]) -> list[Rect]:
-    """Rectangles that follow one another on the same partitions as one."""
+def _joined_rects(rects: list[list[int]], shares: list[list[int]] | None) -> tuple[list[Rect], list[Share]]:
+    """Rectangles that follow one another on the same partitions as one, but for shares; and the share of each."""
     joined: list[Rect] = []
-    for begin, end, low, high in rects:
+    joined_shares: list[Share] = []
+    for number, (begin, end, low, high) in enumerate(rects):
+        share = WHOLE if shares is None else (shares[number][0], shares[number][1])
+        if share != WHOLE and high != low + 1:
+            raise ValueError(f"A share is of one subpartition, not of {low} to {high}.")
         follows = bool(joined) and joined[-1][:2] == (begin, end) and joined[-1][3] == low
-        joined.append((begin, end, joined.pop()[2] if follows else low, high))
-    return joined
+        if follows and joined_shares[-1] == share == WHOLE:
+            joined[-1] = (begin, end, joined[-1][2], high)
+        else:
+            joined.append((begin, end, low, high))
+            joined_shares.append(share)
+    return joined, joined_shares
+
+
+def _slices(source: StoredObject, target: _Target) -> list[Slice]:
+    """The target's rectangle in the object: what its share leaves of it."""
+    index = source.index().slices(target.rect_low, target.rect_high, source.fetch)
+    return index if target.share == WHOLE else shared(index, target.share)
+
+
+def shared(index: list[Slice], share: Share) -> list[Slice]:
+    """The part of one subpartition's slices (one per region, in their order) that holds the share's rows, and of its plain bytes
+    as many as fall to these rows."""
+    part, parts = share
+    counts = [int(piece.rows[1] - piece.rows[0]) for piece in index]
+    total, before = sum(counts), 0
+    begin, end = total * part // parts, total * (part + 1) // parts
+    narrowed: list[Slice] = []
+    for piece, count in zip(index, counts, strict=True):
+        low, high = max(begin - before, 0), min(end - before, count)
+        before += count
+        if low < high:
+            nbytes = int(piece.plain[1] - piece.plain[0])
+            plain = piece.plain[0] + np.array([nbytes * low // count, nbytes * high // count])
+            narrowed.append(replace(piece, rows=piece.rows[0] + np.array([low, high]), plain=plain))
+    return narrowed
 
 
 def gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -34,8 +34,6 @@ from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
 
-RECT_BYTES = 16
-"""Of one rectangle in an execution's descriptor."""
 CANCEL_SECONDS = 0.05
 """From a cancel to the word that the execution is gone."""
 
@@ -243,10 +241,11 @@ class Plane:
             if gate.encoded.digest not in self._shipped:
                 self._shipped.add(gate.encoded.digest)
                 self.descriptor_bytes += len(gate.encoded.data)
-        rects = [ranges.rects[ranges.offsets[0] : ranges.offsets[1]] for ranges in command.ranges]
-        first = len(encode_executions(command.subtasks[:1], command.attempts[:1], _first_of(command, rects))[0])
-        others = RECT_BYTES * sum(len(ranges.rects) for ranges in command.ranges)
-        own = len(command.subtasks) * (first - RECT_BYTES * sum(map(len, rects))) + others
+        columns = [ranges.columns for ranges in command.ranges]
+        mine = [(offsets[:2], rects[offsets[0] : offsets[1]]) for offsets, rects in columns]
+        first = len(encode_executions(command.subtasks[:1], command.attempts[:1], mine)[0])
+        others = sum(rects.nbytes for _, rects in columns)
+        own = len(command.subtasks) * (first - sum(rects.nbytes for _, rects in mine)) + others
         self.descriptor_bytes += own
         inline = sum(len(g.encoded.digest if g.offloaded else g.encoded.data) for g in command.gates)
         self.deployment_bytes = max(self.deployment_bytes, inline + own // len(command.subtasks))
@@ -467,10 +466,6 @@ class Plane:
                 check(not deleted.any(), f"data set {gate.dataset} was to stay, and is deleted")
         if command.status is c.JobStatus.FAILED:
             check(command.cause is not None, "the job failed and does not say why")
-
-
-def _first_of(command: c.Deploy, rects: list[NDArray[np.int32]]) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    return [(ranges.offsets[:2], own) for ranges, own in zip(command.ranges, rects, strict=True)]
 
 
 def _most_at_once(spec: ClusterSpec, least_cores: float) -> int:

@@ -216,6 +216,8 @@ class Gate:
     boundaries: tuple[bytes, ...] | None = None
     """Of a data set that was written in an order: the keys at which its ranges begin, but for the first; its subpartitions
     are these ranges."""
+    shares: NDArray[np.int32] | None = None
+    """int32 (n, 2): (part, parts) of each rectangle's rows; None: all of them."""
 
 
 @dataclass(frozen=True, slots=True)

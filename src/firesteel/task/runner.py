@@ -331,6 +331,7 @@ def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultSto
         gate.partitions,
         gate.merged,
         cache,
+        gate.shares,
     )
 
 

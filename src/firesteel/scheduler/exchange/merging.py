@@ -326,14 +326,15 @@ class Merging:
 
 
 def _requests(result: IntermediateResult, vertex: ExecutionJobVertex) -> int:
-    """Returns the number of slices that the vertex' subtasks read, without those of ranges in which no producer has anything."""
+    """Returns the number of slices that the vertex' subtasks read, without those of ranges in which no producer has anything, nor
+    those read in parts, which are never read from merged objects."""
     assert vertex.ranges is not None
     sizes = result.info.subpartition_bytes
     before = np.concatenate(([0], np.cumsum(sizes)))
     total = 0
     for edge, ranges in zip(vertex.inputs, vertex.ranges, strict=True):
         if edge.dataset == result.dataset.id:
-            rects = ranges.rects.astype(np.int64)
+            rects = ranges.rects[~ranges.is_divided].astype(np.int64)
             filled = before[rects[:, 3]] > before[rects[:, 2]] if before[-1] else np.ones(len(rects), np.bool_)
             total += int((rects[:, 1] - rects[:, 0])[filled].sum())
     return total

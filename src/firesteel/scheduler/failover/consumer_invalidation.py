@@ -9,6 +9,9 @@ A nondeterministic subtask has other rows whenever it runs again.
 Mirrors (FLIP-168) add nothing to this. Of the attempts of one round only one is ever read, and only after it has won. What
 several attempts of one subtask read may differ only if a producer ran again between their deployments; but then all that
 had not finished were cancelled with their round, and of the finished one it is known when it was told what to read.
+
+So it is with the parts of a divided subpartition of a join (``InputRanges.shares``), by subpartition: rows of a keyed result, dealt out by
+their order in each producer's object. Who reads a subpartition whole beside them does not mind.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ class ConsumerInvalidation:
                 continue
             again = np.zeros(vertex.parallelism, np.bool_)
             for edge, ranges in zip(vertex.job.inputs, vertex.ranges, strict=True):
-                again |= self._over(self._graph.result(edge.dataset), vertex, ranges)
+                result = self._graph.result(edge.dataset)
+                again |= self._over(result, vertex, ranges) | self._over_shares(result, vertex, ranges)
             if again.any():
                 found[vertex.id] = np.flatnonzero(again)
         return found
@@ -68,6 +72,25 @@ class ConsumerInvalidation:
         self._mark(result, vertex, ranges, made_at, again | ~stays)
         return again
 
+    def _over_shares(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges) -> Mask:
+        """As ``_over``, of those that read parts of divided subpartitions: each reads of all partitions."""
+        again = np.zeros(vertex.parallelism, np.bool_)
+        if ranges.shares is None:
+            return again
+        made_at = self._begun_at(result).max(initial=-np.inf)
+        if np.isneginf(made_at):
+            return again
+        divided = np.flatnonzero(ranges.is_divided)
+        subtasks = np.searchsorted(ranges.offsets, divided, side="right") - 1
+        subpartitions = ranges.rects[divided, 2]
+        stays = self._stays(vertex)[subtasks]
+        fresh = np.isin(subpartitions, subpartitions[~stays])
+        read_at = self._graph.executions.stamps[ExecutionState.SCHEDULED][vertex.chosen][subtasks]
+        repeated = stays & fresh & (made_at >= read_at)
+        again[subtasks[repeated]] = True
+        vertex.unlike[subtasks[repeated | ~stays]] = True
+        return again
+
     def _mark(
         self,
         result: IntermediateResult,
@@ -84,17 +107,22 @@ class ConsumerInvalidation:
 
     def _made_at(self, result: IntermediateResult) -> NDArray[np.float64]:
         """When each partition that may not be as it was began to be made; inf: from now on, -inf: it is as ever."""
-        table, producer = self._graph.executions, self._graph.vertices[result.dataset.producer]
-        if result.dataset.ship not in _BY_ORDER and not producer.unlike.any():
+        producer = self._graph.vertices[result.dataset.producer]
+        if result.dataset.ship in _BY_ORDER:
+            return self._begun_at(result)
+        if not producer.unlike.any():
             return np.full(result.num_partitions, -np.inf)
+        return np.where(producer.unlike, self._begun_at(result), -np.inf)
+
+    def _begun_at(self, result: IntermediateResult) -> NDArray[np.float64]:
+        """When each partition that was, or will be, made again began to be; inf: from now on, -inf: it was made once."""
+        table, producer = self._graph.executions, self._graph.vertices[result.dataset.producer]
         chosen = producer.chosen
         again = table.attempt[chosen] > 0
-        made_at = np.where(again, table.stamps[ExecutionState.CREATED][chosen], -np.inf)
+        begun_at = np.where(again, table.stamps[ExecutionState.CREATED][chosen], -np.inf)
         if producer.id in self._tasks:
-            made_at[self._tasks[producer.id]] = np.inf
-        if result.dataset.ship not in _BY_ORDER:
-            made_at[~producer.unlike] = -np.inf
-        return made_at
+            begun_at[self._tasks[producer.id]] = np.inf
+        return begun_at
 
     def _stays(self, vertex: ExecutionJobVertex) -> Mask:
         """Subtasks that have finished and do not run again, as far as is known."""

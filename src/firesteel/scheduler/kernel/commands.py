@@ -32,20 +32,38 @@ class InputRanges:
 
     Subtask ``k`` reads ``rects[offsets[k]:offsets[k + 1]]``; a rectangle is half-open
     ``(partition_from, partition_to, subpartition_from, subpartition_to)``. int32.
+
+    ``shares``, where subpartitions are divided among subtasks: per rectangle ``(part, parts)``, int32. One with several parts
+    holds one subpartition, and of the ``n`` rows that each producer has there, in their order, are read those from
+    ``n * part // parts`` to ``n * (part + 1) // parts``.
     """
 
     offsets: NDArray[np.int32]
     rects: NDArray[np.int32]
+    shares: NDArray[np.int32] | None = None
 
     def of(self, subtask: int) -> NDArray[np.int32]:
         return self.rects[self.offsets[subtask] : self.offsets[subtask + 1]]
+
+    @property
+    def is_divided(self) -> NDArray[np.bool_]:
+        """Returns a mask of the rectangles: True for those that are read in parts."""
+        return np.zeros(len(self.rects), np.bool_) if self.shares is None else self.shares[:, 1] > 1
+
+    @property
+    def columns(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Returns the offsets, and all that is told of each rectangle: four numbers, or six where there are shares."""
+        return self.offsets, self.rects if self.shares is None else np.hstack((self.rects, self.shares))
 
     def select(self, subtasks: Ints) -> InputRanges:
         """The ranges of these subtasks, in their order."""
         if len(subtasks) == self.parallelism and is_ascending(subtasks):
             return self
         offsets, places = _runs(self.offsets, subtasks)
-        return InputRanges(offsets, self.rects[places])
+        shares = None if self.shares is None else self.shares[places]
+        if shares is not None and (shares[:, 1] <= 1).all():
+            shares = None
+        return InputRanges(offsets, self.rects[places], shares)
 
     @property
     def parallelism(self) -> int:

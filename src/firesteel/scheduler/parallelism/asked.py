@@ -12,6 +12,7 @@ from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,
     DECIDER_OPTIONS,
+    JOIN_SKEW,
     LEAST_VOLUME_PER_SLOT,
     MAX_PARALLELISM,
     MAX_SLICES_PER_SUBTASK,
@@ -52,6 +53,8 @@ def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     ):
         if options.is_set(option):
             changed = replace(changed, **{field: options[option]})
+    if options.is_set(JOIN_SKEW):
+        changed = replace(changed, divides=options[JOIN_SKEW] == "auto")
     if options.is_set(MAX_PARALLELISM) or options.is_set(PARALLELISM_DEFAULT):
         maximum, key = global_maximum(options)
         changed = replace(changed, maximum=maximum, maximum_key=key)

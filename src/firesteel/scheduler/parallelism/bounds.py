@@ -7,6 +7,7 @@ from firesteel.model.job_graph import JobVertex
 from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,
+    JOIN_SKEW,
     LEAST_VOLUME_PER_SLOT,
     MAX_PARALLELISM,
     MAX_SLICES_PER_SUBTASK,
@@ -65,4 +66,5 @@ def bounds_within(
         vertex_maximum=own_maximum,
         maximum_key=maximum_key,
         fixed_rule=fixed_rule if fixed is not None else "fixed",
+        divides=options[JOIN_SKEW] == "auto",
     )

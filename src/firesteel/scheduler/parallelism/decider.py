@@ -3,12 +3,13 @@
 Two ways to cut, by option. *By count* is the seed's formula. *By bytes* lays everything that may be cut in one line
 of units (``units``) and takes the fewest contiguous runs that stay within the limit, or, where the bounds allow too few
 for that, the fewest whose largest is as small as with the most; for that number, the runs whose largest is as small as can be.
+Heavy subpartitions of a join are divided before (``skew``), and what is left is cut so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from firesteel.scheduler.parallelism.model import (
 )
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.replay import remembered
+from firesteel.scheduler.parallelism.skew import NO_SKEW, Division, Skew, skew_of
 from firesteel.scheduler.parallelism.units import Units
 
 BYTES_PER_OBJECT = 16 << 10
@@ -86,6 +88,7 @@ class _Cut:
     bounds: list[str]
     account: str
     """The reason's middle: what was divided by what."""
+    skew: Skew = NO_SKEW
 
 
 def decide_vertex(inputs: Sequence[ConsumedResult], bounds: Bounds) -> VertexPlan:
@@ -152,18 +155,84 @@ def _cut_given(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
     account = f"{given.why}; {format_bytes(volume.non_broadcast)} cut {bounds.cut}"
     if bounds.cut == "by-count":
         return _by_count(inputs, n, given.rule, [], account)
-    units, words = Units(inputs), list[str]()
+    skew = _skew(inputs, bounds, volume, n, n)
+    units, words = Units(inputs, skew.division), list[str]()
+    left = n - skew.num_subtasks
     max_slices = units.slice_bound(bounds.max_slices)
-    if max_slices is not None and not units.slices_fit(max_slices, n):
+    if max_slices is not None and not units.slices_fit(max_slices, left):
         words.append(_slices_left_out(bounds, f"with parallelism {n}"))
         max_slices = None
-    cuts = units.line.cut(n, max_slices)
+    cuts = units.line.cut(left, max_slices)
     if units.slices_bind(cuts, max_slices):
         words.append(f"max-slices-per-subtask {bounds.max_slices}")
-    return _by_bytes(units, cuts, given.rule, words, account)
+    return _by_bytes(units, cuts, given.rule, words, account, skew)
+
+
+def _skew(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, n: int, high: int) -> Skew:
+    """For ``n`` subtasks, that should get equal shares, but no less than makes a subtask worth its start, or its volume. A bound of
+    slices that up to ``high`` subtasks could keep is kept."""
+    if not bounds.divides:
+        return NO_SKEW
+    target = max(volume.non_broadcast // n, min(_worth(inputs, bounds, volume), volume.limit))
+    skew = skew_of(inputs, n, target, bounds.slots)
+    if skew.division is not None and _takes_slices_room(inputs, skew.division, bounds, high):
+        return Skew(None, f"none is divided, as max-slices-per-subtask {bounds.max_slices} leaves no subtasks for it")
+    return skew
+
+
+def _takes_slices_room(inputs: Sequence[ConsumedResult], division: Division, bounds: Bounds, high: int) -> bool:
+    """Returns True if the bound of slices could be kept within ``high`` subtasks without the division, and cannot be beside it."""
+    each = sum(inputs[i].num_partitions for i in division.members)
+    beside = sum(r.num_partitions * r.num_subpartitions for r in inputs if r.is_broadcast)
+    together = (bounds.max_slices - beside) // each
+    """Subpartitions that one subtask may have."""
+    units = inputs[division.members[0]].num_subpartitions
+    if together < 1 or -(-units // together) > high:
+        return False
+    return -(-(units - len(division.subpartitions)) // together) > high - division.num_subtasks
 
 
 def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _Cut:
+    low, high = bounds.interval()
+    needed = min(max(volume.needed(), low), high)
+    most = _in_whole_waves(needed, high, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
+    skew = _skew(inputs, bounds, volume, most, high)
+    if skew.division is None:
+        return replace(_cut_whole(inputs, bounds, volume), skew=skew)
+    units, own = Units(inputs, skew.division), skew.num_subtasks
+    line, words = units.line, list[str]()
+    if line.largest > volume.limit:
+        words.append(f"largest subpartition left {format_bytes(line.largest)}")
+    max_slices, slice_words = _slices_met(units, bounds, high - own)
+    least = max(low - own, min(line.size, 1))
+    within = max(volume.limit, line.largest)
+    least = max(least, min(line.ranges_needed(within, max_slices, high - own), high - own))
+    largest = line.smallest_largest(max(most - own, least), max_slices)
+    largest = max(largest, min(skew.division.each, volume.limit))
+    left = max(line.ranges_needed(largest, max_slices, max(most - own, least)), least)
+    rule, account = bounds.cut, volume.words()
+    if most > needed:
+        rule = IDLE_SLOTS
+        account += f" makes {format_count(needed)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
+    elif own + left > needed:
+        account += f" makes {format_count(needed)}, and more as some rows are read by several"
+    else:
+        words += bounds.bound_hit(volume.needed())
+    _check_parallelism(own + left)
+    return _by_bytes(units, line.cut(left, max_slices), rule, words + slice_words, account, skew)
+
+
+def _slices_met(units: Units, bounds: Bounds, high: int) -> tuple[int | None, list[str]]:
+    """The bound of slices to cut with (None: it does not bind, or cannot be met by so many subtasks at most), and words."""
+    max_slices = units.slice_bound(bounds.max_slices)
+    if max_slices is None or not units.line.total or units.slices_fit(max_slices, high):
+        return max_slices if units.line.total else None, []
+    where = "by any parallelism" if max_slices < units.line.largest_slices else f"within parallelism {bounds.interval()[1]}"
+    return None, [_slices_left_out(bounds, where)]
+
+
+def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _Cut:
+    """Cuts by bytes, and no subpartition is divided."""
     units, words = Units(inputs), list[str]()
     line = units.line
     low, high = bounds.interval()
@@ -236,9 +305,12 @@ def _slices_left_out(bounds: Bounds, where: str) -> str:
     return f"max-slices-per-subtask {bounds.max_slices} (cannot be met {where}, left out)"
 
 
-def _by_bytes(units: Units, cuts: Longs, rule: str, words: list[str], account: str) -> _Cut:
+def _by_bytes(  # noqa: PLR0917
+    units: Units, cuts: Longs, rule: str, words: list[str], account: str, skew: Skew = NO_SKEW
+) -> _Cut:
     ranges = units.ranges(cuts)
-    return _Cut(len(cuts) - 1, ranges, units.sizes(cuts, ranges), rule, words, account)
+    n = len(cuts) - 1 + skew.num_subtasks
+    return _Cut(n, ranges, units.sizes(cuts, ranges), rule, words, account, skew)
 
 
 def _by_count(inputs: Sequence[ConsumedResult], n: int, rule: str, words: list[str], account: str) -> _Cut:
@@ -315,6 +387,11 @@ def _plan(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume, cut
         if not all(r.is_broadcast for r in inputs):
             spread = f"; largest range {format_bytes(result['largest'])}, smallest {format_bytes(result['smallest'])}"
     result["slices"] = int(slices_read(cut.ranges).max())
+    division = cut.skew.division
+    if division is not None:
+        result |= {"divided": division.recorded(), "largest_subpartition": division.largest}
+    told = [division.words() if division is not None else "", cut.skew.why_not]
+    spread += "".join(f"; {words}" for words in told if words)
     comma = "," if cut.account.startswith("as ") else ":"
     bounded = ", bounded by " + (" and ".join(cut.bounds) or "nothing")
     decision = {

@@ -40,6 +40,9 @@ class ConsumedResult:
     total_bytes: int = 0
     """Plain bytes of the whole result; a broadcast counted once."""
     is_broadcast: bool = False
+    divisible: bool = False
+    """See ``JobEdge``, as for the next one."""
+    indivisible: str = ""
 
     @property
     def is_keyed(self) -> bool:
@@ -98,6 +101,8 @@ class Bounds:
     """Plain bytes that make a subtask worth its start where slots would stand idle; 0: none do."""
     slots_maximum: SlotBound | None = None
     """The slots that it may not exceed; like the step's own maximum it cuts ``minimum``."""
+    divides: bool = True
+    """Heavy subpartitions of divisible inputs are divided among subtasks where that pays."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; by count both are powers of two, so that subpartitions, whose number is a

@@ -289,6 +289,8 @@ class Planner:
             cells=info.cells() if info.is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
             total_bytes=info.num_bytes_produced,
             is_broadcast=info.is_broadcast,
+            divisible=edge.divisible,
+            indivisible=edge.indivisible,
         )
 
     def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:

@@ -42,6 +42,39 @@ def subpartition_ranges(result: ConsumedResult, cuts: Longs) -> InputRanges:
     return pack(_columns(0, result.num_partitions, cuts[:-1], cuts[1:])[:, np.newaxis])
 
 
+def undivided_ranges(result: ConsumedResult, kept: Longs, cuts: Longs) -> InputRanges:
+    """Subtask k reads those subpartitions (``kept``, ascending) whose places are cuts[k] .. cuts[k + 1], of all partitions."""
+    gaps = np.flatnonzero(np.diff(kept) != 1) + 1
+    begins = np.union1d(cuts[:-1], gaps)
+    begins = begins[begins < len(kept)]
+    ends = np.append(begins[1:], len(kept))[: len(begins)]
+    owners = np.searchsorted(cuts, begins, side="right") - 1
+    offsets = np.searchsorted(owners, np.arange(len(cuts))).astype(np.int32)
+    rects = _columns(0, result.num_partitions, kept[begins], kept[ends - 1] + 1)
+    return InputRanges(offsets, rects.astype(np.int32))
+
+
+def shared_ranges(result: ConsumedResult, subpartitions: Longs, part: Longs, parts: Longs) -> InputRanges:
+    """Subtask k reads a part of one subpartition of all partitions."""
+    rects = _columns(0, result.num_partitions, subpartitions, subpartitions + 1).astype(np.int32)
+    shares = None if (parts == 1).all() else np.stack([part, parts], axis=1).astype(np.int32)
+    return InputRanges(np.arange(len(rects) + 1, dtype=np.int32), rects, shares)
+
+
+def joined(first: InputRanges, second: InputRanges) -> InputRanges:
+    """Those of the first subtasks, and of the ones behind them."""
+    offsets = np.concatenate((first.offsets, second.offsets[1:] + first.offsets[-1]))
+    shares = None
+    if first.shares is not None or second.shares is not None:
+        shares = np.concatenate([_shares(first), _shares(second)])
+    return InputRanges(offsets, np.concatenate((first.rects, second.rects)), shares)
+
+
+def _shares(ranges: InputRanges) -> NDArray[np.int32]:
+    whole = np.array([[0, 1]], np.int32)
+    return np.repeat(whole, len(ranges.rects), axis=0) if ranges.shares is None else ranges.shares
+
+
 def cell_runs(result: ConsumedResult, cuts: Longs) -> InputRanges:
     """Subtask k reads the cells cuts[k] .. cuts[k + 1], counted producer by producer.
 
@@ -89,7 +122,7 @@ def count_ranges(result: ConsumedResult, n: int) -> InputRanges:
 
 
 def bytes_read(result: ConsumedResult, ranges: InputRanges) -> Longs | None:
-    """Plain bytes each subtask reads of this input (not a broadcast), int64; None where the sizes given do not tell."""
+    """Plain bytes each subtask reads of this input (not a broadcast, nor divided), int64; None where the sizes given do not tell."""
     rects = ranges.rects.astype(np.int64)
     all_producers = bool(np.all((rects[:, 0] == 0) & (rects[:, 1] == result.num_partitions)))
     if all_producers and (folded := result.folded()) is not None:

@@ -30,7 +30,8 @@ _BOUNDS = (
 
 
 def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any]:
-    """For the "inputs" of a decision: ``co_partitioned``, ``allowed`` (the bounds), and all sizes that there were.
+    """For the "inputs" of a decision: ``co_partitioned``, ``allowed`` (the bounds), and all sizes that there were; of a join
+    ``divisible`` and ``indivisible`` too.
 
     ``sizes``, per input: bytes per subpartition (summed over the producers), or per cell, producer by producer; nothing for
     an input whose sizes were not known. Where that would be much, ``packed_sizes`` instead (``pack_numbers``); beyond
@@ -40,6 +41,11 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
     if bounds.slots_maximum is not None:
         allowed["slots_maximum"] = bounds.slots_maximum.count
     known: dict[str, Any] = {"co_partitioned": [r.co_partitioned for r in inputs], "allowed": allowed}
+    for name in ("divisible", "indivisible"):
+        if any(each := [getattr(result, name) for result in inputs]):
+            known[name] = each
+    if "divisible" in known:
+        allowed["divides"] = bounds.divides
     told = [_told(result) for result in inputs]
     count = sum(len(sizes) for sizes in told)
     if count <= MAX_NUMBERS_RECORDED:
@@ -107,6 +113,8 @@ def _result(inputs: Mapping[str, Any], index: int, sizes: Longs) -> ConsumedResu
         num_subpartitions=width,
         total_bytes=inputs["bytes"][index],
         is_broadcast=ship is ShipStrategy.BROADCAST,
+        divisible=inputs["divisible"][index] if "divisible" in inputs else False,
+        indivisible=inputs["indivisible"][index] if "indivisible" in inputs else "",
     )
     if not len(sizes):
         return bare

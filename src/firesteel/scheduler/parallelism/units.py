@@ -8,14 +8,23 @@ subtask may read the end of one and the beginning of the next, or nothing of som
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from firesteel.scheduler.kernel.commands import InputRanges
 from firesteel.scheduler.parallelism.line import Line
 from firesteel.scheduler.parallelism.model import ConsumedResult, Longs
-from firesteel.scheduler.parallelism.ranges import bytes_read, cell_runs, subpartition_ranges, uncut
+from firesteel.scheduler.parallelism.ranges import (
+    bytes_read,
+    cell_runs,
+    joined,
+    shared_ranges,
+    subpartition_ranges,
+    uncut,
+    undivided_ranges,
+)
+from firesteel.scheduler.parallelism.skew import Division
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,11 +38,17 @@ class _Group:
 
 
 class Units:
-    """Raises ValueError when an input's sizes are not given in the form its cut needs (see ConsumedResult)."""
+    """``division``: subpartitions of the only group that are left out of the line, for subtasks of their own, before all others.
 
-    def __init__(self, inputs: Sequence[ConsumedResult]) -> None:
+    Raises ValueError when an input's sizes are not given in the form its cut needs (see ConsumedResult).
+    """
+
+    def __init__(self, inputs: Sequence[ConsumedResult], division: Division | None = None) -> None:
         self._inputs = inputs
+        self._division = division
         self._groups = _groups_of(inputs)
+        if division is not None:
+            self._groups = [_without(group, division) for group in self._groups]
         empty = np.zeros(0, dtype=np.int64)
         self.line = Line(
             np.concatenate([empty, *(g.weights for g in self._groups)]),
@@ -64,7 +79,9 @@ class Units:
         return int(np.diff(self.line.prefix[cuts]).max()) > self.line.smallest_largest(len(cuts) - 1)
 
     def ranges(self, cuts: Longs) -> tuple[InputRanges, ...]:
-        """The ranges of every input for these boundaries (n + 1 positions in the line)."""
+        """The ranges of every input for these boundaries (n + 1 positions in the line), those of divided subpartitions first."""
+        if self._division is not None:
+            return self._divided_ranges(self._division, cuts)
         found: dict[int, InputRanges] = {}
         begin = 0
         for group in self._groups:
@@ -76,9 +93,22 @@ class Units:
         n = len(cuts) - 1
         return tuple(found[i] if i in found else uncut(r, n) for i, r in enumerate(self._inputs))
 
+    def _divided_ranges(self, division: Division, cuts: Longs) -> tuple[InputRanges, ...]:
+        place, part = division.pairs()
+        subpartitions, parts = division.subpartitions[place], division.parts[place]
+        n, found = len(place) + len(cuts) - 1, dict[int, InputRanges]()
+        for side, i in enumerate(division.members):
+            result = self._inputs[i]
+            kept = np.delete(np.arange(result.num_subpartitions), division.subpartitions)
+            shared = shared_ranges(result, subpartitions, part[:, side], parts[:, side])
+            found[i] = joined(shared, undivided_ranges(result, kept, cuts))
+        return tuple(found[i] if i in found else uncut(r, n) for i, r in enumerate(self._inputs))
+
     def sizes(self, cuts: Longs, ranges: Sequence[InputRanges]) -> Longs | None:
         """Plain bytes each subtask reads, broadcasts left out; None where a forward input's sizes are not known."""
         total = np.diff(self.line.prefix[cuts])
+        if self._division is not None:
+            total = np.concatenate((self._division.bytes_read(), total))
         for result, own in zip(self._inputs, ranges, strict=True):
             if result.is_forward:
                 part = bytes_read(result, own)
@@ -113,6 +143,12 @@ def _keyed(inputs: Sequence[ConsumedResult], members: tuple[int, ...]) -> _Group
         weights += folded
     slices = np.full(width, sum(inputs[i].num_partitions for i in members), dtype=np.int64)
     return _Group(members, by_cell=False, weights=weights, slices=slices)
+
+
+def _without(group: _Group, division: Division) -> _Group:
+    """The group without the divided subpartitions."""
+    weights, slices = (np.delete(column, division.subpartitions) for column in (group.weights, group.slices))
+    return replace(group, weights=weights, slices=slices)
 
 
 def _cells(index: int, result: ConsumedResult) -> _Group:

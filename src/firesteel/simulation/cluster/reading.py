@@ -31,12 +31,13 @@ def inputs_of(command: Deploy) -> list[tuple[GateDescriptor, InputRanges]]:
 
 
 def requests_of(command: Deploy) -> Ints:
-    """Objects that each deployed execution reads from: merged ones in the place of those that they hold."""
+    """Objects that each deployed execution reads from: merged ones in the place of those that they hold, but for shares."""
     requests = np.zeros(len(command.subtasks), np.int64)
     for gate, ranges in inputs_of(command):
         objects = _objects_up_to(gate)
         first, end = _places(gate, ranges.rects)
-        upto = np.concatenate(([0], np.cumsum(objects[end] - objects[first])))
+        asked = np.where(ranges.is_divided, end - first, objects[end] - objects[first])
+        upto = np.concatenate(([0], np.cumsum(asked)))
         requests += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
     return requests
 
@@ -55,6 +56,10 @@ def bytes_of(command: Deploy, workload: Workload) -> Ints:
             return each * subpartition + rest * subpartition // n
 
         share = up_to(whole, high) - up_to(before, high) - up_to(whole, low) + up_to(before, low)
+        if ranges.shares is not None:
+            part, parts = ranges.shares.astype(np.int64).T
+            each, rest = np.divmod(share, parts)
+            share = each + (rest * (part + 1) // parts - rest * part // parts)
         upto = np.concatenate(([0], np.cumsum(share)))
         read += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
     return read

@@ -290,7 +290,7 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     own = None
     if deploy.splits is not None and splits:
         own = [[splits[k] for k in numbers.tolist()] for numbers in map(deploy.splits.of, range(len(deploy.subtasks)))]
-    ranges = [(r.offsets, r.rects) for r in deploy.ranges]
+    ranges = [r.columns for r in deploy.ranges]
     return encode_executions(deploy.subtasks, deploy.attempts, ranges, own, dumps_splits)
 
 

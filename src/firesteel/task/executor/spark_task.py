@@ -306,7 +306,8 @@ class _Execution:
 
     def _gates(self, job: JobInformation) -> list[Gate | PipelinedGate]:
         columns = [gate_columns(job, *carried) for carried in self.part.gates]
-        return [_gate(gate, rects) for gate, rects in zip(columns, self.descriptor.rects, strict=True)]
+        reads = zip(columns, self.descriptor.rects, self.descriptor.shares, strict=True)
+        return [_gate(gate, rects, shares) for gate, rects, shares in reads]
 
     def _where(self) -> Where:
         d = self.descriptor
@@ -336,11 +337,13 @@ class _Execution:
         return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
 
 
-def _gate(gate: GateColumns, rects: NDArray[np.int32]) -> Gate | PipelinedGate:
+def _gate(
+    gate: GateColumns, rects: NDArray[np.int32], shares: NDArray[np.int32] | None
+) -> Gate | PipelinedGate:
     if gate.pipelined:
         return PipelinedGate(gate.dataset)
     where = gate.attempts, gate.tokens, rects, gate.partitions, gate.merged
-    return Gate(gate.dataset, gate.num_subpartitions, *where, boundaries=gate.boundaries)
+    return Gate(gate.dataset, gate.num_subpartitions, *where, boundaries=gate.boundaries, shares=shares)
 
 
 def is_blocked_here(job: Blob) -> bool:

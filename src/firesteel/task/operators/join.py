@@ -32,6 +32,7 @@ _SPELLINGS = {
     "inner": "inner", "left": "left", "leftouter": "left", "right": "right", "rightouter": "right",
     "full": "full", "outer": "full", "fullouter": "full", "semi": "semi", "leftsemi": "semi", "anti": "anti", "leftanti": "anti",
 }  # fmt: skip
+_DIVISIBLE = {"inner": (True, True), "left": (True, False), "semi": (True, False), "anti": (True, False), "right": (False, True)}
 _OUTPUT_BYTES = 4 << 20
 _MIN_PAIRS, _MAX_PAIRS = 1 << 10, 1 << 17
 
@@ -139,6 +140,12 @@ class HashJoin:
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         return (self.left_keys, self.right_keys)
+
+    @property
+    def divisible(self) -> tuple[bool, bool]:
+        """Whether the rows of each side that have one key may be joined in parts, each with all rows of the other side that have it:
+        not where a row of the other side is given once only, or told to be alone, whatever parts it meets."""
+        return _DIVISIBLE.get(self.how, (False, False))
 
     def accepts(self, nbytes: list[int], limit: int) -> bool:
         """A right side that fits is held, whatever the size of the left one."""

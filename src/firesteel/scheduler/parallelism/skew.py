@@ -1,0 +1,240 @@
+"""Heavy subpartitions of a join: which of them are divided among several subtasks, and into how many parts.
+
+A subpartition is what a keyed step reads as one, so one key with very many rows makes one subtask slow. A join may part it: the rows
+of one side are dealt out, and each subtask that gets some reads the other side's same subpartition whole; where both sides
+are heavy, both are dealt out, and each subtask gets one part of either (a grid). That reads rows more than once, so it is
+done only as far as it pays, in bytes: the largest subtask has less to read by more than all slots together have more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.scheduler.parallelism.model import ConsumedResult, Longs
+
+HEAVY = 1.25
+"""A subpartition of more than so many times what a subtask should get is heavy. Ranges so even are called even."""
+_LIMITS = 24
+"""Limits that are tried between the least that can be had and the largest subpartition."""
+_CLOSE = 512
+"""The least limit is found to one part in so many."""
+_NAMED = 8
+"""Subpartitions named in a record at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """Divided subpartitions of the two inputs ``members``, as columns. ``subpartitions``: ascending; ``parts``: of either member's rows
+    (n, 2); ``sizes``: plain bytes of either member (n, 2). int64. A subtask for each pair of parts, and nothing else for it.
+    """
+
+    members: tuple[int, int]
+    subpartitions: Longs
+    parts: Longs
+    sizes: Longs
+
+    @property
+    def num_subtasks(self) -> int:
+        return int(self.parts.prod(axis=1).sum())
+
+    @property
+    def largest(self) -> int:
+        """Plain bytes of the heaviest of them: what a subtask would have read."""
+        return int(self.sizes.sum(axis=1).max())
+
+    @property
+    def each(self) -> int:
+        """Plain bytes that the largest of the subtasks reads."""
+        return int(_of_a_part(self.sizes, self.parts).max())
+
+    def pairs(self) -> tuple[Longs, Longs]:
+        """Of each subtask: the place of its subpartition in the columns, and its part of either member's rows (n, 2)."""
+        count = self.parts.prod(axis=1)
+        place = np.repeat(np.arange(len(count)), count)
+        rank = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        first, second = np.divmod(rank, self.parts[place, 1])
+        return place, np.stack([first, second], axis=1)
+
+    def bytes_read(self) -> Longs:
+        """Plain bytes that each of the subtasks reads."""
+        place, part = self.pairs()
+        sizes, parts = self.sizes[place], self.parts[place]
+        return (_up_to(sizes, part + 1, parts) - _up_to(sizes, part, parts)).sum(axis=1)
+
+    def recorded(self) -> list[dict[str, object]]:
+        """The heaviest ones, for the record of the decision."""
+        heaviest = np.argsort(-self.sizes.sum(axis=1), kind="stable")[:_NAMED]
+        columns = self.subpartitions, self.parts, self.sizes, _of_a_part(self.sizes, self.parts)
+        return [
+            {"subpartition": int(s), "parts": p.tolist(), "bytes": b.tolist(), "each": int(each)}
+            for s, p, b, each in zip(*(column[heaviest] for column in columns), strict=True)
+        ]
+
+    def words(self) -> str:
+        """ "divided: subpartition 7 (4.80 GiB) among 5 subtasks, which read 1 GiB each; and 2 more"."""
+        told = [
+            f"subpartition {one['subpartition']} ({format_bytes(sum(one['bytes']))}) among "  # type: ignore[arg-type]
+            f"{format_count(int(np.prod(one['parts'])))} subtasks, which read {format_bytes(one['each'])} each"  # type: ignore[arg-type]
+            for one in self.recorded()[:2]
+        ]
+        more = len(self.subpartitions) - len(told)
+        return f"divided: {', '.join(told)}" + (f", and {format_count(more)} more" if more else "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skew:
+    """What is to be done about the heavy subpartitions of some inputs. ``why_not``: in words, why heavy ones are not divided; empty:
+    there are none, or there is nothing to say."""
+
+    division: Division | None = None
+    why_not: str = ""
+
+    @property
+    def num_subtasks(self) -> int:
+        """Those that the divided subpartitions have for themselves."""
+        return 0 if self.division is None else self.division.num_subtasks
+
+
+NO_SKEW = Skew()
+
+
+def skew_of(inputs: Sequence[ConsumedResult], subtasks: int, target: int, slots: int) -> Skew:
+    """The division for this number of subtasks at most, which are to read about ``target`` bytes each. ``slots``: tasks at once."""
+    members = _pair(inputs)
+    if members is None or subtasks < 2:
+        return NO_SKEW
+    sizes = np.stack([_folded(inputs[i]) for i in members], axis=1)
+    weights = sizes.sum(axis=1)
+    heavy = np.flatnonzero(weights > HEAVY * target)
+    if not len(heavy):
+        return NO_SKEW
+    may = np.array([inputs[i].divisible for i in members])
+    parts = np.ones((len(heavy), 2), np.int64)
+    if may.any():
+        others = np.delete(weights, heavy)
+        plan = _Plan(sizes[heavy], may, int(weights.sum()), int(others.max(initial=0)), len(others), subtasks)
+        parts = plan.best(target, slots)
+    divided = (parts > 1).any(axis=1)
+    chosen = heavy[divided]
+    why_not = _why_not([inputs[i] for i in members], sizes, heavy[~divided])
+    return Skew(Division(members, chosen, parts[divided], sizes[chosen]) if len(chosen) else None, why_not)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """``sizes``: of the heavy subpartitions, either side (n, 2). ``may``: which sides may be dealt out. ``largest``: the largest of
+    the ``others`` subpartitions, which are not heavy."""
+
+    sizes: Longs
+    may: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    total: int
+    largest: int
+    others: int
+    subtasks: int
+
+    def best(self, target: int, slots: int) -> Longs:
+        """The parts of each side (n, 2) by which the largest subtask's bytes, and what each slot has to read more, are least."""
+        whole = np.ones_like(self.sizes)
+        top = max(int(self.sizes.sum(axis=1).max()), -(-self.total // self.subtasks))
+        least = self._least_limit(max(target, self.largest, -(-self.total // self.subtasks), 1), top)
+        if least >= top:
+            return whole
+        found, price = whole, float(top)
+        for limit in np.unique(np.geomspace(least, top, _LIMITS).astype(np.int64)).tolist():
+            parts = self._parts(limit)
+            if not self._fits(parts, limit):
+                continue
+            largest, read = self._outcome(parts)
+            cost = largest + (read - self.total) / slots
+            if cost < price:
+                found, price = parts, cost
+        return found
+
+    def _least_limit(self, low: int, high: int) -> int:
+        """The least bytes that no subtask needs to exceed; ``high`` always does."""
+        while high - low > high // _CLOSE:
+            limit = (low + high) // 2
+            if self._fits(self._parts(limit), limit):
+                high = limit
+            else:
+                low = limit + 1
+        return high
+
+    def _parts(self, limit: int) -> Longs:
+        """The fewest parts of either side with which no pair of them exceeds the limit; 1 and 1: none, or it need not be."""
+        rows, both = np.arange(len(self.sizes)), bool(self.may.all())
+        kept = np.argmin(self.sizes, axis=1) if both else np.full(len(rows), np.argmin(self.may))
+        small, great = self.sizes[rows, kept], self.sizes[rows, 1 - kept]
+        # The smaller side is read whole if it takes half the limit at most, else in parts of so much.
+        of_small = np.maximum(-(-2 * small // limit), 1) if both else np.ones_like(small)
+        room = limit - -(-small // of_small)
+        parts = np.ones_like(self.sizes)
+        parts[rows, kept], parts[rows, 1 - kept] = of_small, -(-great // np.maximum(room, 1))
+        parts[(small + great <= limit) | (room <= 0)] = 1
+        return parts
+
+    def _fits(self, parts: Longs, limit: int) -> bool:
+        """Whether there are subtasks enough, if what is not divided could be cut anywhere."""
+        divided = (parts > 1).any(axis=1)
+        weights = self.sizes.sum(axis=1)
+        if (weights[~divided] > limit).any():
+            return False
+        rest = self.total - int(weights[divided].sum())
+        needed = -(-rest // limit) if rest else int(self.others > 0)
+        return float(parts[divided].prod(axis=1, dtype=np.float64).sum()) + needed <= self.subtasks
+
+    def _outcome(self, parts: Longs) -> tuple[int, float]:
+        """The largest subtask's bytes, and those of all together."""
+        divided = (parts > 1).any(axis=1)
+        weights = self.sizes.sum(axis=1)
+        rest = self.total - int(weights[divided].sum())
+        left = max(self.subtasks - int(parts[divided].prod(axis=1).sum()), 1)
+        largest = max(int(_of_a_part(self.sizes, parts).max()), -(-rest // left), self.largest if rest else 0)
+        read = float((self.sizes * parts[:, ::-1].astype(np.float64))[divided].sum())
+        return largest, rest + read
+
+
+def _pair(inputs: Sequence[ConsumedResult]) -> tuple[int, int] | None:
+    """The two inputs of a join, if nothing else is to be cut."""
+    cut = [i for i, r in enumerate(inputs) if not r.is_broadcast]
+    if len(cut) != 2 or not all(inputs[i].co_partitioned and inputs[i].ship is ShipStrategy.HASH for i in cut):
+        return None
+    if any(inputs[i].folded() is None for i in cut):
+        return None
+    return cut[0], cut[1]
+
+
+def _folded(result: ConsumedResult) -> Longs:
+    sizes = result.folded()
+    assert sizes is not None
+    return sizes
+
+
+def _why_not(members: Sequence[ConsumedResult], sizes: Longs, whole: Longs) -> str:
+    """ "subpartition 7 (4.80 GiB) is not divided: of a left join only left rows may be": of the heaviest of these."""
+    if not len(whole):
+        return ""
+    heaviest = int(whole[np.argmax(sizes[whole].sum(axis=1))])
+    side = members[int(np.argmax(sizes[heaviest]))]
+    why = "that would cost more than it saves" if side.divisible else side.indivisible
+    if not why:
+        return ""
+    more = f" and {plural(len(whole) - 1, 'other')}" if len(whole) > 1 else ""
+    are = "are" if more else "is"
+    return f"subpartition {heaviest} ({format_bytes(int(sizes[heaviest].sum()))}){more} {are} not divided: {why}"
+
+
+def _of_a_part(sizes: Longs, parts: Longs) -> Longs:
+    """Plain bytes of one pair of parts, rounded up."""
+    return (-(-sizes // parts)).sum(axis=1)
+
+
+def _up_to(sizes: Longs, part: Longs, parts: Longs) -> Longs:
+    """Bytes of the first so many parts. ``sizes`` times parts could be more than 64 bits hold."""
+    each, rest = np.divmod(sizes, parts)
+    return each * part + rest * part // parts
