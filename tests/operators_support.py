@@ -66,6 +66,32 @@ def rows(table: pa.Table) -> Counter:
     return Counter(zip(*([value(v) for v in column.to_pylist()] for column in table.columns), strict=True))
 
 
+def keys_of(table: pa.Table, keys) -> list[tuple]:
+    """Of each row."""
+    return (
+        list(zip(*([value(v) for v in table.column(k).to_pylist()] for k in keys), strict=True))
+        if table.num_rows
+        else []
+    )
+
+
+def expected_pairs(left, right, left_keys, right_keys, how) -> Counter:
+    """What a join of this kind gives: (left row number or None, right row number or None)."""
+    lefts, rights = keys_of(left, left_keys), keys_of(right, right_keys)
+    pairs = [(i, j) for i, a in enumerate(lefts) for j, b in enumerate(rights) if a == b and None not in a]
+    matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
+    if how == "semi":
+        return Counter((i, None) for i in matched_left)
+    if how == "anti":
+        return Counter((i, None) for i in range(len(lefts)) if i not in matched_left)
+    found = Counter(pairs)
+    if how in ("left", "full"):
+        found.update((i, None) for i in range(len(lefts)) if i not in matched_left)
+    if how in ("right", "full"):
+        found.update((None, j) for j in range(len(rights)) if j not in matched_right)
+    return found
+
+
 class TableReader:
     """A gate reader over tables in memory, one per subpartition."""
 

@@ -14,7 +14,7 @@ from tests.effort import examples
 from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyInArrow
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
 from firesteel.task.operators.units import run_unit
-from operators_support import collect, context, rows, unit, value
+from operators_support import collect, context, expected_pairs, keys_of, rows, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -56,31 +56,6 @@ def sides(draw):
     return (*tables, tuple(f"l{i}" for i in range(len(kinds))), tuple(f"r{i}" for i in range(len(kinds))))
 
 
-def keys_of(table: pa.Table, keys) -> list[tuple]:
-    return (
-        list(zip(*([value(v) for v in table.column(k).to_pylist()] for k in keys), strict=True))
-        if table.num_rows
-        else []
-    )
-
-
-def expected(left, right, left_keys, right_keys, how) -> Counter:
-    """(left row number or None, right row number or None)"""
-    lefts, rights = keys_of(left, left_keys), keys_of(right, right_keys)
-    pairs = [(i, j) for i, a in enumerate(lefts) for j, b in enumerate(rights) if a == b and None not in a]
-    matched_left, matched_right = {i for i, _ in pairs}, {j for _, j in pairs}
-    if how == "semi":
-        return Counter((i, None) for i in matched_left)
-    if how == "anti":
-        return Counter((i, None) for i in range(len(lefts)) if i not in matched_left)
-    found = Counter(pairs)
-    if how in ("left", "full"):
-        found.update((i, None) for i in range(len(lefts)) if i not in matched_left)
-    if how in ("right", "full"):
-        found.update((None, j) for j in range(len(rights)) if j not in matched_right)
-    return found
-
-
 @QUICK
 @given(
     sides=sides(),
@@ -104,7 +79,7 @@ def test_join(tmp_path, sides, how, budget, batch, rehash):
             strict=True,
         )
     )
-    assert got == expected(left, right, left_keys, right_keys, how)
+    assert got == expected_pairs(left, right, left_keys, right_keys, how)
     left_of, right_of = keys_of(left, left_keys), keys_of(right, right_keys)
     for row, key in zip(result.to_pylist(), keys_of(result, left_keys), strict=True):
         assert row["nested"] == (None if row["row"] is None else [row["row"]])

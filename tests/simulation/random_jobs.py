@@ -157,15 +157,26 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
             continue
         ships = UNRANGED if pipelined else SHIPS
         chosen = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
+        if number > 1 and not pipelined and rng.random() < 0.4:
+            chosen = {(producer, ShipStrategy.HASH) for producer in rng.sample(range(number), 2)}
         for index, (producer, ship) in enumerate(sorted(chosen, key=lambda pair: (pair[0], pair[1].value))):
             if (producer, ship) not in outputs:
                 outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)
             edge = JobEdge(outputs[producer, ship], index, co_partitioned=ship is ShipStrategy.HASH)
             vertex.inputs.append(edge)
+        _divide(vertex, graph, rng)
     for vertex in graph.vertices:
         if not vertex.outputs and rng.random() < 0.3:
             _add_dataset(graph, vertex.id, ShipStrategy.GLOBAL, False, persistent=True)
     return graph
+
+
+def _divide(vertex: JobVertex, graph: JobGraph, rng: random.Random) -> None:
+    """Makes a join of it where it has the inputs of one: of some kind, which may be dealt out on some sides."""
+    ships = [graph.datasets[edge.dataset].ship for edge in vertex.inputs]
+    if ships.count(ShipStrategy.HASH) == 2 == len([ship for ship in ships if ship is not ShipStrategy.BROADCAST]):
+        sides = iter(rng.choice([(True, True), (True, False), (False, True), (False, False)]))
+        vertex.inputs = [replace(e, divisible=next(sides)) if e.co_partitioned else e for e in vertex.inputs]
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:
@@ -181,7 +192,7 @@ def _world(rng: random.Random, seed: int, faults: Faults) -> World:
     return World(
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
         faults=faults,
-        workload=Workload(seed, mean=rng.choice([0, 300, 1000, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20),
+        workload=Workload(seed, mean=rng.choice([0, 300, 1000, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20, heavy=rng.choice([0.0, 0.9])),
         seed=seed,
         heartbeat=rng.choice([0.0, 0.1, 0.5]),
         one_by_one=rng.random() < 0.3,

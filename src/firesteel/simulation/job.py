@@ -209,4 +209,5 @@ class SimulatedJob:
         check(not leaks, f"the job has finished and left {', '.join(leaks)}")
         self.plane.ledger.check_finished()
         self.plane.key_ranges.check_finished()
+        self.plane.shares.check_finished(self.plane.ledger.winning_attempts)
         check(self.scheduler.graph.all_finished, "the job is FINISHED before all vertices are")

@@ -79,6 +79,10 @@ class Ledger:
             missing = int((winner == NO_TOKEN).sum())
             check(not missing, f"the job has finished, and {missing} subtasks of vertex {vertex.id} have no winner")
 
+    def winning_attempts(self, vertex: int) -> Ints:
+        """The attempt of each subtask that has won, -1 where none has."""
+        return self._attempt[vertex]
+
     def winners_among(self, chosen: NDArray[np.bool_]) -> int:
         """Returns the number of these that have ever won. ``chosen``: by row of the cluster's executions; token ``r + 1`` is row ``r``'s."""
         return int(chosen[np.flatnonzero(self._won) - 1].sum())

@@ -30,6 +30,7 @@ from firesteel.simulation.cluster.workers import Worker, Workers
 from firesteel.simulation.faults.dice import Dice, Faults
 from firesteel.simulation.key_ranges import KeyRangeBook
 from firesteel.simulation.ledger import Ledger
+from firesteel.simulation.shares import ShareBook
 from firesteel.simulation.stopwatch import Stopwatch
 from firesteel.simulation.violation import ViolationError, check
 from firesteel.simulation.workload import Workload
@@ -79,6 +80,7 @@ class Plane:
         self.runs = Runs(len(self.graph.vertices))
         self.ledger = Ledger(self.graph, self.storage)
         self.key_ranges = KeyRangeBook(self.graph)
+        self.shares = ShareBook(self.graph)
         self.queue = SlotQueue()
         self.workers = Workers(world.cluster.mode.enforcement)
         self.worker_queue = WorkerQueue(self.workers, self.dice.order_of)
@@ -216,6 +218,7 @@ class Plane:
         reading.check_told_of_stored(command, self.storage)
         self.ledger.deployed(command)
         self.key_ranges.deployed(command)
+        self.shares.deployed(command)
         self.deploys += 1
         with self._watch.measure("encode"):
             self._count_bytes(command)

@@ -91,10 +91,14 @@ class ChainShape:
 
 
 class Workload:
-    """``mean``: plain bytes of a partition. ``skew`` 0: subpartitions differ by half at most; 1: very few weigh most."""
+    """``mean``: plain bytes of a partition. ``skew`` 0: subpartitions differ by half at most; 1: very few weigh most. ``heavy``: the
+    most of a partition's bytes, as a share, that lie in one subpartition, the same in all of them."""
 
-    def __init__(self, seed: int, mean: int = 1 << 20, skew: float = 0.0, variants: int = 16) -> None:
+    def __init__(  # noqa: PLR0917
+        self, seed: int, mean: int = 1 << 20, skew: float = 0.0, variants: int = 16, heavy: float = 0.0
+    ) -> None:
         self._seed = seed
+        self._heavy = heavy
         self._mean = mean
         self._skew = skew
         self._variants = variants
@@ -105,7 +109,10 @@ class Workload:
         key = _mix(np.uint64((self._seed << 20) ^ (dataset << 10) ^ (partition % self._variants) + 1))
         spread = _uniform(key + np.arange(subpartitions, dtype=np.uint64))
         weights = (0.75 + 0.5 * spread) * (1.0 - spread) ** -self._skew
-        return (self._mean / subpartitions * weights).astype(np.int64)
+        share = self._heavy * float(_uniform(_mix(np.uint64(self._seed << 10 ^ dataset + 1)).reshape(1))[0])
+        sizes = self._mean * (1.0 - share) / subpartitions * weights
+        sizes[self._seed % subpartitions] += self._mean * share
+        return sizes.astype(np.int64)
 
     def packed(self, dataset: int, partition: int, subpartitions: int) -> bytes:
         """The same, as a task reports them."""
