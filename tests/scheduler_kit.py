@@ -39,6 +39,7 @@ from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotMode
 from firesteel.scheduler.speculation.detector import SetTimer, SlowTaskDetectorListener, SlowTasks
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 from firesteel.simulation.key_ranges import KeyRangeBook
+from firesteel.simulation.shares import ShareBook
 
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
@@ -71,11 +72,12 @@ class GraphBuilder:
     def source(self, splits: Sequence[int] = (100,), **fields) -> int:
         return self._add([], source=SourceInfo(np.array(splits, np.int64)), **fields)
 
-    def step(self, *inputs: tuple[Any, ...], **fields) -> int:
+    def step(self, *inputs: tuple[Any, ...], divisible_inputs: Sequence[bool] = (), **fields) -> int:
         edges = []
         for index, (producer, ship, *type) in enumerate(inputs):
             dataset = self.dataset(producer, ship, type=type[0] if type else ResultPartitionType.BLOCKING)
-            edges.append(JobEdge(dataset, index, co_partitioned=ship is ShipStrategy.HASH))
+            divisible = ship is ShipStrategy.HASH and bool(divisible_inputs) and divisible_inputs[index]
+            edges.append(JobEdge(dataset, index, ship is ShipStrategy.HASH, divisible))
         return self._add(edges, **fields)
 
     def dataset(
@@ -214,6 +216,7 @@ class Plane:
 
     def __post_init__(self) -> None:
         self.key_ranges = KeyRangeBook(self.scheduler.job_graph)
+        self.shares = ShareBook(self.scheduler.job_graph)
 
     def start(self) -> Plane:
         self.send(e.JobStarted(at=self.now))
@@ -505,6 +508,8 @@ class Plane:
     def _deploy(self, deploy: c.Deploy, together: dict[tuple[int, int], int]) -> None:
         self.deploys.append(deploy)
         self.key_ranges.deployed(deploy)
+        self.shares.deployed(deploy)
+        divided = any(ranges.shares is not None for ranges in deploy.ranges)
         vertex = self.scheduler.job_graph.vertices[deploy.vertex]
         assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
         assert set(deploy.subpartitions) == set(vertex.outputs)
@@ -514,7 +519,7 @@ class Plane:
             if gate.offloaded:
                 stored = self.blobs[gate.encoded.digest]
                 assert (stored.dataset, stored.tokens.tolist()) == (gate.dataset, gate.tokens.tolist())
-            if gate.partitions is None and ranges.parallelism == deploy.parallelism:
+            if gate.partitions is None and ranges.parallelism == deploy.parallelism and not divided:
                 _check_coverage(self.parallelism(producer), gate, ranges)
         for position, (subtask, attempt) in enumerate(
             zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
@@ -534,8 +539,8 @@ class Plane:
                 task.views = self._views(vertex, position, task)
                 task.merged = self._merged_inputs(deploy, position)
 
-    def _views(self, vertex: JobVertex, position: int, task: Task) -> dict[tuple[int, int, int], Hashable]:
-        """Equal views: the same rows. A share by order is another one in each attempt, and so is all that a
+    def _views(self, vertex: JobVertex, position: int, task: Task) -> dict[tuple[int, ...], Hashable]:
+        """Equal views: the same rows. A share by order, of a divided subpartition too, is another one in each attempt, and so is all that a
         nondeterministic producer gives; else only the rows count."""
         views = {}
         for index, (gate, ranges) in enumerate(zip(task.deploy.gates, task.deploy.ranges, strict=True)):
@@ -551,6 +556,8 @@ class Plane:
                 rows = tuple(sorted(read.items(), key=str))
                 other = shared or not self.scheduler.job_graph.vertices[dataset.producer].deterministic
                 views[index, gate.dataset, p] = ("attempt", attempt) if other else hash(rows)
+                for divided in _divided(ranges, position):
+                    views[index, gate.dataset, p, divided] = ("attempt", attempt)
         return views
 
     def _ranges(self, vertex: int, index: int) -> c.InputRanges:
@@ -572,6 +579,9 @@ class Plane:
                 )
             for producer, attempt in self.fed.get((vertex, subtask, token), {}).items():
                 assert self.admitted[producer][0] == attempt, f"{vertex, subtask} was fed by {producer}, {attempt}"
+
+    def _winning_attempts(self, vertex: int) -> np.ndarray:
+        return np.array([self.admitted[vertex, subtask][0] for subtask in range(self.parallelism(vertex))])
 
     def _forget_winner(self, key: Key) -> None:
         """A winner runs again only if it was discarded, or all it produced has been released."""
@@ -699,6 +709,7 @@ class Plane:
             if self.check:
                 self._check_views()
                 self.key_ranges.check_finished()
+                self.shares.check_finished(self._winning_attempts)
             assert not self.stored_sizes, "rows of sizes were left in the scratch files"
             if not self.merges:
                 assert not self.merged, f"merged objects were left: {list(self.merged)}"
@@ -802,6 +813,12 @@ def _place(gate: c.GateDescriptor, partition: int) -> int:
 
 def _partitions(rects: np.ndarray) -> set[int]:
     return {p for first, end, _, _ in rects.tolist() for p in range(first, end)}
+
+
+def _divided(ranges: c.InputRanges, position: int) -> list[int]:
+    """Subpartitions that an execution reads parts of."""
+    rows = slice(ranges.offsets[position], ranges.offsets[position + 1])
+    return ranges.rects[rows][ranges.is_divided[rows], 2].tolist()
 
 
 def _is_made_beside(gate: c.GateDescriptor, partition: int) -> bool:
@@ -988,6 +1005,9 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
             builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields)
             continue
         inputs = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
+        if number > 1 and not pipelined and rng.random() < 0.3:
+            inputs = {(producer, ShipStrategy.HASH) for producer in rng.sample(range(number), 2)}
+            fields["divisible_inputs"] = rng.choice([(True, True), (True, False), (False, True)])
         chosen = sorted(inputs, key=lambda i: (i[0], i[1].value))
         if pipelined:
             types = [rng.random() < pipelined for _ in chosen]
@@ -1006,7 +1026,9 @@ def random_sizes(rng: random.Random) -> Callable[[int, int, int, int], np.ndarra
     seed = rng.randrange(1 << 30)
 
     def sizes(vertex: int, subtask: int, dataset: int, n: int) -> np.ndarray:
-        return np.random.default_rng((seed, vertex, subtask, dataset)).integers(0, 200, n)
+        made = np.random.default_rng((seed, vertex, subtask, dataset)).integers(0, 200, n)
+        made[seed % n] *= 1 + seed % 40  # now and then one is heavy
+        return made
 
     return sizes
 

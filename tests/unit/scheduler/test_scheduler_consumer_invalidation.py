@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from tests.scheduler_kit import FaultInjection, GraphBuilder, attempts_of, drive, plane, random_graph, random_sizes
 
@@ -163,3 +164,72 @@ def test_random_jobs_with_mirrors_read_the_same_rows_everywhere():
         mirrors += sum(len(d.result) for d in p.decisions("speculation"))
         reread += sum(bool(d.inputs["invalidated"]) for d in p.decisions("failover"))
     assert mirrors > 20 and reread > 0
+
+
+def divided_join(may=(True, False), sizes=None, **options):
+    """Two producers of two subtasks each, a join of three of whose four subpartitions the last two are heavy on the left, and a reader."""
+    builder = GraphBuilder()
+    left, right = (builder.source([1] * 2, parallelism=2) for _ in range(2))
+    builder.step((left, HASH), (right, HASH), divisible_inputs=may, parallelism=6)
+    builder.step((2, HASH), parallelism=2)
+    options["jobmanager__partition__release_during_job_execution"] = False
+    heavy = np.array([1, 1, 60, 60])
+    return plane(
+        builder.graph,
+        sizes=lambda vertex, subtask, dataset, n: np.resize(heavy if vertex == 0 else np.ones(4, int), n),
+        data_volume_per_task=10,
+        max_parallelism=6,
+        subpartition_factor=1,
+        **options,
+    )
+
+
+def readers_of(p, subpartition):
+    """The subtasks of the join that read parts of the left side's subpartition."""
+    ranges = p.scheduler.graph.vertices[2].ranges[0]
+    return [k for k in range(6) if ranges.of(k)[0, 2] == subpartition and ranges.is_divided[ranges.offsets[k]]]
+
+
+def test_who_has_read_a_part_of_a_subpartition_reads_again_if_another_part_is_read_anew():
+    p = divided_join().start()
+    p.run(0), p.run(1)
+    heavy = sorted({s for s in range(6) if readers_of(p, s)})
+    assert len(heavy) == 2, "two subpartitions are divided"
+    first, second = (readers_of(p, s) for s in heavy)
+    assert len(first) > 1 and len(second) > 1
+    for subtask in [*second, first[0]]:
+        p.finish((2, subtask, 0))
+    lose(p, 0, 1, 0)
+    p.finish((2, first[1], 0))
+    decision = p.decisions("failover")[-1]
+    assert decision.inputs["invalidated"] == {"2": 1}, "who has read parts of the other one has all there is"
+    before = [r.tolist() for r in p.scheduler.graph.vertices[2].ranges[0].columns]
+    assert p.run().status == "FINISHED"
+    assert [r.tolist() for r in p.scheduler.graph.vertices[2].ranges[0].columns] == before
+    again = [name for name in attempts_of(p.deploys, 2) if name[1] > 0]
+    assert (first[0], 1) in again and not {(subtask, 1) for subtask in second} & set(again)
+
+
+def test_the_side_that_all_sharers_read_whole_may_come_in_another_order():
+    p = divided_join().start()
+    p.run(0), p.run(1)
+    first = readers_of(p, min(s for s in range(6) if readers_of(p, s)))
+    p.finish((2, first[0], 0))
+    lose(p, 1, 1, 1)
+    p.finish((2, first[1], 0))
+    assert p.decisions("failover")[-1].inputs["invalidated"] == {}
+    assert p.run().status == "FINISHED"
+
+
+def test_what_a_sharer_gives_anew_are_other_rows():
+    """Its reader has read its first result, and reads again."""
+    p = divided_join().start()
+    p.run(0), p.run(1), p.run(2)
+    p.finish((3, 0, 0))
+    first = readers_of(p, min(s for s in range(6) if readers_of(p, s)))
+    lose(p, 2, first[1], 2), lose(p, 0, 0, 0)
+    p.finish((3, 1, 0))
+    p.fire(next(iter(p.timers)))
+    p.finish((2, first[1], 1))
+    assert "3" in p.decisions("failover")[-1].inputs["invalidated"]
+    assert p.run().status == "FINISHED"
