@@ -93,7 +93,8 @@ class KeyedStream:
         """Rows of both sides with equal keys. ``how``: inner, left, right, full, semi, anti (Spark's spellings too).
 
         All left columns, then the right ones without the right keys; one that clashes gets ``suffix``. PySpark's ``on`` is
-        refused: both streams are keyed by the columns to compare.
+        refused: both streams are keyed by the columns to compare. Rows of a key that has very many are joined by several
+        subtasks (``firesteel.join.skew``): a step behind the join that wants a key's rows together begins with ``key_by``.
         """
         return self._after(keyed.join(self._keyed, other, how, suffix, on))
 

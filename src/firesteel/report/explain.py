@@ -268,26 +268,34 @@ def ranges_text(decision: Decision) -> str:
     total = sum(sizes)
     if parallelism < 2 or not total or len(sizes) < 2:
         return ""
-    mean, heaviest = total / parallelism, max(sizes)
-    pieces = (
-        f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at "
-        f"most, in {format_count(parallelism)} contiguous ranges"
+    heaviest, times = max(sizes), largest * parallelism / total
+    spread = (
+        f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at most"
     )
-    times = largest / mean
+    if result.get("divided"):
+        even = f"{spread}, for {format_count(parallelism)} subtasks: the largest has {times:.2f} times the average."
+        return f"{even} {_divided_text(result['divided'], total)}"
+    pieces = f"{spread}, in {format_count(parallelism)} contiguous ranges"
     if times <= EVEN:
         return f"{pieces}: the largest has {times:.2f} times the average."
     text = f"{pieces}: the largest has {times:.1f} times the average."
     if heaviest * EVEN >= largest:
-        share = heaviest / total
-        return (
-            f"{text} It is one subpartition, with {100 * share:.0f} % of all bytes: a key that has so many rows, or a few of "
+        text += (
+            f" It is one subpartition, with {100 * heaviest / total:.0f} % of all bytes: a key that has so many rows, or a few of "
             "them. Rows of a key stay together; aggregate before, or add a column to the key."
         )
-    if str(decision.inputs.get("cut")) == "by-count":
-        return (
-            f"{text} By count, each has equally many subpartitions, whatever they weigh; cut=by-bytes evens them out."
-        )
+    elif str(decision.inputs.get("cut")) == "by-count":
+        text += " By count, each has equally many subpartitions, whatever they weigh; cut=by-bytes evens them out."
     return text
+
+
+def _divided_text(divided: Sequence[Any], total: int) -> str:
+    share = sum(int(size) for one in divided for size in one["bytes"]) / total
+    some = "One of them" if len(divided) == 1 else "Some of them"
+    return (
+        f"{some}, with {100 * share:.0f} % of all bytes, {'is' if len(divided) == 1 else 'are'} divided: a key that has so many "
+        "rows, or a few of them, which several subtasks join."
+    )
 
 
 def _summed(sizes: Sequence[Any], together: Sequence[Any] | None) -> list[int]:
