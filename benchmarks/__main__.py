@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from benchmarks import (
     detector,
     digest,
     exchange,
+    joins,
     large,
     load,
     memory,
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "load": load.main,
     "sort": sort.main,
     "starts": starts.main,
+    "joins": joins.main,
 }
 
 

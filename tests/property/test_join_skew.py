@@ -42,7 +42,14 @@ DIVISIBLE = {"inner": (True, True), "full": (False, False), "right": (False, Tru
 
 
 def bounds(**changes) -> Bounds:
-    values = {"minimum": 1, "maximum": 16, "fixed": None, "data_volume": 1 << 26, "max_slices": 32768, "cut": "by-bytes"}
+    values = {
+        "minimum": 1,
+        "maximum": 16,
+        "fixed": None,
+        "data_volume": 1 << 26,
+        "max_slices": 32768,
+        "cut": "by-bytes",
+    }
     return Bounds(**(values | changes))
 
 
@@ -265,7 +272,9 @@ def skewed(draw):
 
 
 @MODEST
-@given(skewed(), st.sampled_from(HOWS), st.integers(1, 3), st.sampled_from([1, 4, 16]), st.sampled_from([1 << 10, 1 << 24]))
+@given(
+    skewed(), st.sampled_from(HOWS), st.integers(1, 3), st.sampled_from([1, 4, 16]), st.sampled_from([1 << 10, 1 << 24])
+)
 def test_each_pair_comes_out_once_whatever_was_divided_and_whoever_ran_again(tables, how, producers, width, memory):
     left, right, rng = tables
     with tempfile.TemporaryDirectory() as place:
@@ -294,7 +303,9 @@ def test_each_pair_comes_out_once_whatever_was_divided_and_whoever_ran_again(tab
         done |= {subtask: run(subtask) for subtask in {*after, *sharers(plan.ranges[anew], set(after))}}
         found = pa.concat_tables(done.values())
     others = [None] * len(found) if how in ("semi", "anti") else found["row_right"].to_pylist()
-    assert Counter(zip(found["row"].to_pylist(), others, strict=True)) == expected_pairs(left, right, ("l0",), ("r0",), how)
+    assert Counter(zip(found["row"].to_pylist(), others, strict=True)) == expected_pairs(
+        left, right, ("l0",), ("r0",), how
+    )
 
 
 def sharers(ranges: InputRanges, unfinished: set[int]) -> set[int]:
@@ -355,7 +366,12 @@ def run_join(seed: int) -> SimulatedJob:
         "data-volume-per-task": 500,
     }
     workload = Workload(seed, mean=rng.choice([300, 3000]), heavy=0.95, variants=1 << 20)
-    job = replace(job, graph=join_graph(rng), options=job.options.with_values(Options(changes)), world=replace(job.world, workload=workload))
+    job = replace(
+        job,
+        graph=join_graph(rng),
+        options=job.options.with_values(Options(changes)),
+        world=replace(job.world, workload=workload),
+    )
     simulated = SimulatedJob(job.scheduler(), job.world, JournalDigest(), validate_every=1)
     simulated.run()
     return simulated

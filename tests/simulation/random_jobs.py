@@ -192,7 +192,13 @@ def _world(rng: random.Random, seed: int, faults: Faults) -> World:
     return World(
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
         faults=faults,
-        workload=Workload(seed, mean=rng.choice([0, 300, 1000, 3000]), skew=rng.choice([0.0, 0.8]), variants=1 << 20, heavy=rng.choice([0.0, 0.9])),
+        workload=Workload(
+            seed,
+            mean=rng.choice([0, 300, 1000, 3000]),
+            skew=rng.choice([0.0, 0.8]),
+            variants=1 << 20,
+            heavy=rng.choice([0.0, 0.9]),
+        ),
         seed=seed,
         heartbeat=rng.choice([0.0, 0.1, 0.5]),
         one_by_one=rng.random() < 0.3,

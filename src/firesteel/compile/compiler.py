@@ -166,7 +166,8 @@ class _Builder:
         keyed = vertex.keyed is not None
         divided = dict(enumerate(divisibility(vertex.head())))
         edges = [
-            JobEdge(r.id, i, keyed and i < len(vertex.gates), *divided.get(i, (False, ""))) for i, r in enumerate(inputs)
+            JobEdge(r.id, i, keyed and i < len(vertex.gates), *divided.get(i, (False, "")))
+            for i, r in enumerate(inputs)
         ]
         sinks = [end for end in vertex.ends if isinstance(end.work, SinkStep)]
         outputs = [r for r in self.results if r.producer == number]

@@ -37,7 +37,9 @@ class ShareBook:
     def _read(self, command: c.Deploy, together: list[int]) -> None:
         told = self._told.setdefault(command.vertex, {})
         names = {index: hash(command.gates[index].tokens.tobytes()) for index in together}
-        for place, (subtask, attempt) in enumerate(zip(command.subtasks.tolist(), command.attempts.tolist(), strict=True)):
+        for place, (subtask, attempt) in enumerate(
+            zip(command.subtasks.tolist(), command.attempts.tolist(), strict=True)
+        ):
             parts = [dict(_parts(command.ranges[index], place)) for index in together]
             same = told.setdefault(subtask, parts) == parts
             check(same, f"subtask {subtask} of vertex {command.vertex} is told to read other parts than before")

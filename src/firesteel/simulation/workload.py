@@ -94,7 +94,7 @@ class Workload:
     """``mean``: plain bytes of a partition. ``skew`` 0: subpartitions differ by half at most; 1: very few weigh most. ``heavy``: the
     most of a partition's bytes, as a share, that lie in one subpartition, the same in all of them."""
 
-    def __init__(  # noqa: PLR0917
+    def __init__(
         self, seed: int, mean: int = 1 << 20, skew: float = 0.0, variants: int = 16, heavy: float = 0.0
     ) -> None:
         self._seed = seed

@@ -227,7 +227,9 @@ def _slices_met(units: Units, bounds: Bounds, high: int) -> tuple[int | None, li
     max_slices = units.slice_bound(bounds.max_slices)
     if max_slices is None or not units.line.total or units.slices_fit(max_slices, high):
         return max_slices if units.line.total else None, []
-    where = "by any parallelism" if max_slices < units.line.largest_slices else f"within parallelism {bounds.interval()[1]}"
+    where = (
+        "by any parallelism" if max_slices < units.line.largest_slices else f"within parallelism {bounds.interval()[1]}"
+    )
     return None, [_slices_left_out(bounds, where)]
 
 

@@ -337,9 +337,7 @@ class _Execution:
         return FailedMessage(self._where(), what.kind, message, what.hint, what.trace, bad)
 
 
-def _gate(
-    gate: GateColumns, rects: NDArray[np.int32], shares: NDArray[np.int32] | None
-) -> Gate | PipelinedGate:
+def _gate(gate: GateColumns, rects: NDArray[np.int32], shares: NDArray[np.int32] | None) -> Gate | PipelinedGate:
     if gate.pipelined:
         return PipelinedGate(gate.dataset)
     where = gate.attempts, gate.tokens, rects, gate.partitions, gate.merged

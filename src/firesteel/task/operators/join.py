@@ -32,7 +32,13 @@ _SPELLINGS = {
     "inner": "inner", "left": "left", "leftouter": "left", "right": "right", "rightouter": "right",
     "full": "full", "outer": "full", "fullouter": "full", "semi": "semi", "leftsemi": "semi", "anti": "anti", "leftanti": "anti",
 }  # fmt: skip
-_DIVISIBLE = {"inner": (True, True), "left": (True, False), "semi": (True, False), "anti": (True, False), "right": (False, True)}
+_DIVISIBLE = {
+    "inner": (True, True),
+    "left": (True, False),
+    "semi": (True, False),
+    "anti": (True, False),
+    "right": (False, True),
+}
 _OUTPUT_BYTES = 4 << 20
 _MIN_PAIRS, _MAX_PAIRS = 1 << 10, 1 << 17
 
