@@ -269,9 +269,7 @@ def ranges_text(decision: Decision) -> str:
     if parallelism < 2 or not total or len(sizes) < 2:
         return ""
     heaviest, times = max(sizes), largest * parallelism / total
-    spread = (
-        f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at most"
-    )
+    spread = f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at most"
     if result.get("divided"):
         even = f"{spread}, for {format_count(parallelism)} subtasks: the largest has {times:.2f} times the average."
         return f"{even} {_divided_text(result['divided'], total)}"
