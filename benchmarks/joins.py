@@ -6,7 +6,9 @@ for the heavy key (``firesteel.join.skew: none``), and against Spark's adaptive 
 
 from __future__ import annotations
 
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +90,7 @@ def pyspark(skewed: bool) -> Run:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder
     for key, value in {**SPLITTING, "spark.ui.enabled": "false", "spark.driver.memory": "2g"}.items():
         builder = builder.config(key, value)

@@ -149,7 +149,7 @@ class HashJoin:
 
     @property
     def divisible(self) -> tuple[bool, bool]:
-        """Whether the rows of each side that have one key may be joined in parts, each with all rows of the other side that have it:
+        """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it:
         not where a row of the other side is given once only, or told to be alone, whatever parts it meets."""
         return _DIVISIBLE.get(self.how, (False, False))
 
