@@ -246,11 +246,7 @@ def divisibility(head: Head) -> list[tuple[bool, str]]:
     operator = head.operator
     if isinstance(operator, HashJoin):
         sides = [side for side, may in zip(("left", "right"), operator.divisible, strict=True) if may]
-        why = (
-            f"of a {operator.how} join only {sides[0]} rows may be"
-            if sides
-            else f"no rows of a {operator.how} join may be"
-        )
+        why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{operator.how}'"
         return [(may, "" if may else why) for may in operator.divisible]
     why = ""
     if isinstance(operator, ComposedOperator) and _has_join(operator.root):

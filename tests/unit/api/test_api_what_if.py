@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from firesteel.api.what_if import compare, what_if
 from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read
+from firesteel.report.explain import ranges_text
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.parallelism import decide_vertex
 from firesteel.scheduler.parallelism.model import SlotBound
@@ -109,3 +111,19 @@ def test_the_command(journal):
     with pytest.raises(UsageError, match="'--what-if cut' is not an option"):
         CliRunner().invoke(app, ["explain", str(journal), "--what-if", "cut"], catch_exceptions=False)
     assert json.loads(journal.read_text().splitlines()[-1])["name"] == "old"
+
+
+def test_a_divided_join_without_its_division(tmp_path):
+    left, right = np.full(64, MIB), np.full(64, MIB // 8)
+    left[5] = 90 * MIB
+    inputs = [replace(keyed(side, partitions=4), divisible=True) for side in (left, right)]
+    decision = decided(2, inputs, bounds(data_volume=16 * MIB, slots=8, least_volume=4 * MIB), "inner join")
+    divided = "divided: subpartition 5 (90.1 MiB) among"
+    assert divided in decision.reason
+    text = ranges_text(decision)
+    assert "One of them, with 56 % of all bytes, is divided" in text and "contiguous" not in text
+    (one,) = compare([decision], {"firesteel.join.skew": "none"})
+    assert one.would_be is not None and one.would_be.share is not None and one.was.share is not None
+    assert one.would_be.share[2] > 5 * one.was.share[2] and divided not in one.would_be.reason
+    (same,) = compare([decision], {"join.skew": "auto"})
+    assert same.would_be is not None and same.would_be.reason == decision.reason

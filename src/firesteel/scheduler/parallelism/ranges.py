@@ -62,7 +62,7 @@ def shared_ranges(result: ConsumedResult, subpartitions: Longs, part: Longs, par
 
 
 def joined(first: InputRanges, second: InputRanges) -> InputRanges:
-    """Those of the first subtasks, and of the ones behind them."""
+    """The ranges of the first subtasks, and of those behind them."""
     offsets = np.concatenate((first.offsets, second.offsets[1:] + first.offsets[-1]))
     shares = None
     if first.shares is not None or second.shares is not None:

@@ -216,7 +216,7 @@ def _folded(result: ConsumedResult) -> Longs:
 
 
 def _why_not(members: Sequence[ConsumedResult], sizes: Longs, whole: Longs) -> str:
-    """ "subpartition 7 (4.80 GiB) is not divided: of a left join only left rows may be": of the heaviest of these."""
+    """ "subpartition 7 (4.80 GiB) is not divided: only left rows may be in a join of kind 'left'": of the heaviest of these."""
     if not len(whole):
         return ""
     heaviest = int(whole[np.argmax(sizes[whole].sum(axis=1))])
