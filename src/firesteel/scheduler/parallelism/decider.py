@@ -193,14 +193,30 @@ def _takes_slices_room(inputs: Sequence[ConsumedResult], division: Division, bou
 
 
 def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _Cut:
+    """As many subtasks as the volume and the slots ask for, as if bytes could be cut anywhere; and if then a subpartition of a join is
+    too heavy, it is divided."""
     low, high = bounds.interval()
     needed = min(max(volume.needed(), low), high)
     most = _in_whole_waves(needed, high, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
     skew = _skew(inputs, bounds, volume, most, high)
     if skew.division is None:
         return replace(_cut_whole(inputs, bounds, volume), skew=skew)
-    units, own = Units(inputs, skew.division), skew.num_subtasks
-    line, words = units.line, list[str]()
+    cut = _cut_beside(Units(inputs, skew.division), bounds, volume, skew, most)
+    if most > needed:
+        account = f"{volume.words()} makes {format_count(needed)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
+        return replace(cut, rule=IDLE_SLOTS, account=account)
+    if cut.parallelism > needed:
+        account = f"{volume.words()} makes {format_count(needed)}, and more as some rows are read by several"
+        return replace(cut, account=account)
+    return replace(cut, bounds=bounds.bound_hit(volume.needed()) + cut.bounds)
+
+
+def _cut_beside(units: Units, bounds: Bounds, volume: _Volume, skew: Skew, most: int) -> _Cut:
+    """Cuts what the division leaves: into ``most`` subtasks in all, or as many more as keep the volume and the slices; into fewer where
+    they would be smaller than the divided ones, and within the volume."""
+    assert skew.division is not None
+    low, high = bounds.interval()
+    line, own, words = units.line, skew.num_subtasks, list[str]()
     if line.largest > volume.limit:
         words.append(f"largest subpartition left {format_bytes(line.largest)}")
     max_slices, slice_words = _slices_met(units, bounds, high - own)
@@ -210,16 +226,8 @@ def _cut_by_bytes(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Vol
     largest = line.smallest_largest(max(most - own, least), max_slices)
     largest = max(largest, min(skew.division.each, volume.limit))
     left = max(line.ranges_needed(largest, max_slices, max(most - own, least)), least)
-    rule, account = bounds.cut, volume.words()
-    if most > needed:
-        rule = IDLE_SLOTS
-        account += f" makes {format_count(needed)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
-    elif own + left > needed:
-        account += f" makes {format_count(needed)}, and more as some rows are read by several"
-    else:
-        words += bounds.bound_hit(volume.needed())
     _check_parallelism(own + left)
-    return _by_bytes(units, line.cut(left, max_slices), rule, words + slice_words, account, skew)
+    return _by_bytes(units, line.cut(left, max_slices), bounds.cut, words + slice_words, volume.words(), skew)
 
 
 def _slices_met(units: Units, bounds: Bounds, high: int) -> tuple[int | None, list[str]]:

@@ -88,7 +88,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skew:
-    """What is to be done about the heavy subpartitions of some inputs. ``why_not``: in words, why heavy ones are not divided; empty:
+    """The outcome for the heavy subpartitions of some inputs. ``why_not``: in words, why heavy ones are not divided; empty:
     there are none, or there is nothing to say."""
 
     division: Division | None = None
