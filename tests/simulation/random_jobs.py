@@ -50,6 +50,9 @@ UNRANGED = tuple(ship for ship in SHIPS if ship is not ShipStrategy.RANGE)
 """Of jobs with pipelined exchanges: what is read while it is made cannot be waited for until its ranges are known."""
 
 
+DIVISIBLE = ((True, True), (True, False), (False, True), (False, False))
+
+
 @dataclass(frozen=True, slots=True)
 class RandomJob:
     graph: JobGraph
@@ -75,6 +78,9 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
     rng = random.Random(seed)
     pipelined = rng.random() < 0.1
     graph = random_graph(rng, pipelined=pipelined)
+    joins = random.Random(f"joins of {seed}")
+    if len(graph.vertices) > 1 and not pipelined and joins.random() < 0.2:
+        _add_join(graph, joins)
     forgiving = rng.random() < 0.8
     options = {
         "jobmanager.scheduler": "Default" if pipelined else rng.choice([*4 * ["AdaptiveBatch"], "Default"]),
@@ -92,7 +98,8 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
         options |= _speculation(rng)
     options["restart-strategy.type"] = "fixed-delay" if forgiving or rng.random() < 0.8 else "none"
     happens = replace(_faults(rng, forgiving), **({} if pipelined else _standstill(rng))) if faults else Faults()
-    world = replace(_world(rng, seed, happens), cluster=_cluster(rng, pipelined))
+    heavy = joins.choice([0.0, 0.9])
+    world = replace(_world(rng, seed, happens, heavy), cluster=_cluster(rng, pipelined))
     job = RandomJob(graph, Options(options), world, forgiving or not faults, rng.choice([0, 100, 1 << 20]))
     return _with_resources(rng, job, faults, pipelined) if resources else job
 
@@ -157,26 +164,25 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
             continue
         ships = UNRANGED if pipelined else SHIPS
         chosen = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
-        if number > 1 and not pipelined and rng.random() < 0.4:
-            chosen = {(producer, ShipStrategy.HASH) for producer in rng.sample(range(number), 2)}
         for index, (producer, ship) in enumerate(sorted(chosen, key=lambda pair: (pair[0], pair[1].value))):
             if (producer, ship) not in outputs:
                 outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)
             edge = JobEdge(outputs[producer, ship], index, co_partitioned=ship is ShipStrategy.HASH)
             vertex.inputs.append(edge)
-        _divide(vertex, graph, rng)
     for vertex in graph.vertices:
         if not vertex.outputs and rng.random() < 0.3:
             _add_dataset(graph, vertex.id, ShipStrategy.GLOBAL, False, persistent=True)
     return graph
 
 
-def _divide(vertex: JobVertex, graph: JobGraph, rng: random.Random) -> None:
-    """Makes a join of it where it has the inputs of one: of some kind, which may be dealt out on some sides."""
-    ships = [graph.datasets[edge.dataset].ship for edge in vertex.inputs]
-    if ships.count(ShipStrategy.HASH) == 2 == len([ship for ship in ships if ship is not ShipStrategy.BROADCAST]):
-        sides = iter(rng.choice([(True, True), (True, False), (False, True), (False, False)]))
-        vertex.inputs = [replace(e, divisible=next(sides)) if e.co_partitioned else e for e in vertex.inputs]
+def _add_join(graph: JobGraph, rng: random.Random) -> None:
+    """Adds a join of two steps: of some kind, which may deal out the rows of some sides."""
+    sides = list(zip(rng.sample(range(len(graph.vertices)), 2), rng.choice(DIVISIBLE), strict=True))
+    vertex = JobVertex(len(graph.vertices), "join", "uid-join")
+    for index, (producer, divisible) in enumerate(sides):
+        dataset = _add_dataset(graph, producer, ShipStrategy.HASH, False)
+        vertex.inputs.append(JobEdge(dataset, index, co_partitioned=True, divisible=divisible))
+    graph.vertices.append(vertex)
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:
@@ -188,7 +194,7 @@ def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: 
     return number
 
 
-def _world(rng: random.Random, seed: int, faults: Faults) -> World:
+def _world(rng: random.Random, seed: int, faults: Faults, heavy: float) -> World:
     return World(
         storage=StorageSpec(latency=rng.choice([0.0, 0.02, 1.0]), bandwidth=1e4, node_local=rng.random() < 0.5),
         faults=faults,
@@ -197,7 +203,7 @@ def _world(rng: random.Random, seed: int, faults: Faults) -> World:
             mean=rng.choice([0, 300, 1000, 3000]),
             skew=rng.choice([0.0, 0.8]),
             variants=1 << 20,
-            heavy=rng.choice([0.0, 0.9]),
+            heavy=heavy,
         ),
         seed=seed,
         heartbeat=rng.choice([0.0, 0.1, 0.5]),
