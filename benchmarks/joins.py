@@ -1,4 +1,4 @@
-"""Benchmark 20: a join where one key holds 60 % of the rows, with a step behind it that waits 2 us a row.
+"""Benchmark 17: a join where one key holds 60 % of the rows, with a step behind it that waits 2 us a row.
 
 On ``local[8]``: waiting needs no core, so that scheduling alone shows. Against the same rows without skew, against one subtask
 for the heavy key (``firesteel.join.skew: none``), and against Spark's adaptive execution with its thresholds set so that it splits the key.

@@ -96,7 +96,7 @@ class Skew:
 
     @property
     def num_subtasks(self) -> int:
-        """Those that the divided subpartitions have for themselves."""
+        """The number of subtasks that read divided subpartitions, and nothing else."""
         return 0 if self.division is None else self.division.num_subtasks
 
 
@@ -179,7 +179,7 @@ class _Plan:
         return parts
 
     def _fits(self, parts: Longs, limit: int) -> bool:
-        """Whether there are subtasks enough, if what is not divided could be cut anywhere."""
+        """Returns True if there are subtasks enough, as if what is not divided could be cut anywhere."""
         divided = (parts > 1).any(axis=1)
         weights = self.sizes.sum(axis=1)
         if (weights[~divided] > limit).any():
