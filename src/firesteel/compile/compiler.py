@@ -24,6 +24,7 @@ from firesteel.compile.exchanges import (
     store_all,
     unasked_ship,
 )
+from firesteel.compile.fingerprint import step_identity
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
@@ -181,6 +182,7 @@ class _Builder:
         job_vertex.source = self._source(vertex, job_vertex, job)
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
+        job_vertex.step = step_identity(job_vertex.uid, job_vertex.program, self.groups.get(vertex.first.group))
         if sinks:
             for step in sinks:
                 _at(step, _sink_of(step).check, step.schema)

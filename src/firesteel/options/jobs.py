@@ -116,6 +116,16 @@ LEAST_VOLUME_PER_SLOT = _register(
         check=at_least(0),
     )
 )
+TARGET_TASK_DURATION = _register(
+    Option(
+        "firesteel.decider.target-task-duration",
+        parse_seconds,
+        0.25,
+        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never.",
+        "duration",
+        check=at_least(0),
+    )
+)
 DECIDER_FUNCTION = _register(
     Option[str | None](
         "firesteel.decider.function",
@@ -248,6 +258,7 @@ DECIDER_OPTIONS: tuple[Option[Any], ...] = (
     CUT,
     MAX_SLICES_PER_SUBTASK,
     LEAST_VOLUME_PER_SLOT,
+    TARGET_TASK_DURATION,
     PARALLELISM_DEFAULT,
 )
 """The options that bound a decision about inputs of known sizes."""

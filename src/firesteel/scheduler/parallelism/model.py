@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.step_costs import StepCost
 from firesteel.scheduler.kernel.commands import InputRanges
 
 Longs = NDArray[np.int64]
@@ -98,6 +99,10 @@ class Bounds:
     """Plain bytes that make a subtask worth its start where slots would stand idle; 0: none do."""
     slots_maximum: SlotBound | None = None
     """The slots that it may not exceed; like the step's own maximum it cuts ``minimum``."""
+    cost: StepCost | None = None
+    """Measured in earlier runs; None: not known."""
+    target_seconds: float = 0.0
+    """The time that a subtask of a step of known cost should take; 0: whatever it takes."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; by count both are powers of two, so that subpartitions, whose number is a
