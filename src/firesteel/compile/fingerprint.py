@@ -160,9 +160,9 @@ class _Walk:
                     self.take(member)
 
     def _object(self, value: Any) -> None:
-        kind = type(value)
-        self._say("object")
-        self.take(kind)
+        name = getattr(value, "__name__", "")  # of a function that is not Python's
+        self._say("object", name if isinstance(name, str) else "")
+        self.take(type(value))
         if isinstance(value, np.ndarray | pa.Table | pa.RecordBatch):
             self._say(str(value.shape))
         if dataclasses.is_dataclass(value):
