@@ -30,12 +30,12 @@ _DEEPEST = 12
 _PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis))
 
 
-def step_identity(uid: str, program: VertexProgram, slot: object = None) -> str:
-    """Returns the identity of the step with this uid and program, in a slot that ``slot`` (plain values) describes; empty: an object of the
-    user's could not be looked at."""
+def step_identity(place: str, program: VertexProgram, slot: object = None) -> str:
+    """Returns the identity of the step with this program. ``place``: the uid that the user gave it, else its number in the job. ``slot``: the
+    resources of its slot. Empty: an object of the user's could not be looked at."""
     try:
         walk = _Walk()
-        walk.take((uid, slot))
+        walk.take((place, slot))
         for part in _parts(program):
             walk.take(part)
         return walk.digest.hexdigest()[:16]

@@ -74,10 +74,10 @@ def test_another_process_another_folder_and_other_lines_change_nothing(tmp_path,
 @pytest.mark.parametrize(
     ("old", "new", "changed"),
     [
-        ("Model(5)", "Model(6)", {0}),
-        ("batch.num_rows in", "not batch.num_rows in", {0}),
-        ("x * FACTOR", "x + FACTOR", {0, 1}),
-        ("FACTOR = 3", "FACTOR = 4", {0, 1}),
+        ("Model(5)", "Model(6)", {1}),
+        ("batch.num_rows in", "not batch.num_rows in", {1}),
+        ("x * FACTOR", "x + FACTOR", {1, 2}),
+        ("FACTOR = 3", "FACTOR = 4", {1, 2}),
     ],
 )
 def test_code_and_parameters_do(tmp_path, known, old, new, changed):
