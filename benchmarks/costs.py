@@ -81,7 +81,7 @@ def _forty(runs: int) -> None:
         for way, env in zip(taken, (on, on, off), strict=True):
             _measure(taken[way], lambda env=env: _chain(env))
     base = statistics.median(taken["costs off"].wall)
-    _print(f"{STEPS} steps of unknown cost in one job (0 to 0.4 s for 1 MiB), local[{SLOTS}]", taken, base, "costs off")
+    _print(f"{STEPS} steps of unknown cost in one job (0 to 0.8 s for 1 MiB), local[{SLOTS}]", taken, base, "costs off")
 
 
 def _cheap(runs: int) -> None:
@@ -152,7 +152,7 @@ def _waited(env: object, seconds: float, mib: int, fixed: int | None) -> str:
 def _chain(env: object) -> str:
     stream = _numbers(env, 1)
     for number in range(STEPS):
-        per_row = (number * 7 % STEPS) * 0.01 / ((1 << 20) // 8)
+        per_row = (number * 7 % STEPS) * 0.02 / ((1 << 20) // 8)
         stream = stream.rebalance().map_in_arrow(_waiting(per_row), SCHEMA)  # pyright: ignore
     stream.write_to(cases.ChecksumSink("v"))  # pyright: ignore
     return _decided(env.execute("forty"))  # pyright: ignore

@@ -182,9 +182,8 @@ class _Builder:
         job_vertex.source = self._source(vertex, job_vertex, job)
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
-        place = _given_uid(vertex) or str(
-            number
-        )  # a uid of ours has names of files in it, which change from day to day
+        # not a uid of ours: those have names of files in them, which change from day to day
+        place = _given_uid(vertex) or str(number)
         job_vertex.step = step_identity(place, job_vertex.program, self.groups.get(vertex.first.group))
         if sinks:
             for step in sinks:

@@ -22,6 +22,8 @@ LOOKED_AT = 8
 """Journals of the job's name, the newest ones."""
 ENOUGH_RUNS = 3
 """Of each step; older journals are left alone once all have so many."""
+_MOST = 1 << 62
+"""Larger numbers are nobody's."""
 _SNAPSHOT = b'{"type":"MetricsSnapshot"'
 
 
@@ -94,7 +96,7 @@ def _measured(path: Path, job_name: str) -> Iterator[tuple[str, MeasuredStep]]:
         if planned.job_name == job_name:
             steps = {vertex.id: vertex.step for vertex in planned.vertices if vertex.step}
             for vertex, cost in _last_numbers(tail, set(steps)).items():
-                if cost.bytes >= 0 and cost.busy >= 0:
+                if all(0 <= number < _MOST for number in (cost.bytes, cost.busy, cost.out)):
                     yield steps[vertex], MeasuredStep(cost.bytes, cost.busy / 1e3, cost.out)
 
 

@@ -94,6 +94,7 @@ def test_what_is_damaged_is_passed_over(tmp_path, options):
             lines[1][:-20],
             b"".join([*lines[:2], b'{"type":"MetricsSnapshot","at":1,"vertices":{"0":{"numBytesConsumed":"x"}}}\n']),
             b"".join([*lines[:2], b'{"type":"MetricsSnapshot","at":1,"vertices":7}\n']),
+            whole.replace(b'"accumulateBusyTimeMs":1000', b'"accumulateBusyTimeMs":1' + b"0" * 400),
             b"[1]\n",
         ]
     ):
