@@ -23,6 +23,7 @@ PRODUCERS = 16
 COSTLY_MIB, COSTLY_SECONDS = 8, 8.0
 FIXED = (2, 4, 8, 16, 32)
 STEPS = 40
+OTHERS = ("tiny", "costly", "small files", "apply", "skewed")
 TARGETS = (0.1, 0.25, 1.0, 4.0)
 SCHEMA = pa.schema({"v": pa.int64()})
 OPTION = "firesteel.decider.target-task-duration"
@@ -43,8 +44,10 @@ class Taken:
 
 
 def main(runs: int, only: str) -> None:
-    for name, case in (("costly", _costly), ("targets", _targets), ("forty", _forty), ("cheap", _cheap)):
-        if only in ("", name):
+    """``only``: one of the cases; "others" has a Spark with another number of slots, so it runs only where it is named."""
+    named = {"costly": _costly, "targets": _targets, "forty": _forty, "cheap": _cheap, "others": _others}
+    for name, case in named.items():
+        if only == name or (not only and name != "others"):
             case(runs)
 
 
@@ -95,6 +98,26 @@ def _cheap(runs: int) -> None:
     _print(f"64 MiB through a step that does nothing, 2 MiB a subtask, local[{SLOTS}]", taken, base, "costs off")
 
 
+def _others(runs: int) -> None:
+    """Cases of the other benchmarks on all cores, with costs known and off: nothing may take longer."""
+    for name in OTHERS:
+        taken = {way: Taken() for way in ("costs known", "costs off")}
+        with tempfile.TemporaryDirectory() as journals:
+            on, off = (_env(journals, "local[*]", **{OPTION: target}) for target in ("250 ms", "0"))
+            for number in range(runs + 1):
+                Round.counted = number > 0
+                ways = list(zip(taken, (on, off), strict=True))
+                for way, env in ways[:: 1 if number % 2 else -1]:
+                    _measure(taken[way], lambda env=env, name=name: _case(env, name))
+        _print(f"{name}, local[*]", taken, statistics.median(taken["costs off"].wall), "costs off")
+
+
+def _case(env: object, name: str) -> str:
+    stream, column = cases.FIRESTEEL[name](env)
+    stream.write_to(cases.ChecksumSink(column))
+    return _decided(env.execute(name))  # pyright: ignore
+
+
 def _rounds(runs: int) -> Iterator[str]:
     """Folders of journals; what the first round takes is not counted."""
     for number in range(runs + 1):
@@ -107,9 +130,9 @@ class Round:
     counted = False
 
 
-def _env(journals: str, **options: str) -> object:
+def _env(journals: str, master: str = f"local[{SLOTS}]", **options: str) -> object:
     given = {"firesteel.journal.directory": journals, "firesteel.merge.threshold": 0, **options}
-    return cases._environment(given, master=f"local[{SLOTS}]")  # pyright: ignore[reportPrivateUsage]
+    return cases._environment(given, master=master)  # pyright: ignore[reportPrivateUsage]
 
 
 def _measure(taken: Taken, run: Callable[[], str]) -> None:
@@ -159,6 +182,7 @@ def _chain(env: object) -> str:
 
 
 def _decided(result: object) -> str:
+    """The subtasks of all steps that read exchanges."""
     decisions = [d for d in result.decision_records if d.what == "parallelism"]  # pyright: ignore
     return str(sum(d.result["parallelism"] for d in decisions))
 
