@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from benchmarks import (
     adaptive,
+    costs,
     detector,
     digest,
     exchange,
@@ -30,6 +31,7 @@ from benchmarks import (
 BENCHMARKS = {
     "exchange": exchange.main,
     "adaptive": adaptive.main,
+    "costs": costs.main,
     "tasks": tasks.main,
     "memory": memory.main,
     "sweep": sweep.main,

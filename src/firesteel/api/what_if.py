@@ -50,7 +50,7 @@ class Comparison:
 def compare(records: Iterable[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
     """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider by any of their
     names, and "parallelism". Raises UsageError for options that it does not take."""
-    options, _, _ = parsed(values)
+    options = parsed(values).options
     if options.is_set(MIN_PARALLELISM) and options.is_set(MAX_PARALLELISM):
         low, high = options[MIN_PARALLELISM], options[MAX_PARALLELISM]
         if low > high:  # wrong whatever the vertex

@@ -24,6 +24,7 @@ from firesteel.compile.exchanges import (
     store_all,
     unasked_ship,
 )
+from firesteel.compile.fingerprint import step_identity
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
@@ -185,6 +186,9 @@ class _Builder:
         job_vertex.source = self._source(vertex, job_vertex, job)
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
+        # not a uid of ours: those have names of files in them, which change from day to day
+        place = _given_uid(vertex) or str(number)
+        job_vertex.step = step_identity(place, job_vertex.program, self.groups.get(vertex.first.group))
         if sinks:
             for step in sinks:
                 _at(step, _sink_of(step).check, step.schema)
@@ -248,11 +252,17 @@ def _shown(step: PlannedStep) -> str:
 
 def _uid(vertex: Vertex, number: int, upstream: list[str]) -> str:
     """The user's, else one that the same pipeline has again in its next run."""
-    for step in (*vertex.steps, *vertex.ends):
-        if step.node.config.uid is not None:
-            return step.node.config.uid
+    given = _given_uid(vertex)
+    if given is not None:
+        return given
     kinds = [step.node.kind for step in (*vertex.steps, *vertex.ends)]
     return hashlib.sha1("\n".join([str(number), *kinds, *upstream]).encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def _given_uid(vertex: Vertex) -> str | None:
+    """The first that the user gave one of its steps; None: there is none."""
+    uids = (step.node.config.uid for step in (*vertex.steps, *vertex.ends))
+    return next((uid for uid in uids if uid is not None), None)
 
 
 def _sink_of(step: PlannedStep) -> Any:

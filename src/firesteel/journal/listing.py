@@ -120,7 +120,7 @@ def began_at(path: Path) -> float:
 def _read(path: Path, began: float) -> Listed:
     head = b""
     try:
-        head, tail, whole = _ends(path)
+        head, tail, whole = ends_of(path)
         planned = _head.decode(head)
     except OSError as error:
         return _damaged(path, began, error.strerror or str(error))
@@ -181,7 +181,7 @@ def _sum(told: dict[int, dict[str, float]], chosen: Iterable[int], name: str) ->
     return sum(found) if found else None
 
 
-def _ends(path: Path) -> tuple[bytes, bytes, bool]:
+def ends_of(path: Path) -> tuple[bytes, bytes, bool]:
     """(first line after the header, last lines, whether these are all there are). Raises OSError."""
     with path.open("rb") as file:
         header = file.readline(HEAD_BYTES)

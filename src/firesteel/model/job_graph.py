@@ -123,6 +123,8 @@ class JobVertex:
     other_rows: str = ""
     """Why it may, in words."""
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    step: str = ""
+    """The identity of what it does, the same in every run of the same code (``compile.fingerprint``); empty: not known."""
     program: Any = None
     """``firesteel.task.program.VertexProgram``: opaque to the scheduler."""
 

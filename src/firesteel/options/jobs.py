@@ -124,6 +124,15 @@ JOIN_SKEW = _register(
         "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; none: one subtask reads it. Steps cut by-count never divide one.",
     )
 )
+TARGET_TASK_DURATION = _register(
+    Option(
+        "firesteel.decider.target-task-duration",
+        parse_seconds,
+        0.25,
+        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never.",
+        check=at_least(0),
+    )
+)
 DECIDER_FUNCTION = _register(
     Option[str | None](
         "firesteel.decider.function",
@@ -257,6 +266,7 @@ DECIDER_OPTIONS: tuple[Option[Any], ...] = (
     MAX_SLICES_PER_SUBTASK,
     LEAST_VOLUME_PER_SLOT,
     JOIN_SKEW,
+    TARGET_TASK_DURATION,
     PARALLELISM_DEFAULT,
 )
 """The options that bound a decision about inputs of known sizes."""

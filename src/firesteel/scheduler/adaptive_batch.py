@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
@@ -36,10 +37,18 @@ class AdaptiveBatchScheduler(Scheduler):
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
+        costs: StepCosts = NO_COSTS,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
         super().__init__(
-            job_graph, options, allocator, slots, detector, request_seconds=request_seconds, profiler=profiler
+            job_graph,
+            options,
+            allocator,
+            slots,
+            detector,
+            request_seconds=request_seconds,
+            profiler=profiler,
+            costs=costs,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)

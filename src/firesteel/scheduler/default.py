@@ -9,6 +9,7 @@ import numpy as np
 
 from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.model.pipelined_region import fed_while_running
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
 from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
@@ -41,9 +42,17 @@ class DefaultScheduler(Scheduler):
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
+        costs: StepCosts = NO_COSTS,
     ) -> None:
         super().__init__(
-            job_graph, options, allocator, slots, detector, request_seconds=request_seconds, profiler=profiler
+            job_graph,
+            options,
+            allocator,
+            slots,
+            detector,
+            request_seconds=request_seconds,
+            profiler=profiler,
+            costs=costs,
         )
         self._fed_while_running = fed_while_running(job_graph)
 

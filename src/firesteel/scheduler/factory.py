@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
@@ -37,6 +38,7 @@ def create_scheduler(
     slot_mode: SlotMode | None = None,
     join: JoinSession | None = None,
     profiler: Profiler = NO_PROFILER,
+    costs: StepCosts = NO_COSTS,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -44,7 +46,8 @@ def create_scheduler(
     is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
     ``slot_mode``: who keeps slots of their own resources apart, where a slot sharing group has any; None: the pool alone.
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
-    workers with nobody. ``profiler``: told of the phases the scheduler goes through.
+    workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
+    runs measured them.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -85,4 +88,6 @@ def create_scheduler(
 
     has_resources = any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices)
     allocator = pool if has_resources else bounded if in_turn else grant_all
-    return kind(job_graph, options, allocator, slots, chosen, request_seconds=request_seconds, profiler=profiler)
+    return kind(
+        job_graph, options, allocator, slots, chosen, request_seconds=request_seconds, profiler=profiler, costs=costs
+    )

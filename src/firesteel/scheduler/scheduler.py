@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 from firesteel.errors import FiresteelError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import JobGraph
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.deployment.deployment import SchedulingStrategyClass, deployment_of
+from firesteel.scheduler.deployment.longest_first import LongestFirst
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.exchange.release import release_strategy
 from firesteel.scheduler.execution_events import ExecutionEvents
@@ -62,9 +64,11 @@ class Scheduler(ABC):
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
+        costs: StepCosts = NO_COSTS,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
-        none. ``request_seconds``: as ``Merging`` takes it. ``profiler``: told of the phases it goes through."""
+        none. ``request_seconds``: as ``Merging`` takes it. ``profiler``: told of the phases it goes through.
+        ``costs``: of steps, as earlier runs measured them."""
         self.job_graph = job_graph
         self.options = options
         self._profiler = profiler
@@ -88,6 +92,7 @@ class Scheduler(ABC):
             strategy=self.strategy_class,
             allocator=self.allocator,
             placement=self._placement,
+            order=LongestFirst(graph, costs, self._slots_at_start).order,
             profiler=profiler,
         )
         strategy = self.strategy = deployment.strategy
@@ -146,8 +151,10 @@ class Scheduler(ABC):
             operations, job, recorder, release=self.release, merging=self.merging, descriptors=deployment.descriptors
         )
         # How the graph grows.
-        usable = UsableSlots(job_graph, slots, self.nodes, self.resources, lambda: self.speculation.avoided)
-        self.parallelisms = Parallelisms(job_graph, options, slots=usable.at_start, bound_of=usable.bound)
+        self._usable = UsableSlots(job_graph, slots, self.nodes, self.resources, lambda: self.speculation.avoided)
+        self.parallelisms = Parallelisms(
+            job_graph, options, slots=self._usable.at_start, bound_of=self._usable.bound, costs=costs
+        )
         counts = self._subpartition_counts()
         self.planner = Planner(graph, options, counts, deployment.coordinators, recorder, profiler=profiler)
         self._handlers = self._event_handlers()
@@ -264,6 +271,9 @@ class Scheduler(ABC):
 
     def _placement(self, option: ExecutionDeploymentOption) -> Placement | None:
         return self.speculation.placement(option)
+
+    def _slots_at_start(self, vertex: int) -> int:
+        return self._usable.at_start(vertex)
 
     # --- events ------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from firesteel.model.arrays import Ints, without
 from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
 from firesteel.scheduler.kernel.commands import Deploy, DeployRegions, Placement
@@ -29,6 +31,7 @@ class ExecutionDeployer:
         recorder: Recorder,
         *,
         placement: Callable[[ExecutionDeploymentOption], Placement | None],
+        order: Callable[[list[DeploymentOption]], list[DeploymentOption]],
         profiler: Profiler,
     ) -> None:
         self._operations = operations
@@ -36,18 +39,20 @@ class ExecutionDeployer:
         self._allocator = allocator
         self._recorder = recorder
         self._placement = placement
+        self._order = order
         self._profiler = profiler
 
     def allocate_slots_and_deploy(self, options: list[DeploymentOption]) -> list[tuple[int, Ints]]:
         """Returns what got no slot, vertex and subtasks: it stays as it is, for the caller to ask again."""
         refused: list[tuple[int, Ints]] = []
-        for option in options:
+        for option in self._order(options):
             if isinstance(option, RegionDeploymentOption):
                 asked, granted = option.parts[0], self._deploy_regions(option)
             else:
                 asked, granted = option, self._deploy_executions(option)
             if len(granted.subtasks) < len(asked.subtasks):
-                refused.append((asked.vertex, without(asked.subtasks, granted.subtasks)))
+                left = without(np.sort(asked.subtasks), np.sort(granted.subtasks))
+                refused.append((asked.vertex, left))
         return refused
 
     def allocate_slots_and_place(self, option: ExecutionDeploymentOption, placement: Placement) -> None:

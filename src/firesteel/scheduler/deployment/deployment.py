@@ -18,7 +18,7 @@ from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.profiler import Profiler
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
-from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, ExecutionSlotAllocator
+from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption, ExecutionSlotAllocator
 from firesteel.scheduler.topology.operations import ExecutionOperations
 
 SchedulingStrategyClass = type[VertexwiseSchedulingStrategy] | type[PipelinedRegionSchedulingStrategy]
@@ -44,15 +44,18 @@ def deployment_of(
     strategy: SchedulingStrategyClass,
     allocator: ExecutionSlotAllocator,
     placement: Callable[[ExecutionDeploymentOption], Placement | None],
+    order: Callable[[list[DeploymentOption]], list[DeploymentOption]],
     profiler: Profiler,
 ) -> Deployment:
-    """``placement``: says where executions should run."""
+    """``placement``: says where executions should run. ``order``: puts what is asked for at once in the order to be deployed."""
     graph = operations.graph
     coordinators = OperatorCoordinatorHandler(recorder)
     gathering = Gathering(graph, recorder, timers)
     readiness = Readiness(graph)
     offloading = DescriptorOffloading(options[OFFLOAD_THRESHOLD], recorder)
     descriptors = DeploymentDescriptorFactory(graph, coordinators, offloading)
-    deployer = ExecutionDeployer(operations, descriptors, allocator, recorder, placement=placement, profiler=profiler)
+    deployer = ExecutionDeployer(
+        operations, descriptors, allocator, recorder, placement=placement, order=order, profiler=profiler
+    )
     made = strategy(graph, readiness, deployer.allocate_slots_and_deploy, gathering)
     return Deployment(coordinators, readiness, descriptors, deployer, made)

@@ -27,6 +27,9 @@ SNAPSHOT_STEPS = 64
 
 PRODUCED = ("numBytesProduced", "numBytesStored")
 """Of the admitted attempts: plain, and as compressed on the storage."""
+COST = ("numBytesConsumed", "accumulateBusyTimeMs")
+"""Of a vertex that has finished: plain bytes of what it read, as its parallelism was decided from (a broadcast left out; of a source its
+splits'), and milliseconds from RUNNING to FINISHED of its winners, all together. Later runs of the job read them."""
 STATE_NAMES = tuple(f"num{state.name.title()}Tasks" for state in ExecutionState)
 """Subtasks by the state of the execution that stands for each: numRunningTasks, numFinishedTasks, ..."""
 
@@ -136,8 +139,14 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
             zip(PRODUCED, (sum(i.num_bytes_produced for i in infos), sum(i.stored_bytes for i in infos)), strict=True)
         )
 
+    def cost() -> dict[str, Number]:
+        if not (vertex.is_initialized and vertex.is_finished):
+            return {}
+        return dict(zip(COST, (graph.bytes_consumed(vertex), round(1e3 * vertex.busy_seconds)), strict=True))
+
     group = MetricGroup()
     group.gauges(("parallelism", *STATE_NAMES), tasks)
     group.gauges(IO_COUNTERS, io)
     group.gauges(PRODUCED, produced)
+    group.gauges(COST, cost)
     return group

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from firesteel.errors import UsageError
+from firesteel.model.step_costs import StepCost
 from firesteel.options import (
     CUT,
     DATA_VOLUME_PER_TASK,
@@ -18,9 +19,11 @@ from firesteel.options import (
     MAX_SLICES_PER_SUBTASK,
     MIN_PARALLELISM,
     PARALLELISM_DEFAULT,
+    TARGET_TASK_DURATION,
     Options,
     lookup,
     parse_int,
+    parse_size,
 )
 from firesteel.scheduler.parallelism.bounds import bounds_within, global_maximum
 from firesteel.scheduler.parallelism.model import Bounds
@@ -29,12 +32,24 @@ PARALLELISM = "parallelism"
 """Fixes the parallelism; no option of a job, where ``set_parallelism`` does it."""
 SLOTS = "slots"
 """Tasks that can run at once; no option of a job, which sees its cluster."""
+BYTES_PER_SECOND = "bytes-per-second"
+"""Plain bytes that one subtask gets done in a second; no option of a job, which finds it in the journals of earlier runs."""
+
+
+class Asked(NamedTuple):
+    """What somebody asks for. ``fixed``, ``slots``, ``cost``: None where they are left out."""
+
+    options: Options
+    fixed: int | None
+    slots: int | None
+    cost: StepCost | None
 
 
 def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
-    """Bounds from options of the decider, by any name, "parallelism" and "slots" (1 where it is left out). Raises UsageError."""
-    options, fixed, slots = parsed(values)
-    bounds = replace(bounds_within(defaults.with_values(options), fixed), slots=slots or 1)
+    """Bounds from options of the decider, by any name, "parallelism", "slots" (1 where it is left out) and "bytes-per-second" (not known
+    where it is left out). Raises UsageError."""
+    options, fixed, slots, cost = parsed(values)
+    bounds = replace(bounds_within(defaults.with_values(options), fixed), slots=slots or 1, cost=cost)
     if fixed is None:
         bounds.interval()
     return bounds
@@ -42,13 +57,17 @@ def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
 
 def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     """Returns these bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
-    options, fixed, slots = parsed(values)
+    options, fixed, slots, cost = parsed(values)
     changed = bounds if slots is None else replace(bounds, slots=slots)
+    if cost is not None:
+        target = bounds.target_seconds if bounds.cost is not None else Options()[TARGET_TASK_DURATION]
+        changed = replace(changed, cost=cost, target_seconds=target)
     for option, field in (
         (MIN_PARALLELISM, "minimum"),
         (DATA_VOLUME_PER_TASK, "data_volume"),
         (MAX_SLICES_PER_SUBTASK, "max_slices"),
         (LEAST_VOLUME_PER_SLOT, "least_volume"),
+        (TARGET_TASK_DURATION, "target_seconds"),
         (CUT, "cut"),
     ):
         if options.is_set(option):
@@ -63,21 +82,20 @@ def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     return changed
 
 
-def parsed(values: Mapping[str, Any]) -> tuple[Options, int | None, int | None]:
-    """The options, the parallelism if it is fixed, and the slots if they are given. Raises UsageError for what the decider
-    does not take."""
+def parsed(values: Mapping[str, Any]) -> Asked:
+    """The values, checked. Raises UsageError for what the decider does not take."""
     left = dict(values)
-    fixed, slots = left.pop(PARALLELISM, None), left.pop(SLOTS, None)
+    fixed, slots, rate = (left.pop(key, None) for key in (PARALLELISM, SLOTS, BYTES_PER_SECOND))
     for key in left:
         check_decider_option(key)
-    return Options(left), _count(PARALLELISM, fixed), _count(SLOTS, slots)
+    return Asked(Options(left), _count(PARALLELISM, fixed), _count(SLOTS, slots), _cost(rate))
 
 
 def check_decider_option(key: str) -> None:
     """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
     names = [name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases)]
     short = {name.rsplit(".", 1)[-1] if name != PARALLELISM_DEFAULT.key else name for name in names}
-    known = sorted({PARALLELISM, SLOTS, *short})
+    known = sorted({PARALLELISM, SLOTS, BYTES_PER_SECOND, *short})
     try:
         found = lookup(key)
     except UsageError:
@@ -96,6 +114,18 @@ def _count(name: str, value: Any) -> int | None:
     if number < 1:
         raise UsageError(f"Option '{name}' = {value!r} must be at least 1.")
     return number
+
+
+def _cost(rate: Any) -> StepCost | None:
+    if rate is None:
+        return None
+    try:
+        size = parse_size(rate)
+    except ValueError as error:
+        raise UsageError(f"Option '{BYTES_PER_SECOND}' = {rate!r} is not {error}.") from None
+    if size < 1:
+        raise UsageError(f"Option '{BYTES_PER_SECOND}' = {rate!r} must be at least 1 byte.")
+    return StepCost(1 / size)
 
 
 def unknown(what: str, key: str, names: Sequence[str], known: Sequence[str]) -> UsageError:

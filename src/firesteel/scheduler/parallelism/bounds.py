@@ -13,6 +13,7 @@ from firesteel.options import (
     MAX_SLICES_PER_SUBTASK,
     MIN_PARALLELISM,
     PARALLELISM_DEFAULT,
+    TARGET_TASK_DURATION,
     Options,
 )
 from firesteel.scheduler.parallelism.model import Bounds, Cut
@@ -63,6 +64,7 @@ def bounds_within(
         max_slices=options[MAX_SLICES_PER_SUBTASK],
         cut=cut,
         least_volume=options[LEAST_VOLUME_PER_SLOT],
+        target_seconds=options[TARGET_TASK_DURATION],
         vertex_maximum=own_maximum,
         maximum_key=maximum_key,
         fixed_rule=fixed_rule if fixed is not None else "fixed",

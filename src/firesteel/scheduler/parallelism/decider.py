@@ -8,8 +8,9 @@ Heavy subpartitions of a join are divided before (``skew``), and what is left is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,13 @@ from firesteel.scheduler.parallelism.model import (
 from firesteel.scheduler.parallelism.ranges import bytes_read, count_ranges, slices_read
 from firesteel.scheduler.parallelism.replay import remembered
 from firesteel.scheduler.parallelism.skew import NO_SKEW, Division, Skew, skew_of
+from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 from firesteel.scheduler.parallelism.units import Units
 
 BYTES_PER_OBJECT = 16 << 10
 """Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
+SECONDS_PER_BYTE = 0.2e-3 / BYTES_PER_OBJECT
+"""By the same measure: the time to read a byte of an exchange once more."""
 IDLE_SLOTS = "idle slots"
 """The rule where there are more subtasks than the volume asks for, so that no slot stands idle."""
 
@@ -251,20 +255,24 @@ def _cut_whole(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume
         words.append(f"largest {units.largest_in_words()} {format_bytes(limit)}")
     by_volume = line.ranges_needed(limit, None, high) if line.total else 1
     wanted, max_slices, slice_words = _with_slices(units, bounds, limit, by_volume)
-    n = least = min(max(wanted, low), high)
+    n = least = most = timed = min(max(wanted, low), high)
     bound, largest = bounds.bound_hit(wanted), None
     rule, account = bounds.cut, volume.words()
     if wanted <= high:
-        most = _in_whole_waves(
-            least, min(high, line.size), bounds, volume.non_broadcast // _worth(inputs, bounds, volume)
-        )
-        if most > least:
-            n, largest = _fewest(line, least, most, max_slices)
+        top = min(high, line.size)
+        most = _in_whole_waves(least, top, bounds, volume.non_broadcast // _worth(inputs, bounds, volume))
+        fewest = partial(_fewest_in_memory, line, MOST_VOLUMES * limit, max_slices, (low, least))
+        timed = min(_by_duration(inputs, bounds, volume, (least, most), fewest), max(top, most))
+        if timed != least:
+            n, largest = _fewest(line, min(least, timed), timed, max_slices)
     elif not slice_words:  # where slices are too many as well, each subtask more has fewer of them
         n, largest = _fewest(line, low, high, max_slices)
         if n < high:
             bound = [f"{words}, where {format_count(n)} have as small a largest range" for words in bound]
-    if n > least:
+    if bounds.cost is not None and (timed < least or n > most):
+        rule, bound = TASK_DURATION, []
+        account = duration_in_words(bounds.cost, volume.non_broadcast, n)
+    elif n > least:
         rule, bound = IDLE_SLOTS, []
         account += f" makes {format_count(least)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
     _check_parallelism(n)
@@ -292,6 +300,26 @@ def _worth(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) ->
     that every subtask reads; and no fewer than the broadcasts, which it reads once more."""
     opened = sum(r.num_partitions for r in inputs if r.is_keyed)
     return max(1, bounds.least_volume + opened * BYTES_PER_OBJECT, volume.broadcast)
+
+
+def _by_duration(
+    inputs: Sequence[ConsumedResult],
+    bounds: Bounds,
+    volume: _Volume,
+    by_volume: tuple[int, int],
+    fewest: Callable[[], int],
+) -> int:
+    """``by_volume``: subtasks that the volume asks for, without and with those for idle slots."""
+    opened = sum(r.num_partitions for r in inputs if r.is_keyed) * BYTES_PER_OBJECT
+    beside = SECONDS_PER_BYTE * max(opened, volume.broadcast)
+    least, today = by_volume
+    return by_duration(bounds, volume.non_broadcast, least=least, today=today, fewest=fewest, seconds_beside=beside)
+
+
+def _fewest_in_memory(line: Line, limit: int, max_slices: int | None, between: tuple[int, int]) -> int:
+    """The fewest ranges of at most ``limit`` bytes each, between these numbers."""
+    low, high = between
+    return max(low, line.ranges_needed(limit, max_slices, high)) if line.total else low
 
 
 def _with_slices(units: Units, bounds: Bounds, limit: int, by_volume: int) -> tuple[int, int | None, list[str]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.step_costs import StepCost
 from firesteel.scheduler.kernel.commands import InputRanges
 
 Longs = NDArray[np.int64]
@@ -103,6 +104,10 @@ class Bounds:
     """The slots that it may not exceed; like the step's own maximum it cuts ``minimum``."""
     divides: bool = True
     """Heavy subpartitions of divisible inputs are divided among subtasks where that pays."""
+    cost: StepCost | None = None
+    """Measured in earlier runs; None: not known."""
+    target_seconds: float = 0.0
+    """The time that a subtask of a step of known cost should take; 0: whatever it takes."""
 
     def interval(self) -> tuple[int, int]:
         """Smallest and largest allowed parallelism; by count both are powers of two, so that subpartitions, whose number is a

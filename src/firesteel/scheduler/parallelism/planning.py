@@ -13,6 +13,7 @@ from firesteel.humanize import plural
 from firesteel.model.arrays import Ints
 from firesteel.model.forward_group import forward_groups
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, DistributionPattern, JobGraph, JobVertex, SourceInfo
+from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
@@ -43,12 +44,15 @@ class Parallelisms:
         *,
         slots: Callable[[int], int],
         bound_of: Callable[[int], SlotBound | None],
+        costs: StepCosts = NO_COSTS,
     ) -> None:
         """``slots``: of the cluster when the job began, for a vertex. ``bound_of``: those that its slot sharing group can get
-        now; None: nobody knows. Raises UsageError when two members of a forward group set different parallelisms."""
+        now; None: nobody knows. ``costs``: of steps, from earlier runs. Raises UsageError when two members of a forward group set
+        different parallelisms."""
         self.options = options
         self._slots = slots
         self._bound_of = bound_of
+        self._costs = costs
         self._are_bounded = options[BOUNDED_BY_SLOTS]
         groups = forward_groups(job_graph)
         self._members = [group.vertices for group in groups]
@@ -83,7 +87,12 @@ class Parallelisms:
             vertex_maximum=self.maximum(vertex.id),
             slots=slots,
             slots_maximum=fewest if self._are_bounded else None,
+            cost=self._cost(vertex),
         )
+
+    def _cost(self, vertex: JobVertex) -> StepCost | None:
+        """None also where others of its forward group, of other costs, get the same parallelism."""
+        return self._costs.of(vertex.step) if len(self._members[self._of[vertex.id]]) == 1 else None
 
     def _fewest_slots(self, vertex: int) -> SlotBound | None:
         """Of the members of the vertex' forward group, which share one parallelism."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.step_costs import StepCost
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
 MAX_NUMBERS_PACKED = 1 << 16
@@ -40,6 +41,7 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
     allowed = {name: value for name in _BOUNDS if (value := getattr(bounds, name)) is not None}
     if bounds.slots_maximum is not None:
         allowed["slots_maximum"] = bounds.slots_maximum.count
+    allowed |= cost_told(bounds)
     known: dict[str, Any] = {"co_partitioned": [r.co_partitioned for r in inputs], "allowed": allowed}
     for name in ("divisible", "indivisible"):
         if any(each := [getattr(result, name) for result in inputs]):
@@ -53,6 +55,14 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
     if count <= MAX_NUMBERS_PACKED:
         return known | {"packed_sizes": [pack_numbers(sizes) for sizes in told]}
     return known
+
+
+def cost_told(bounds: Bounds) -> dict[str, Any]:
+    """For the record of a decision: the measured cost and the duration aimed at; nothing where the cost is not known."""
+    if bounds.cost is None:
+        return {}
+    cost = {"seconds_per_byte": bounds.cost.seconds_per_byte, "runs": bounds.cost.runs}
+    return {"cost": cost, "target_seconds": bounds.target_seconds}
 
 
 def _told(result: ConsumedResult) -> Longs:
@@ -89,6 +99,9 @@ def recalled(inputs: Mapping[str, Any]) -> tuple[list[ConsumedResult], Bounds] |
     if any(r.folded() is None and not (r.is_broadcast or r.is_forward) for r in results):
         return None
     allowed: dict[str, Any] = dict(inputs["allowed"])
+    cost: dict[str, Any] | None = allowed.pop("cost", None)
+    if cost is not None:
+        allowed["cost"] = StepCost(float(cost["seconds_per_byte"]), int(cost["runs"]))
     slots = allowed.pop("slots_maximum", None)
     if slots is not None:
         own = allowed.get("vertex_maximum")

@@ -12,6 +12,8 @@ from firesteel.model.job_graph import SourceInfo
 from firesteel.scheduler.kernel.commands import Splits
 from firesteel.scheduler.parallelism.line import Line, check_sizes
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, Longs
+from firesteel.scheduler.parallelism.replay import cost_told
+from firesteel.scheduler.parallelism.task_duration import MOST_VOLUMES, TASK_DURATION, by_duration, duration_in_words
 
 LEAST_BYTES_PER_SLOT = 1 << 20
 """Less than this is not worth a subtask, however many slots are free."""
@@ -45,7 +47,8 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
 
     ``bounds.fixed`` is what the user (or a forward group) set. Inferred is what the source itself answered, else its
     bytes over the data volume, but no fewer than ``bounds.slots`` (the bytes of a source say little about what the
-    steps behind it cost) if each has a MiB to read, and at most one subtask per split. Upper bound: ``default_source_parallelism``, which
+    steps behind it cost) if each has a MiB to read, and at most one subtask per split; by the time that subtasks take, where earlier
+    runs have measured it (``task_duration``). Upper bound: ``default_source_parallelism``, which
     unset means the maximum, the step's own maximum, and ``bounds.slots_maximum``. Splits whose sizes are all 0 are unknown: the upper bound.
     The minimum parallelism is for decided vertices, not for sources. Splits are shared out in order, as runs whose
     largest is as small as can be.
@@ -63,6 +66,7 @@ def decide_source(info: SourceInfo, bounds: Bounds, default_source_parallelism: 
             **facts,
             "inferred": info.inferred_parallelism,
             "default_source_parallelism": default_source_parallelism,
+            **cost_told(bounds),
         },
         "rule": choice.rule,
         "bounds": choice.bounds,
@@ -110,12 +114,21 @@ def _choose(info: SourceInfo, line: Line, bounds: Bounds, default: int | None) -
         words = ["the number of splits"] if line.size < upper else [upper_words]
         account = f": {plural(line.size, 'split')} of unknown size take the default"
         return _Choice(min(upper, line.size), "default", words, account)
+    return _by_bytes(line, bounds, upper, upper_words)
+
+
+def _by_bytes(line: Line, bounds: Bounds, upper: int, upper_words: str) -> _Choice:
     by_bytes = -(-line.total // bounds.data_volume)
-    wanted = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
+    today = max(by_bytes, min(bounds.slots, line.size, -(-line.total // LEAST_BYTES_PER_SLOT)))
+    least, fewest = min(by_bytes, line.size), -(-line.total // (MOST_VOLUMES * bounds.data_volume))
+    wanted = by_duration(bounds, line.total, least=least, today=today, fewest=lambda: fewest)
     words = ["the number of splits"] if line.size < min(wanted, upper) else [upper_words] if wanted > upper else []
     account = (
         f": {format_bytes(line.total)} in {plural(line.size, 'split')} over {format_bytes(bounds.data_volume)} each"
     )
+    if bounds.cost is not None and wanted != today:
+        n = min(wanted, line.size, upper)
+        return _Choice(n, TASK_DURATION, words, f": {duration_in_words(bounds.cost, line.total, n)}")
     if wanted > by_bytes:
         account += f" makes {format_count(by_bytes)}, and some of {plural(bounds.slots, 'slot')} would stand idle"
     return _Choice(min(wanted, line.size, upper), "inferred from bytes", words, account)

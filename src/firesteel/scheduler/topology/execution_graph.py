@@ -203,6 +203,14 @@ class ExecutionJobVertex:
         self.has_several = True
         return rows
 
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds from RUNNING to FINISHED of the winners, all together; one that nobody saw running counts for nothing."""
+        won = self.winner[self.winner != NO_ROW]
+        stamps = self._table.stamps
+        spans = stamps[ExecutionState.FINISHED][won] - stamps[ExecutionState.RUNNING][won]
+        return float(np.fmax(spans, 0.0).sum())
+
     def has_pending_prior(self, subtasks: Ints) -> Mask:
         """Returns a mask of these subtasks: True for those with an earlier attempt that Spark has not confirmed to be gone."""
         prior = self._table.prior[self.newest[subtasks]]
@@ -277,6 +285,13 @@ class DefaultExecutionGraph:
     def outputs(self, vertex: ExecutionJobVertex) -> list[IntermediateResult]:
         """The results of an initialised vertex, in the order of its job vertex' outputs."""
         return vertex.results
+
+    def bytes_consumed(self, vertex: ExecutionJobVertex) -> int:
+        """Plain bytes of all that an initialised vertex reads, each once: of a source its splits, else its inputs but for broadcasts."""
+        if vertex.job.source is not None:
+            return int(vertex.job.source.split_bytes.sum())
+        infos = [self.result(edge.dataset).info for edge in vertex.job.inputs]
+        return sum(info.num_bytes_produced for info in infos if not info.is_broadcast)
 
     def upstream_initialized(self, vertex: ExecutionJobVertex) -> bool:
         return all(self.results[edge.dataset] is not None for edge in vertex.job.inputs)

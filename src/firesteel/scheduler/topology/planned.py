@@ -23,6 +23,7 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
             "max_parallelism": vertex.max_parallelism,
             "splits": None if vertex.source is None else len(vertex.source.split_bytes),
             "sink": vertex.has_sink,
+            **({"step": vertex.step} if vertex.step else {}),
             **({"not_mirrored": vertex.not_mirrored} if vertex.not_mirrored else {}),
             **({"other_rows": vertex.other_rows} if vertex.other_rows else {}),
             **({"slot_sharing_group": vertex.slot_sharing_group} if groups else {}),

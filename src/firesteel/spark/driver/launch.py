@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
+from firesteel.journal.costs import earlier_costs
 from firesteel.journal.file import Journal
 from firesteel.options import PROGRESS, Options
 from firesteel.spark.driver.runtime import JobRun, submit
@@ -21,7 +22,8 @@ def launch(compiled: CompiledJob, session: Any, options: Options) -> JobRun:
     journal = Journal.create(options, compiled.job_graph.name, job_id)
     instruments = (journal, progress.create(options[PROGRESS], make=notebook_view()))
     try:
-        return submit(compiled, session, options, instruments, job_id=job_id)
+        costs = earlier_costs(compiled.job_graph, options, journal.path)
+        return submit(compiled, session, options, instruments, job_id=job_id, costs=costs)
     except BaseException:
         for instrument in instruments:
             instrument.close()

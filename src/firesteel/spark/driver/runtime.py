@@ -22,6 +22,7 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
     CHECK_INTERVAL,
@@ -73,8 +74,10 @@ def submit(
     instruments: Sequence[Instrument] = (),
     *,
     job_id: str | None = None,
+    costs: StepCosts = NO_COSTS,
 ) -> JobRun:
-    """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None.
+    """Starts the job and returns at once. ``job_id``: as given to the journal; one is made if None. ``costs``: of steps, from
+    earlier runs.
 
     Raises UsageError, before any step has run, for a session, storage, function or module that cannot work.
     """
@@ -83,7 +86,7 @@ def submit(
     try:
         check_session(session)
         with own_interrupts():
-            prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id())
+            prepared = _prepare(compiled, session.sparkContext, options, job_id or new_job_id(), costs)
             run = JobRun(compiled, session.sparkContext, options, watchers, prepared)
             run.start()
     except BaseException:  # Ctrl-C too: nobody holds the job now
@@ -111,15 +114,17 @@ class Prepared:
     """On how the job will run, taken before it does."""
 
 
-def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str) -> Prepared:
+def _prepare(compiled: CompiledJob, context: Any, options: Options, job_id: str, costs: StepCosts) -> Prepared:
     """Leaves nothing behind where it raises."""
     with ExitStack() as undo:
-        prepared = _made(compiled, context, options, job_id, undo)
+        prepared = _made(compiled, context, options, job_id, undo, costs=costs)
         undo.pop_all()
         return prepared
 
 
-def _made(compiled: CompiledJob, context: Any, options: Options, job_id: str, undo: ExitStack) -> Prepared:
+def _made(
+    compiled: CompiledJob, context: Any, options: Options, job_id: str, undo: ExitStack, *, costs: StepCosts
+) -> Prepared:
     slots = context.defaultParallelism
     queue = queue_of(context) if options[SPECULATIVE_ENABLED] else None
     in_order = queue is not None and queue.result == BOUNDED
@@ -138,6 +143,7 @@ def _made(compiled: CompiledJob, context: Any, options: Options, job_id: str, un
         in_order=in_order,
         slot_mode=slot_provisioning.mode,
         join=join,
+        costs=costs,
     )
     programs = serialise_programs(compiled)
     local = is_local(context)

@@ -1,0 +1,52 @@
+"""Costs of steps as earlier runs measured them: a plain table, which the journal's reader makes and the scheduler looks into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """One run of a step: plain bytes that it had to read (broadcasts left out, of a source its splits'), seconds that its subtasks worked, all
+    together, and plain bytes that it wrote for other steps."""
+
+    bytes: int
+    seconds: float
+    bytes_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The cost of a step in ``runs`` earlier runs. ``bytes_out_per_byte``: 0 of a step that only has sinks."""
+
+    seconds_per_byte: float
+    runs: int = 1
+    bytes_out_per_byte: float = 0.0
+
+    @classmethod
+    def of(cls, measured: Iterable[MeasuredStep]) -> StepCost | None:
+        """The cost from the runs that had anything to read, and took any time; None: there are none.
+
+        The least that was measured counts: whatever else ran on the machine, a cold worker, a model that each subtask loads, all
+        only add to it.
+        """
+        runs = [run for run in measured if run.bytes > 0 and run.seconds > 0]
+        if not runs:
+            return None
+        least = min(run.seconds / run.bytes for run in runs)
+        return cls(least, len(runs), sum(run.bytes_out for run in runs) / sum(run.bytes for run in runs))
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Costs by the identity of a step (``JobVertex.step``)."""
+
+    by_step: Mapping[str, StepCost]
+
+    def of(self, step: str) -> StepCost | None:
+        """Returns None for a step of unknown cost, or without an identity."""
+        return self.by_step.get(step) if step else None
+
+
+NO_COSTS = StepCosts({})

@@ -1,0 +1,62 @@
+"""Order of deployment: of more executions than there are slots, those that will take longest begin first.
+
+The last of them to begin would else run alone at the end. What is much alike keeps its order, which is that of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from firesteel.model.step_costs import StepCosts
+from firesteel.scheduler.slots.allocators import DeploymentOption, ExecutionDeploymentOption
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
+
+LONG = 1.5
+"""Times the mean of its vertex from which on an execution goes before its turn."""
+
+
+class LongestFirst:
+    """By bytes within a vertex; between vertices by seconds, where the cost of all of them is known."""
+
+    def __init__(self, graph: DefaultExecutionGraph, costs: StepCosts, slots: Callable[[int], int]) -> None:
+        """``slots``: tasks of a vertex that can run at once."""
+        self._graph = graph
+        self._costs = costs
+        self._slots = slots
+
+    def order(self, options: list[DeploymentOption]) -> list[DeploymentOption]:
+        """The same options, their executions in the order to ask for slots. Regions keep their order."""
+        found = [o if not isinstance(o, ExecutionDeploymentOption) else self._within(o) for o in options]
+        if len(found) < 2:
+            return found
+        seconds = [self._seconds(option) for option in found]
+        known = [each for each in seconds if each is not None]
+        if len(known) < len(found):
+            return found
+        places = sorted(range(len(found)), key=lambda place: -known[place])
+        return [found[place] for place in places]
+
+    def _within(self, option: ExecutionDeploymentOption) -> ExecutionDeploymentOption:
+        sizes = self._graph.vertices[option.vertex].input_bytes
+        if sizes is None or len(option.subtasks) <= self._slots(option.vertex):
+            return option
+        own = sizes[option.subtasks]
+        long = np.flatnonzero(own > LONG * own.mean())
+        if not len(long):
+            return option
+        first = long[np.argsort(-own[long], kind="stable")]
+        places = np.concatenate((first, np.delete(np.arange(len(own)), long)))
+        return replace(option, subtasks=option.subtasks[places], executions=option.executions[places])
+
+    def _seconds(self, option: DeploymentOption) -> float | None:
+        """Of its longest execution; None: not known."""
+        if not isinstance(option, ExecutionDeploymentOption):
+            return None
+        vertex = self._graph.vertices[option.vertex]
+        cost = self._costs.of(vertex.job.step)
+        if cost is None or vertex.input_bytes is None:
+            return None
+        return cost.seconds_per_byte * int(vertex.input_bytes[option.subtasks].max())
