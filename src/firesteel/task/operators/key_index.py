@@ -21,6 +21,8 @@ Rows = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 _NO_CODE = -1
+_FEW = 1 << 16
+"""Keys of one column up to which pyarrow's own search, which builds its table for each batch anew, is the faster one."""
 
 
 class CodedRows:
@@ -93,18 +95,26 @@ class KeyIndex:
         self._smallest, self._span = (0, 0) if dense is None else (dense[2], dense[1] - 1)
         self._dense = dense is not None
         self._exact = len(columns) == 1 and is_integral(columns[0].type)
+        self._few: pa.Array | None = None
         if not self._dense:
             known = np.flatnonzero(codes >= 0)
             firsts = known[first_rows(codes[known], n)]
             self._keys = [take(column, pa.array(firsts)) for column in columns]
-            self._table = _HashTable(self._hashed, codes[firsts])
+            self._code_at = codes[firsts]
+            if len(columns) == 1 and len(firsts) <= _FEW and not self._exact:
+                self._few = self._keys[0]
+                return
+            self._table = _HashTable(self._hashed, self._code_at)
             self._place = np.zeros(n, np.int64)
-            self._place[codes[firsts]] = np.arange(len(firsts))
+            self._place[self._code_at] = np.arange(len(firsts))
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Returns the code of each row of these columns, normalised to the same types; -1 where no row here has its key."""
         if self._dense:
             return self._by_value(columns[0])
+        if self._few is not None:
+            places = pc.index_in(columns[0], value_set=self._few, skip_nulls=True)
+            return np.append(self._code_at, _NO_CODE)[np.asarray(places.fill_null(-1))]
         codes = self._table.find(self._hash(columns, self._table.seed))
         for column in columns:
             if column.null_count:
