@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -107,15 +106,18 @@ def test_join(tmp_path, sides, how, budget, batch, rehash):
     sides=sides(),
     how_and_build=st.sampled_from([(how, build) for how in HOWS for build in build_sides(how)]),
     batch=st.integers(1, 30),
+    budget=st.sampled_from([1 << 9, 1 << 24]),
 )
-def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, batch):
+def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, batch, budget):
     left, right, left_keys, right_keys = sides
     how, build = how_and_build
     schema = join_schema(left.schema, right.schema, left_keys, right_keys, how)
     join = HashJoin("join", how, left_keys, right_keys, left.schema, right.schema, schema)
-    ctx = replace(context(tmp_path, 1 << 24), side_inputs={"build": (left, right)[build]})
+    ctx = context(tmp_path, budget)
+    ctx.builds["build"] = unit((left, right)[build], ctx, batch)
     stream = iter((left, right)[1 - build].to_batches(max_chunksize=batch))
     check(collect(BroadcastJoin(join, build, "build").apply(stream, ctx), schema), sides, how)
+    assert not list(tmp_path.iterdir())
 
 
 def check(result, sides, how):

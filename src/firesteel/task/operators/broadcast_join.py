@@ -1,6 +1,7 @@
-"""The join of a stream with a side that every task holds whole: no exchange of the stream, no key has to lie anywhere.
+"""The join of a stream with a build side that every task holds whole: the stream needs no exchange.
 
-The other half of ``join.HashJoin``: the same rows for the same inputs, in the order of the stream.
+The same rows as ``join.HashJoin`` gives for the same inputs, in the order of the stream. A build side beyond the task's memory is
+joined as a keyed unit is: both sides hashed into buckets on local disk.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from firesteel.task.batches import chunked
 from firesteel.task.operators.grouping import Codes, normalised
 from firesteel.task.operators.join import HashJoin, emit, flat, pairs_at_once
 from firesteel.task.operators.key_index import KeyIndex, Rows
-from firesteel.task.program import Batches, TaskContext
+from firesteel.task.operators.units import run_unit, spool
+from firesteel.task.program import Batches, TaskContext, UnitInput
 
 LEFT, RIGHT = 0, 1
 _PROBE_BYTES, _PROBE_ROWS = 4 << 20, 1 << 17
@@ -38,7 +40,7 @@ def build_sides(how: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastJoin:
-    """Joins its stream with the side input ``side``, which takes the place of the join's input ``build``."""
+    """Joins its stream with the build side ``side`` of the task, which is the join's input ``build``."""
 
     join: HashJoin
     build: int
@@ -56,10 +58,32 @@ class BroadcastJoin:
         return self.join.name
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        build = _Build(self, flat(ctx.side_inputs[self.side]))
-        schema = self.join.left_schema if self.build == RIGHT else self.join.right_schema
-        for probe in chunked(batches, schema, _PROBE_BYTES, _PROBE_ROWS):
+        held = ctx.builds[self.side]
+        if held.nbytes <= build_limit(ctx):
+            return self._against_table(batches, held.table())
+        return self._in_buckets(batches, held, ctx)
+
+    @property
+    def _probe_schema(self) -> pa.Schema:
+        return self.join.left_schema if self.build == RIGHT else self.join.right_schema
+
+    def _against_table(self, batches: Batches, table: pa.Table) -> Batches:
+        build = _Build(self, flat(table))
+        for probe in chunked(batches, self._probe_schema, _PROBE_BYTES, _PROBE_ROWS):
             yield from build.joined(flat(probe))
+
+    def _in_buckets(self, batches: Batches, held: UnitInput, ctx: TaskContext) -> Batches:
+        spooled = spool(batches, self._probe_schema, ctx)
+        try:
+            inputs = [spooled, held] if self.build == RIGHT else [held, spooled]
+            yield from run_unit(self.join, inputs, ctx)
+        finally:
+            spooled.close()
+
+
+def build_limit(ctx: TaskContext) -> int:
+    """Plain bytes of one build side that is held in memory, with its index: a quarter of the task's budget for all of them."""
+    return ctx.memory_budget // (4 * max(len(ctx.builds), 1))
 
 
 class _Build:
