@@ -54,7 +54,7 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
     join: VertexProgram = graph.vertices[change.join].program
     producer: VertexProgram = graph.vertices[change.producer(graph)].program
     assert isinstance(join.head, KeyedHead) and isinstance(join.head.operator, HashJoin)
-    gates, side = change.gates(graph), f"build side of [{change.join}]"
+    gates, side = change.gates(graph), f"data set {graph.vertices[change.join].inputs[change.build].dataset}"
     operator = BroadcastJoin(join.head.operator, change.build, side)
     kept = [k for k, place in enumerate(gates) if place >= 0]
     orders = (*_orders(producer), *(_orders(join)[k] for k in kept))

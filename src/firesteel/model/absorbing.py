@@ -2,6 +2,7 @@
 
 A join vertex *absorbs* the producer of its probe side: it takes over the producer's inputs and source, runs the producer's
 program before its own, and reads the build side whole. The producer has no subtasks then, and its data set is never made.
+A producer that is a join itself, not decided yet, is decided as the join that absorbed it.
 Vertices and data sets keep their numbers. The scheduler and the data plane make the same change, each to its own graph.
 """
 
@@ -39,7 +40,7 @@ def absorb(graph: JobGraph, change: Absorbing) -> None:
     join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
     graph.vertices[join.id] = _joined(join, producer, change.gates(graph))
     graph.vertices[producer.id] = replace(
-        producer, inputs=[], outputs=[], source=None, absorbed_by=join.id, parallelism=PARALLELISM_DEFAULT
+        producer, inputs=[], outputs=[], source=None, join=None, absorbed_by=join.id, parallelism=PARALLELISM_DEFAULT
     )
 
 
@@ -58,7 +59,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
         not_mirrored=producer.not_mirrored or join.not_mirrored,
         deterministic=join.deterministic and producer.deterministic,
         other_rows=producer.other_rows or join.other_rows,
-        join=None,
+        join=producer.join,  # its inputs keep their places
     )
 
 

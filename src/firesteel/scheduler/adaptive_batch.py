@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
-from firesteel.options import Options
+from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
+from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
@@ -34,16 +36,46 @@ class AdaptiveBatchScheduler(Scheduler):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
-        super().__init__(job_graph, options, allocator, slots, detector, request_seconds=request_seconds)
+        super().__init__(
+            job_graph,
+            options,
+            allocator,
+            slots,
+            detector,
+            request_seconds=request_seconds,
+            task_memory=task_memory,
+        )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 
+    def _joins(self, task_memory: Callable[[], float | None]) -> Joins:
+        if not self.options[ADAPTIVE_JOINS]:
+            return NoJoins()
+
+        def slots_of(vertex: int) -> int | None:
+            bound = None if isinstance(self.allocator, SlotPool) else self._slots_of(vertex)
+            return None if bound is None else bound.count
+
+        return AdaptiveJoins(
+            self.graph,
+            self.recorder,
+            self.timers,
+            slots_of=slots_of,
+            pending=lambda: self.operations.num_pending,
+            memory=task_memory,
+            volume=self.options[DATA_VOLUME_PER_TASK],
+        )
+
     def _grow(self) -> list[int]:
         new: list[int] = []
+        self.joins.consider()
         for vertex in self.graph.vertices:  # in topological order
-            if vertex.is_initialized or not self.graph.upstream_initialized(vertex):
+            if vertex.is_initialized or vertex.is_absorbed or not self.graph.upstream_initialized(vertex):
+                continue
+            if self.graph.inputs_available(vertex) and self.joins.puts_off(vertex.id):
                 continue
             plan = self._decide(vertex.job)
             if plan is not None:

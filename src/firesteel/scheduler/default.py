@@ -39,8 +39,17 @@ class DefaultScheduler(Scheduler):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
     ) -> None:
-        super().__init__(job_graph, options, allocator, slots, detector, request_seconds=request_seconds)
+        super().__init__(
+            job_graph,
+            options,
+            allocator,
+            slots,
+            detector,
+            request_seconds=request_seconds,
+            task_memory=task_memory,
+        )
         self._fed_while_running = fed_while_running(job_graph)
 
     def _grow(self) -> list[int]:

@@ -35,13 +35,14 @@ def create_scheduler(
     detector: SlowTaskDetector | None = None,
     slot_mode: SlotMode | None = None,
     join: JoinSession | None = None,
+    task_memory: Callable[[], float | None] = lambda: None,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
     ``in_order``: the cluster serves what came first, so a mirror would wait for all that was deployed before it: nothing
     is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
     ``slot_mode``: who keeps slots of their own resources apart, where a slot sharing group has any; None: the pool alone.
-    ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
+    ``task_memory``: gives the bytes that a task may use for its data; None: not known yet. ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
@@ -83,4 +84,4 @@ def create_scheduler(
 
     has_resources = any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices)
     allocator = pool if has_resources else bounded if in_turn else grant_all
-    return kind(job_graph, options, allocator, slots, chosen, request_seconds=request_seconds)
+    return kind(job_graph, options, allocator, slots, chosen, request_seconds=request_seconds, task_memory=task_memory)

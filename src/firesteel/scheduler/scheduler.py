@@ -35,6 +35,7 @@ from firesteel.scheduler.failover.restart_strategies import restart_strategy
 from firesteel.scheduler.failover.retired_workers import RetiredWorkers
 from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.invariants import validate
+from firesteel.scheduler.joins.adaptive import Joins, NoJoins
 from firesteel.scheduler.kernel.commands import Command, CommitSinks, JobStatus, Placement
 from firesteel.scheduler.kernel.events import (
     CancelRequested,
@@ -110,10 +111,11 @@ class Scheduler(ABC):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
         none. ``request_seconds``: as ``Merging`` takes it."""
-        self.job_graph = job_graph
+        self.job_graph = job_graph = job_graph.copy()  # it may change while the job runs
         self.options = options
         self._slots = slots
         self.recorder = Recorder()
@@ -156,6 +158,7 @@ class Scheduler(ABC):
             job_graph, options, slots=lambda vertex: self.resources.slots_of(vertex) or slots, bound_of=self._slots_of
         )
         self.planner = Planner(self.graph, options, self._subpartition_counts(), self.coordinators, self.recorder)
+        self.joins = self._joins(task_memory)
         self._handlers = self._event_handlers()
         self._settled = False
         """The event made nothing possible that was not before: nothing is to be decided or deployed."""
@@ -222,6 +225,9 @@ class Scheduler(ABC):
             SinksFailed: self._sinks_failed,
             CancelRequested: self._cancel_requested,
         }
+
+    def _joins(self, task_memory: Callable[[], float | None]) -> Joins:
+        return NoJoins()
 
     def _resources(self) -> FineGrainedResources:
         """Slot sharing groups have resources where a pool gives the slots."""
@@ -301,6 +307,7 @@ class Scheduler(ABC):
             self.failures.pending_restarts,
             has_slots=bool(self.nodes) if self.nodes.is_told else None,
             committing=self._committing,
+            joins=self.joins.waiting_for(),
             merging=self.merging.waiting_for(self.recorder.at),
             speculation=self.speculation.waiting_for() + self.resources.waiting_for(),
         )
@@ -331,6 +338,7 @@ class Scheduler(ABC):
             self._schedule()
             if self.graph.all_finished and not self._writers_left():
                 self._all_finished()
+        self.joins.event_handled()
         self.job.end_if_nothing_runs()
 
     @property
@@ -436,7 +444,7 @@ class Scheduler(ABC):
             self.metrics.progressed(vertex)
             self.release.executions_finished(vertex, event.subtasks)
             candidates = self.strategy.has_candidates or self.speculation.has_candidates
-            self._settled = not (vertex.is_finished or candidates)
+            self._settled = not (vertex.is_finished or candidates or self.joins.is_open)
             return
         vertex, rows = self._find(event)
         failure = self.admission.finished(vertex, rows, event)
