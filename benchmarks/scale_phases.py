@@ -19,6 +19,7 @@ from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Command, Deploy
 from firesteel.scheduler.kernel.events import ExecutionReports, ExecutionsFinished, JobStarted, PartitionReports
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, SchedulingPhase
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
 from firesteel.scheduler.topology.regions import SchedulingPipelinedRegions
@@ -30,6 +31,7 @@ _WORKLOAD = Workload(seed=7, mean=ChainShape().partition_bytes, variants=64)
 """Rows of sizes are made beforehand; so many different ones do not stay in the processor's caches."""
 
 
+_MEASURED = (SchedulingPhase.DECIDE, SchedulingPhase.INITIALIZE, SchedulingPhase.DEPLOY, SchedulingPhase.RELEASE)
 _CHUNK = 1_000
 """Single events made up at a time: more of them would be a heap for the garbage collector that no scheduler has."""
 
@@ -61,29 +63,31 @@ class Descriptors:
     group: int
 
 
+class _Watch(Stopwatch):
+    """What the job's start makes of the graph is building; after that, the phases of the tables."""
+
+    def name_of(self, phase: SchedulingPhase) -> str | None:
+        if self.is_under("start"):
+            return "build" if phase is SchedulingPhase.GROW else None
+        return phase.value if phase in _MEASURED else None
+
+
 class Drive:
     """A job under way. Each method takes it one phase further."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.watch = Stopwatch()
+        self.watch = _Watch()
         self.now = 0.0
         graph, options = shape.chain.job_graph(), Options(shape.chain.options())
+        # For single events the watch would take longer than what it measures.
+        profiler = self.watch if shape.bulk else NO_PROFILER
         with self.watch.measure("build"):
-            self.scheduler: Scheduler = create_scheduler(graph, options)
+            self.scheduler: Scheduler = create_scheduler(graph, options, profiler=profiler)
 
     def start(self) -> None:
-        """What the job's start builds of the graph is building."""
-        scheduler = self.scheduler
-        self.watch.wrap(scheduler, "_grow_graph", lambda: "build")
         with self.watch.measure("start"):
-            scheduler.handle(JobStarted(at=0.0))
-        del scheduler._grow_graph
-        self.watch.wrap(scheduler.planner, "plan", lambda: "decide")
-        self.watch.wrap(scheduler.planner, "initialize", lambda: "initialise")
-        self.watch.wrap(scheduler.deployments, "deploy", lambda: "deploy")
-        if self.shape.bulk:  # else the watch would take longer than what it measures
-            self.watch.wrap(scheduler.release, "executions_finished", lambda: "release")
+            self.scheduler.handle(JobStarted(at=0.0))
 
     def finish(self, vertex: int, subtasks: Ints, phase: str) -> list[Command]:
         """These subtasks finish, in one event or in one event each. Making up the events is not counted."""

@@ -14,8 +14,9 @@ import sys
 import time
 from dataclasses import asdict
 
+from tests.simulation.random_jobs import random_job, run_random_job
+
 from firesteel.errors import UsageError
-from firesteel.simulation.faults.random_jobs import random_job, run_random_job
 
 
 def main() -> int:

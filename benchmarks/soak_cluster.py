@@ -138,7 +138,7 @@ class Harm:
             return lambda: None
         if fault.kind == "kill worker":
             cluster.kill_worker(host)
-            return lambda: cluster.start_worker(host)
+            return lambda: cluster.start_workers(host)
         return (cluster.freeze(host) if fault.kind == "freeze" else cluster.slow(host, 0.1)).end
 
     def _heal(self, host: str) -> None:

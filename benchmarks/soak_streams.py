@@ -16,9 +16,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from firesteel.simulation.streams.random_streams import RandomStream, random_stream, run_random_stream
-from firesteel.simulation.streams.stream import SimulatedStream
-from firesteel.simulation.streams.world import Hand, StreamWorld
+from tests.simulation.streams.random_streams import RandomStream, random_stream, run_random_stream
+from tests.simulation.streams.stream import SimulatedStream
+from tests.simulation.streams.world import Hand, StreamWorld
 
 
 def main() -> int:

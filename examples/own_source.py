@@ -107,7 +107,7 @@ class AccessLogs:
             for number, line in enumerate(lines, 1):
                 found = LINE.match(line)
                 if found is None:
-                    raise FiresteelError(f"{file.path}, line {number} is no line of an access log: {line[:80]!r}.")
+                    raise FiresteelError(f"{file.path}, line {number} is not a line of an access log: {line[:80]!r}.")
                 rows.append(found)
                 if len(rows) == ROWS_PER_BATCH:
                     yield self.batch(rows, names)
@@ -144,7 +144,7 @@ def plain_bytes(path, size):
     """The last four bytes of a gzip file are its plain size modulo 4 GiB; no log shrinks below its packed size."""
     with Path(path).open("rb") as file:
         if file.read(2) != b"\x1f\x8b":
-            raise UsageError(f"{path} is no gzip file.", hint="Give the paths of .gz files.")
+            raise UsageError(f"{path} is not a gzip file.", hint="Give the paths of .gz files.")
         file.seek(-4, os.SEEK_END)
         (plain,) = struct.unpack("<I", file.read(4))
     return max(plain, size)

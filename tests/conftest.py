@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -28,26 +29,26 @@ def pytest_configure(config):
     lies in them needs short paths (sockets), and is looked at after a failure."""
     if hasattr(config, "workerinput"):
         return
-    usual = tempfile.gettempdir()
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", usual)
-    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="fs-")
-    config.add_cleanup(lambda: _give_back(usual))
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = made = tempfile.mkdtemp(prefix="fs-")
+    atexit.register(_remove, made, os.getpid())  # behind all that is registered later, such as multiprocessing's
 
 
-def _give_back(usual):
-    made, os.environ["TMPDIR"], tempfile.tempdir = tempfile.gettempdir(), usual, usual
-    shutil.rmtree(made, ignore_errors=True)
+def _remove(made, owner):
+    if os.getpid() == owner:  # no process that a test has forked
+        shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With ``--dist loadfile`` all of tests/cluster go to one worker: clusters lie on the same loopback hosts."""
+    """With ``--dist loadfile`` all tests on clusters of one shape go to one worker, which makes that cluster once."""
     from xdist.scheduler import LoadFileScheduling
 
     class Lanes(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "tests/cluster" if file.startswith("tests/cluster/") else file
+            own_shape = file == "tests/cluster/test_resources.py"
+            return "tests/cluster" if file.startswith("tests/cluster/") and not own_shape else file
 
     return Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -69,9 +70,9 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def spark():
-    """An embedded Spark on two slots, as Firesteel makes it."""
+    """An embedded Spark on two slots, as Firesteel makes it; Spark's own exchanges have 4 partitions, not 200."""
     from firesteel.spark.session.sessions import create_session
 
-    session = create_session("local[2]", app_name="firesteel tests")
+    session = create_session("local[2]", "firesteel tests", {"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()

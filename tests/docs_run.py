@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-PATIENCE_SECONDS = 240
+PATIENCE_SECONDS = 600
 _BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.S | re.M)
 _FILE = re.compile(r"# ([\w/]+\.(?:py|sh|yaml))$")
 _GIVEN = Path(__file__).parent / "docs_given"

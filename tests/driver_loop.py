@@ -12,7 +12,7 @@ from firesteel.model.sizes import pack
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, JobStatus, JobStatusChanged
 from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.task.executor.information import Blob
 from firesteel.task.executor.messages import (
     FailedMessage,

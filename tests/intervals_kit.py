@@ -10,7 +10,7 @@ import pyarrow as pa
 SCHEMA = pa.schema([("v", pa.int64())])
 
 
-def busy(folder, at_once, seconds=0.5, patience=20.0):
+def busy(folder, at_once, seconds=0.5, patience=600.0):
     """Squares ``v``. Each task waits until ``at_once`` of them have come (the next so many, and so on), for ``patience`` at most,
     and a little longer: so as many run at once as may, and one more than that would be seen.
     """

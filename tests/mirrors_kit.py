@@ -12,7 +12,7 @@ from firesteel.scheduler.kernel.records import Decision, StateChange
 from firesteel.spark.driver.runtime import submit
 from runtime_support import Numbers, collected, options, two_steps
 
-SECONDS, SLOW_SECONDS, PATIENCE_SECONDS = 0.4, 20.0, 120.0
+SECONDS, SLOW_SECONDS, PATIENCE_SECONDS = 0.4, 20.0, 600.0
 SPECULATION = {
     "jobmanager__adaptive-batch-scheduler__speculative__enabled": "true",
     "slow-task-detector__check-interval": "100 ms",

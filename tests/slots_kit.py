@@ -17,10 +17,10 @@ import firesteel
 from driver_loop import decode
 from firesteel.model.descriptors import encode_executions
 from firesteel.results.storage.store import ResultStore
-from firesteel.spark.driver.environments import WithEnvironment, environment
+from firesteel.spark.driver.batch import WithEnvironment, environment
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
-from firesteel.task.executor.slot import SlotInformation
+from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.spark_task import BatchFunction, DataFrameFunction
 from firesteel.task.functions.batch_functions import MapInArrow
 from firesteel.task.program import SourceHead, SparkHead, VertexProgram
@@ -113,7 +113,7 @@ class Slots:
         return json.loads(path.read_text()) if path.exists() else None
 
 
-def is_gone(process, seconds=10.0):
+def is_gone(process, seconds=600.0):
     until = time.monotonic() + seconds
     while Path(f"/proc/{process}").exists():
         if time.monotonic() > until:

@@ -80,10 +80,12 @@ class Stream:
             events.BatchStarted(at=self.at, run=self.run, batch=self.batch + 1 if batch is None else batch)
         )
 
-    def commit(self, *, held: bool = False, **numbers: Any) -> list[commands.StreamCommand]:
+    def commit(self, *, at_barrier: bool = False, **numbers: Any) -> list[commands.StreamCommand]:
         self.batch += 1
         numbers.setdefault("duration", 1.0)
-        return self.tell(events.BatchCommitted(at=self.at, run=self.run, batch=self.batch, held=held, **numbers))
+        return self.tell(
+            events.BatchCommitted(at=self.at, run=self.run, batch=self.batch, at_barrier=at_barrier, **numbers)
+        )
 
     def fail(self, cause: str = "it broke", batch: int | None = None, **how: Any) -> list[commands.StreamCommand]:
         return self.tell(events.QueryFailed(at=self.at, run=self.run, cause=cause, batch=batch, **how))

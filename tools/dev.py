@@ -31,9 +31,10 @@ QUICK_TESTS = ("tests/unit", "tests/property", "tests/jobs")
 """Without a JVM: run on all cores at once."""
 NO_TESTS = 5
 """What pytest exits with when no test fits."""
-SPARK_TESTS = ("tests/spark", "tests/cluster")
+SPARK_TESTS = ("tests/cluster", "tests/spark")
+"""In the order in which they are begun: those on clusters take longest."""
 LANES = 2
-"""Processes for Spark's tests, each with a Spark of its own; all tests on clusters are in one of them."""
+"""Processes for Spark's tests, each with a Spark of its own."""
 LEAST_JAVA = 17
 FOREIGN = ("PYTHONHOME", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Settings for another Python or Spark than the project's own."""
@@ -309,11 +310,15 @@ def test(arguments: list[str]) -> NoReturn:
     codes = [part(told, "without Spark", "-n", cores, "--dist", "loadfile", *arguments, *QUICK_TESTS)]
     if codes[0] in (0, NO_TESTS) or not {"-x", "--exitfirst"}.intersection(arguments):
         call([PYTHON, "tools/spark_archive.py"])
-        lanes = ("-n", min(LANES, cores), "--dist", "loadfile")
-        codes.append(part(told, "on Spark and on clusters", *lanes, *arguments, *SPARK_TESTS))
+        codes.append(part(told, "on Spark and on clusters", *lanes(), *arguments, *SPARK_TESTS))
     failed = [code for code in codes if code not in (0, NO_TESTS)]
     say("\n".join(told))
     raise SystemExit(failed[0] if failed else 0 if 0 in codes else NO_TESTS)
+
+
+def lanes() -> tuple[str, ...]:
+    """Few processes, each of which may have a Spark and clusters of its own; folders are begun in the order in which they are named."""
+    return ("-n", str(min(LANES, os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def part(told: list[str], which: str, *arguments: object) -> int:
@@ -351,7 +356,8 @@ def test_touched(arguments: list[str]) -> NoReturn:
     import touched
 
     folders = touched.tests_of(ROOT, say)
-    code = run_pytest("--all", "-m", "full", *arguments, *folders) if folders else NO_TESTS
+    slow_first = reversed(folders)
+    code = run_pytest("--all", "-m", "full", *lanes(), *arguments, *slow_first) if folders else NO_TESTS
     raise SystemExit(0 if code == NO_TESTS else code)
 
 

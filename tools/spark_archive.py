@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyspark
 
-PLAIN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+PLAIN = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 PATIENCE_SECONDS = 300
 
 
@@ -35,9 +35,10 @@ def archive() -> Path:
 
 
 def options() -> str:
-    """For any JVM of Spark: driver, executor, master, worker."""
+    """For any JVM of Spark: driver, executor, master, worker. Its temporary files lie where Python's do."""
     found = archive()
-    return f"{PLAIN} {_quoted(f'-XX:SharedArchiveFile={found}')} -Xlog:disable" if found.exists() else PLAIN
+    always = f"{PLAIN} {_quoted(f'-Djava.io.tmpdir={tempfile.gettempdir()}')}"
+    return f"{always} {_quoted(f'-XX:SharedArchiveFile={found}')} -Xlog:disable" if found.exists() else always
 
 
 def _quoted(option: str) -> str:

@@ -30,7 +30,7 @@ import psutil
 
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 MARK = "FIRESTEEL_STANDALONE_CLUSTER"
-START_SECONDS = 120.0
+START_SECONDS = 600.0
 FOLLOW_SECONDS = 0.25
 """How often a node that is held down is looked at for processes it has started."""
 _LOG4J = """\
@@ -108,9 +108,7 @@ class StandaloneCluster:
         ports = ("--port", str(port), "--webui-port", "0")
         self._master, log = self._daemon("master", "127.0.0.1", "master.Master", *ports)
         _await_line(log, "New state: ALIVE", self._master)
-        logs = {host: self._start_worker(host) for host in self.hosts}
-        for host, log in logs.items():
-            _await_line(log, "Successfully registered with master", self._workers[host])
+        self.start_workers()
 
     def stop(self) -> None:
         """Ends all of it, whatever state it is in. May be called again."""
@@ -156,19 +154,19 @@ class StandaloneCluster:
         _kill(victims)
 
     def kill_worker(self, host: str) -> None:
-        """SIGKILL for the worker and its executor: the node is gone until ``start_worker``."""
+        """SIGKILL for the worker and its executor: the node is gone until ``start_workers``."""
         daemon = self._workers[host]
         victims = self.processes(host)
         daemon.kill()
         _kill(victims)
         daemon.wait()
 
-    def start_worker(self, host: str) -> None:
-        """Starts the worker again and returns when it is registered. No-op while it runs."""
-        if self._workers[host].poll() is None:
-            return
-        log = self._start_worker(host)
-        _await_line(log, "Successfully registered with master", self._workers[host])
+    def start_workers(self, *hosts: str) -> None:
+        """Starts those of these hosts, or of all, that do not run, and returns when they are registered."""
+        ended = [host for host in hosts or self.hosts if not self._runs(host)]
+        logs = {host: self._start_worker(host) for host in ended}
+        for host, log in logs.items():
+            _await_line(log, "Successfully registered with master", self._workers[host])
 
     def processes(self, host: str) -> list[psutil.Process]:
         """The executor on this host and whatever it has started; none while there is no application."""
@@ -189,6 +187,9 @@ class StandaloneCluster:
 
     def _release(self, host: str) -> None:
         self._held.pop(host, None)
+
+    def _runs(self, host: str) -> bool:
+        return host in self._workers and self._workers[host].poll() is None
 
     def _start_worker(self, host: str) -> Path:
         size = self.sizes[host]

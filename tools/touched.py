@@ -21,6 +21,7 @@ RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tests/property/", ("tests/property",)),
     ("tests/jobs/", ("tests/jobs",)),
     ("tests/plane/", ("tests/jobs",)),
+    ("tests/simulation/", QUICK),
     ("tests/spark/", ("tests/spark",)),
     ("tests/cluster/", ("tests/cluster",)),
     ("tests/", ALL),

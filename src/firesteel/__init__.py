@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firesteel.scheduler.parallelism.model import ConsumedResult
     from firesteel.scheduler.parallelism.vertex_decider import UndecidedStep, VertexParallelismDecider
     from firesteel.scheduler.speculation.strategy import SlowTaskBaseline, SlowTaskStrategy, StepTimes
-    from firesteel.task.executor.resources import TaskResources, task_resources
+    from firesteel.task.executor.slots.resources import TaskResources, task_resources
     from firesteel.task.expressions import col, lit
     from firesteel.task.functions.rows import Row
 
@@ -48,13 +48,13 @@ _HOMES = {
     "Source": "firesteel.connectors.base",
     "Split": "firesteel.connectors.base",
     "StepTimes": "firesteel.scheduler.speculation.strategy",
-    "TaskResources": "firesteel.task.executor.resources",
+    "TaskResources": "firesteel.task.executor.slots.resources",
     "UndecidedStep": "firesteel.scheduler.parallelism.vertex_decider",
     "VertexParallelismDecider": "firesteel.scheduler.parallelism.vertex_decider",
     "col": "firesteel.task.expressions",
     "decide": "firesteel.api.deciding",
     "lit": "firesteel.task.expressions",
-    "task_resources": "firesteel.task.executor.resources",
+    "task_resources": "firesteel.task.executor.slots.resources",
 }
 
 _MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.steps.window"}

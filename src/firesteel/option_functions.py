@@ -57,7 +57,7 @@ def load_function(option: str, text: str, hint: str | None = None) -> OptionFunc
     said = f"{option} = '{text}'"
     module, _, name = text.partition(":")
     if not module or not name:
-        raise UsageError(f"{said} names no function.", hint=hint or "Write 'module:function'.")
+        raise UsageError(f"{said} does not name a function.", hint=hint or "Write 'module:function'.")
     try:
         __import__(module)  # unlike importlib's functions, it leaves no frames of its own in the user's traces
     except ModuleNotFoundError as error:

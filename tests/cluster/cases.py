@@ -143,8 +143,12 @@ def story(folder):
 # --- cases ------------------------------------------------------------------------------------------------------
 
 
-def case_nothing(spark, folder):
-    """The session has started, and knows all executors."""
+def case_warm(spark, folder):
+    """The session has started, knows all executors, and their Python workers have everything loaded."""
+    env = environment(spark, folder)
+    pieces = env.from_source(Pieces(9, 1, 10)).set_parallelism(9)
+    pieces.rebalance().map_in_arrow(iter, SCHEMA).set_parallelism(9).write_parquet(folder / "out").set_parallelism(9)
+    env.execute("warm")
     return {}
 
 
@@ -250,7 +254,7 @@ def case_cancelled(spark, folder):
     began = time.monotonic()
     client.cancel()
     try:
-        client.wait(60)
+        client.wait(600)
         told = "it finished"
     except JobCancelledError as error:
         told = str(error)
@@ -303,9 +307,9 @@ def case_waiting(spark, folder):
 
 def case_repartitioned(spark, folder, partitions):
     """A stream's state is brought to this many partitions; and the stream goes on."""
-    from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+    from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
+    from firesteel.spark.streams.checkpoint.repartition import repartition_state
     from firesteel.spark.streams.inspection import STREAM_SETTINGS
-    from firesteel.spark.streams.repartition import repartition_state
 
     checkpoint, source, counts = str(folder / "checkpoint"), folder / "source", {}
 
@@ -370,13 +374,11 @@ class Work:
                 time.sleep(0.001)
 
 
-def case_speculating(
-    spark, folder, splits, naps, enabled=True, race=False, side_effects=False, sink="parquet", hold=False
-):
+def case_speculating(spark, folder, splits, naps, race=False, side_effects=False, sink="parquet", hold=False):
     """Subtasks of equal length, written by a sink; ``hold``: with an exchange before it, at whose end consumers hold."""
     prefix = "jobmanager.adaptive-batch-scheduler.speculative."
     more = {
-        prefix + "enabled": str(enabled).lower(),
+        prefix + "enabled": "true",
         "slow-task-detector.check-interval": "200 ms",
         "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
         "slow-task-detector.execution-time.baseline-ratio": "0.5",

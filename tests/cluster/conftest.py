@@ -1,4 +1,4 @@
-"""A standalone Spark cluster for the tests of a module, and drivers on it that are processes of their own."""
+"""Standalone Spark clusters, one of each shape for the whole run, and drivers on them that are processes of their own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from tools.spark_archive import set_options
-from tools.standalone import HOSTS, StandaloneCluster
-
-set_options(os.environ)
+from tools.standalone import HOSTS, Size, StandaloneCluster
 
 DRIVER_SECONDS = 600.0
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 600.0
+HERE = Path(__file__).parent
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Cluster:
 
     standalone: StandaloneCluster
     python: Path
-    drivers: list[subprocess.Popen] = field(default_factory=list)
+    _session: Session | None = None
 
     def driver(self, case: str, folder: Path, script: str = "drivers.py", **environment: str) -> Driver:
         """Starts ``drivers.py CASE FOLDER`` as a driver of its own; what it prints last is its answer, as JSON."""
@@ -40,22 +41,34 @@ class Cluster:
         return Driver(self._start(script, log, case, str(folder), **environment), log)
 
     def session(self) -> Session:
-        """A driver that runs one case of ``cases.py`` after another on the same Spark session."""
-        log = self.standalone.folder / "session.log"
-        return Session(self._start("cases.py", log), log)
+        """A driver that runs one case of ``cases.py`` after another on the same Spark session; the one that is there, if it waits
+        for a case."""
+        if self._session is None or not self._session.is_idle():
+            self.end_session()
+            log = self.standalone.folder / "session.log"
+            self._session = Session(self._start("cases.py", log), log)
+            self._session.run("warm", Path(tempfile.mkdtemp(dir=self.standalone.folder)))
+        return self._session
+
+    def end_session(self) -> None:
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+
+    def mend(self) -> None:
+        """All workers are there again, whatever a test has done to them."""
+        self.standalone.start_workers()
 
     def _start(self, script: str, log: Path, *arguments: str, **environment: str) -> subprocess.Popen:
         ours = {"PYSPARK_PYTHON": str(self.python), "FIRESTEEL_TEST_MASTER": self.standalone.url, **environment}
         env = self.standalone.environment() | ours
         given = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
-        env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), *given])
-        command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+        env["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), *given])
+        command = [sys.executable, str(HERE / script), *arguments]
         with log.open("w") as out:
-            started = subprocess.Popen(
+            return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True, env=env
             )
-        self.drivers.append(started)
-        return started
 
 
 @dataclass
@@ -74,6 +87,7 @@ class Session:
     process: subprocess.Popen
     log: Path
     _lines: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
+    _asked: int = 0
 
     def __post_init__(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -85,6 +99,7 @@ class Session:
 
     def start(self, case: str, folder: Path, **arguments: Any) -> None:
         """Begins a case in ``cases.py``, which gets the folder and these arguments."""
+        self._asked += 1
         self.process.stdin.write(json.dumps([case, str(folder), arguments]) + "\n")
         self.process.stdin.flush()
 
@@ -95,9 +110,21 @@ class Session:
         except queue.Empty:
             self._fail("no answer")
         assert line, self.log.read_text()[-3000:]
+        self._asked -= 1
         answer = json.loads(line)
         assert "raised" not in answer, answer["raised"]
         return answer
+
+    def is_idle(self) -> bool:
+        """False while a case runs that no test waits for any more, and when the driver has ended."""
+        return self._asked == 0 and self.process.poll() is None
+
+    def end(self) -> None:
+        """Returns when its executors' slots are free."""
+        self.process.stdin.close()
+        if not self.is_idle():
+            self.process.kill()
+        self.process.wait()
 
     def run(self, case: str, folder: Path, **arguments: Any) -> Any:
         self.start(case, folder, **arguments)
@@ -120,22 +147,50 @@ class Session:
         raise AssertionError(f"{what}: {self.log.read_text()[-6000:]}")
 
 
-@pytest.fixture(scope="module")
-def session(cluster):
-    made = cluster.session()
-    made.run("nothing", cluster.standalone.folder)
-    yield made
-    made.process.stdin.close()
+@pytest.hookimpl(trylast=True)  # once the folder for temporary files is known
+def pytest_configure():
+    set_options(os.environ)
 
 
-@pytest.fixture(scope="module")
-def cluster(request, tmp_path_factory):
-    """A master, a worker of one slot (or of the module's SIZES) on each of the module's HOSTS (three if it names none), and
-    drivers, which end with it."""
-    folder = tmp_path_factory.mktemp("cluster")
-    hosts, sizes = getattr(request.module, "HOSTS", HOSTS), getattr(request.module, "SIZES", None)
-    with StandaloneCluster(folder, hosts, sizes=sizes) as standalone:
-        yield Cluster(standalone, _python_without_firesteel(folder))
+def pytest_collection_modifyitems(items):
+    """Those on one session follow one another: a driver of its own ends it."""
+    places = [n for n, item in enumerate(items) if item.path.parent == HERE]
+    ours = sorted((items[n] for n in places), key=lambda item: "session" not in item.fixturenames)
+    for n, item in zip(places, ours, strict=True):
+        items[n] = item
+
+
+@pytest.fixture(scope="session")
+def clusters(tmp_path_factory) -> Iterator[Callable[[Mapping[str, Size]], Cluster]]:
+    """The cluster of workers of these sizes, or of one slot each on three hosts; with the run they all end."""
+    made: dict[str, Cluster] = {}
+    with ExitStack() as stack:
+
+        def of(sizes: Mapping[str, Size]) -> Cluster:
+            shape = repr(sizes)
+            if shape not in made:
+                folder = tmp_path_factory.mktemp("cluster")
+                standalone = stack.enter_context(StandaloneCluster(folder, tuple(sizes) or HOSTS, sizes=sizes))
+                made[shape] = Cluster(standalone, _python_without_firesteel(folder))
+                stack.callback(made[shape].end_session)
+            return made[shape]
+
+        yield of
+
+
+@pytest.fixture
+def cluster(request, clusters) -> Iterator[Cluster]:
+    """The cluster of the module's SIZES; whole again after each test. One without ``session`` has all slots for its drivers."""
+    found = clusters(getattr(request.module, "SIZES", {}))
+    if "session" not in request.fixturenames:
+        found.end_session()
+    yield found
+    found.mend()
+
+
+@pytest.fixture
+def session(cluster) -> Session:
+    return cluster.session()
 
 
 def _python_without_firesteel(folder: Path) -> Path:

@@ -26,10 +26,16 @@ def session(more=()):
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
-        "spark.cores.max": "2",
+        "spark.cores.max": "3",
         **dict(more),
     }
     return create_session(os.environ["FIRESTEEL_TEST_MASTER"], "cluster test", conf)
+
+
+def all_there(spark):
+    """On all three nodes."""
+    while len(executors(spark.sparkContext)) < 3:
+        time.sleep(0.05)
 
 
 def waits(folder: Path):
@@ -64,8 +70,7 @@ def case_plain(folder: Path):
     """Whole jobs, and everything that is refused, on one session."""
     spark = session()
     context = spark.sparkContext
-    while len(executors(context)) < 2:
-        time.sleep(0.05)
+    all_there(spark)
     answers: dict[str, object] = {}
     answers["storage unset"] = refused(lambda: submit(two_steps(), spark, Options({})))
     answers["s3a"] = refused(lambda: submit(two_steps(), spark, Options({"firesteel.storage.directory": "s3a://b/c"})))
@@ -91,11 +96,10 @@ def case_plain(folder: Path):
 def case_blobs(folder: Path):
     """Gates as blobs: each consumer says where it runs and which file holds the blob on its executor's disk."""
     spark = session()
-    while len(executors(spark.sparkContext)) < 2:
-        time.sleep(0.05)
+    all_there(spark)
     by_value(Numbers)
     given = options(folder).with_values({"firesteel.deployment.offload-threshold": "1 b"})
-    outcome = submit(two_steps(splits=4, rows=20, fn=blob_files(), parallelism=7), spark, given).result()
+    outcome = submit(two_steps(splits=4, rows=20, fn=blob_files(), parallelism=11), spark, given).result()
     rows = collected(outcome).to_pylist() if outcome.error is None else []
     outcome.close()
     late.run_all()
@@ -123,12 +127,10 @@ def blob_files():
 
 def case_placing(folder: Path):
     """A job of many short tasks, all of which are slow on one host; what its records say of mirrors and placement."""
-    more = {"spark.cores.max": "3", "spark.scheduler.mode": os.environ["FIRESTEEL_TEST_MODE"]}
-    spark = session(more)
+    spark = session({"spark.scheduler.mode": os.environ["FIRESTEEL_TEST_MODE"]})
     by_value(mirrors_kit.SomeSlow)
     by_value(Numbers)
-    while len(executors(spark.sparkContext)) < 3:
-        time.sleep(0.05)
+    all_there(spark)
     told = mirrors_kit.run_with_a_slow_one(spark, folder, 30, os.environ["FIRESTEEL_TEST_SLOW"])
     late.run_all()
     return {**told, "left": [name for name in left_behind(folder) if name.endswith(".fsr")]}

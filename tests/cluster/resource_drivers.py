@@ -19,7 +19,7 @@ from firesteel import ExecutionEnvironment, SlotSharingGroup, Split
 from firesteel.errors import FiresteelError
 from firesteel.journal.file import read
 from firesteel.scheduler.kernel.records import Decision
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
 from firesteel.spark.storage.cleaning import late
@@ -60,7 +60,7 @@ def session(**more):
     return made
 
 
-def run(spark, folder, name, group, subtasks, at_once, *, patience=20.0, step=None, meet=None, **more):
+def run(spark, folder, name, group, subtasks, at_once, *, patience=600.0, step=None, meet=None, **more):
     """A job whose second step (``step``, else one that waits for ``at_once``) has this group: whether its answer is right, what
     its tasks wrote down, its decisions. ``meet``: the folder in which its tasks wait for each other; None: its own."""
     own = folder / name
@@ -123,7 +123,7 @@ def together(spark, folder, name, group, subtasks, at_once, **more):
     jobs = [
         threading.Thread(
             target=lambda job=job: told.append(
-                run(spark, folder, f"{name} {job}", group, subtasks, at_once, meet=meet, patience=60.0, **more)
+                run(spark, folder, f"{name} {job}", group, subtasks, at_once, meet=meet, **more)
             )
         )
         for job in ("first", "second")
@@ -253,7 +253,7 @@ def case_dynamic(folder):
     threading.Thread(target=watch, daemon=True).start()
     gpu = SlotSharingGroup("gpu", cpu_cores=1, task_heap_memory="100 MiB", external_resources={"gpu": 1.0})
     told = run(spark, folder, "gpu", gpu, 4, 2)
-    until = time.monotonic() + 60.0
+    until = time.monotonic() + 600.0
     while left := [info for info in status.executors().values() if info.profile_id]:
         if time.monotonic() > until:
             break

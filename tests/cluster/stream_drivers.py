@@ -256,7 +256,7 @@ def _counted(folder: Path, wanted: SlotSharingGroup, slots: int, spark=None):
     with AdaptiveStream.start(
         build, folder / f"chk-{wanted.name}", needs, options=options, spark=spark, slot_sharing_group=wanted
     ) as stream:
-        until(lambda: len(totals) == 200 or not stream.is_active, "the file", 180.0)
+        until(lambda: len(totals) == 200 or not stream.is_active, "the file")
         status = stream.status()
     tasks = [json.loads(path.read_text()) for path in Path(seen).iterdir()]
     right = totals == {key: key for key in range(200)}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tools.standalone import HOSTS
 
 from firesteel.cli.bundle import DRIVER, WORKERS, write_bundle
 
 pytestmark = pytest.mark.cluster
-HOSTS = ("127.0.0.2", "127.0.0.3")
-SECONDS = 240
+SECONDS = 600
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 SCRIPT = """
 import json
@@ -89,7 +89,7 @@ def bare_python(folder: Path, *packages: str) -> Path:
     return wrapper
 
 
-@pytest.mark.parametrize("master", ["local[2]", "cluster"])
+@pytest.mark.parametrize("master", [pytest.param("local[2]", marks=pytest.mark.full), "cluster"])
 def test_a_script_runs_with_the_zip_alone(cluster, tmp_path, master):
     size = write_bundle(tmp_path / "firesteel.zip")
     assert 100_000 < size < 4_000_000

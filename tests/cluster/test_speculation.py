@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import pytest
 
 from firesteel.journal.file import read
@@ -11,12 +9,6 @@ from firesteel.scheduler.kernel.records import StateChange
 
 pytestmark = pytest.mark.cluster
 VICTIM = "127.0.0.4"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _warm(session, tmp_path_factory):
-    """Python workers that have everything loaded."""
-    session.run("speculating", tmp_path_factory.mktemp("warm"), splits=9, naps=10, enabled=False)
 
 
 def at(folder, name):
@@ -40,46 +32,22 @@ def mirrors(answer):
     return [a for a in answer["attempts"] if a["mirror"]]
 
 
-def usual(answer):
-    """Seconds that an execution takes on a node that is well."""
-    states = [a["states"] for a in answer["attempts"] if "FINISHED" in a["states"] and a["node"] != VICTIM]
-    return median(s["FINISHED"] - s["RUNNING"] for s in states)
-
-
-@pytest.fixture
-def slowed(cluster, session, tmp_path):
-    """Nine subtasks, of which one gets to a tenth of its speed; without speculation, and with it."""
-    answers = []
-    for enabled in (False, True):
-        folder = tmp_path / str(enabled)
-        folder.mkdir()
-        session.start("speculating", folder, splits=9, naps=800, enabled=enabled)
-        with hurt_once_all_work(session, folder, cluster.standalone.slow):
-            answers.append(session.answer())
-    return answers
-
-
-def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(slowed):
-    without, mirrored = slowed
-    assert_right(without, 9)
-    assert_right(mirrored, 9)
-    assert not mirrors(without)
-    won = [a for a in mirrors(mirrored) if "FINISHED" in a["states"]]
+def test_mirrors_win_over_a_node_at_a_tenth_of_its_speed(cluster, session, tmp_path):
+    session.start("speculating", tmp_path, splits=9, naps=800)
+    with hurt_once_all_work(session, tmp_path, cluster.standalone.slow):
+        answer = session.answer()
+    assert_right(answer, 9)
+    won = [a for a in mirrors(answer) if "FINISHED" in a["states"]]
     assert won
     assert all(a["node"] != VICTIM for a in won)
-    assert mirrored["seconds"] < 0.75 * without["seconds"]
-    # a mirror starts within one task's time although work is queued
-    for mirror in won:
-        waited = mirror["states"]["RUNNING"] - mirror["states"]["CREATED"]
-        assert waited < 1.5 * usual(mirrored) + 0.5
     # and nothing new stays on the node that is blocked
-    since = min(a["states"]["CREATED"] for a in mirrors(mirrored))
-    for one in mirrored["attempts"]:
+    since = min(a["states"]["CREATED"] for a in mirrors(answer))
+    for one in answer["attempts"]:
         if one["node"] == VICTIM and one["states"].get("RUNNING", 0) > since:
             assert "FINISHED" not in one["states"], one
 
 
-@pytest.mark.parametrize("splits", [3, 9])
+@pytest.mark.parametrize("splits", [pytest.param(3, marks=pytest.mark.full), 9])
 def test_a_job_ends_while_a_node_stands_still(cluster, session, tmp_path, splits):
     """In one wave, where only the fallback rule can help, and with work that is queued."""
     session.start("speculating", tmp_path, splits=splits, naps=800)
@@ -141,6 +109,7 @@ def test_executors_that_die_in_a_race_cost_a_mirror_and_no_restart(cluster, sess
     assert told == [("another current execution can finish", {})] * 2, "nothing ran again"
 
 
+@pytest.mark.full
 def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tmp_path):
     seen = set()
 
@@ -161,6 +130,7 @@ def test_what_losers_wrote_is_gone_while_the_job_still_runs(cluster, session, tm
     assert mirrors(answer)
 
 
+@pytest.mark.full
 def test_a_step_with_side_effects_gets_no_mirror(cluster, session, tmp_path):
     session.start("speculating", tmp_path, splits=6, naps=500, side_effects=True)
     with hurt_once_all_work(session, tmp_path, lambda host: cluster.standalone.slow(host, 0.2)):

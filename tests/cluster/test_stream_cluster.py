@@ -6,10 +6,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from tools.standalone import HOSTS
 
 pytestmark = pytest.mark.cluster
 
-FIRST, SECOND = HOSTS = ("127.0.0.2", "127.0.0.3")
+_, SECOND, THIRD = HOSTS
 
 
 def test_executors_that_come_and_go_by_dynamic_allocation_do_not_rescale(cluster, tmp_path):
@@ -20,6 +21,7 @@ def test_executors_that_come_and_go_by_dynamic_allocation_do_not_rescale(cluster
     assert told["totals"] == [[key, 3] for key in range(50)]
 
 
+@pytest.mark.full
 def test_changes_in_the_cooldown_are_followed_together_at_its_end(cluster, tmp_path):
     told = cluster.driver("in_cooldown", tmp_path, "stream_drivers.py").answer()
     assert told["waits"].startswith("the end of the cooldown (in "), told["waits"]
@@ -36,6 +38,7 @@ def test_changes_in_the_cooldown_are_followed_together_at_its_end(cluster, tmp_p
     assert told["totals"] == [[key, 2] for key in range(50)]
 
 
+@pytest.mark.full
 def test_a_second_failed_checkpoint_in_a_row_sets_the_rescale_off(cluster, tmp_path):
     told = cluster.driver("failing", tmp_path, "stream_drivers.py").answer()
     assert not [one for one in told["rescales"] if one["end"] == "failed"]
@@ -51,6 +54,7 @@ def test_a_second_failed_checkpoint_in_a_row_sets_the_rescale_off(cluster, tmp_p
 
 def test_a_stream_follows_its_workers(cluster, tmp_path):
     cluster.standalone.kill_worker(SECOND)
+    cluster.standalone.kill_worker(THIRD)
     driver = cluster.driver("follow", tmp_path, "stream_drivers.py")
 
     def wait(true, what):
@@ -62,7 +66,7 @@ def test_a_stream_follows_its_workers(cluster, tmp_path):
             time.sleep(0.01)
 
     wait((tmp_path / "started").exists, "the stream")
-    cluster.standalone.start_worker(SECOND)
+    cluster.standalone.start_workers(SECOND)
     wait((tmp_path / "grown").exists, "the second worker's use")
     before = set(tmp_path.glob(f"busy-{SECOND}-*"))
     wait(lambda: set(tmp_path.glob(f"busy-{SECOND}-*")) - before, "a task on the second worker")

@@ -30,6 +30,11 @@ def tokenize(batches):
 
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", 2)
+    .getOrCreate()
+)
 spark.sparkContext.setLogLevel("ERROR")
 env = ExecutionEnvironment(spark=spark)

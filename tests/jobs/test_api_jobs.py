@@ -208,7 +208,7 @@ def test_jobs_side_by_side_and_their_clients(env, tmp_path):
         jobs.append(env.execute_async(f"job {i}"))
     assert len({job.job_id for job in jobs}) == 3
     for i, job in enumerate(jobs):
-        assert job.wait(60).job_name == f"job {i}"
+        assert job.wait(600).job_name == f"job {i}"
         assert job.status() is JobStatus.FINISHED
         assert pq.read_table(tmp_path / str(i)).num_rows == i * 10
 

@@ -35,7 +35,7 @@ def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
 def test_a_value_that_does_not_fit_ends_the_job_with_its_line(env, tmp_path):
     (tmp_path / "a.csv").write_text("n,s\n" + "1,x\n" * 500 + "two,y\n")
     env.read_csv(tmp_path / "a.csv", schema="n int, s string").write_parquet(tmp_path / "out")
-    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' is none"):
+    with pytest.raises(JobExecutionError, match=r"a\.csv, line 502: column 'n' is int32, and 'two' does not fit"):
         env.execute("bad value")
     assert not (tmp_path / "out").exists()
 
@@ -82,7 +82,7 @@ def test_mirrors_that_lose_leave_no_files(session, tmp_path):
             if 7 in batch.column("v").to_pylist():
                 try:
                     slept.touch(exist_ok=False)
-                    time.sleep(120)
+                    time.sleep(600)
                 except FileExistsError:
                     pass
             yield batch
@@ -92,7 +92,7 @@ def test_mirrors_that_lose_leave_no_files(session, tmp_path):
     stream.write_json(tmp_path / "out", partition_by="k")
     began = time.monotonic()
     env.execute("mirrored")
-    assert time.monotonic() - began < 60  # a mirror won
+    assert time.monotonic() - began < 600, "no mirror won"
     assert sorted(r["v"] for r in env.read_json(tmp_path / "out").collect()) == list(range(800))
     assert [p.name for p in tmp_path.iterdir() if ".firesteel-" in p.name] == []
     parts = list((tmp_path / "out").rglob("part-*"))
@@ -100,12 +100,12 @@ def test_mirrors_that_lose_leave_no_files(session, tmp_path):
 
 
 def test_lines_that_cannot_be_read_go_through_a_job(env, tmp_path):
-    lines = [f"{i},{i / 4}" if i % 100 else f"{i},oops" for i in range(100_000)]
+    lines = [f"{i},{i / 4}" if i % 100 else f"{i},oops" for i in range(30_000)]
     (tmp_path / "a.csv").write_text("\n".join(["n,x", *lines]))
     rows = env.read_csv(tmp_path / "a.csv", schema="n bigint, x double", corrupt_column="bad")
     rows = rows.set_parallelism(3)
     assert sorted(r["bad"] for r in rows.filter(col("bad").is_valid()).select("bad").collect()) == sorted(
-        f"{i},oops" for i in range(0, 100_000, 100)
+        f"{i},oops" for i in range(0, 30_000, 100)
     )
     good = rows.filter(col("bad").is_null()).agg(n=("n", "sum"), rows=("n", "count")).collect()
-    assert good == [{"n": sum(i for i in range(100_000) if i % 100), "rows": 99_000}]
+    assert good == [{"n": sum(i for i in range(30_000) if i % 100), "rows": 29_700}]

@@ -96,7 +96,7 @@ def test_a_cancelled_job_leaves_no_blob(session, tmp_path):
     assert left_behind(tmp_path) == []
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=600.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -141,15 +141,15 @@ def test_a_newer_descriptor_leaves_those_that_were_sent_before_what_they_need(se
     def lose(batches):
         for path in root.glob("firesteel-job-*/d0-m*"):
             path.unlink(missing_ok=True)
-        time.sleep(0.3)
+        time.sleep(0.1)
         yield from batches
 
     forced = {"firesteel.merge.request-time": "1 s", "restart-strategy.fixed-delay.attempts": 1}
-    compiled = two_steps(splits=24, source=Numbers(20_000, keys=10_007), fn=lose, parallelism=24)
+    compiled = two_steps(splits=12, source=Numbers(20_000, keys=10_007), fn=lose, parallelism=12)
     outcome = submit(compiled, session, given(tmp_path).with_values(forced)).result()
     failovers = [d for d in outcome.decisions if d.what == "failover"]
     assert failovers, "somebody missed the merged object"
     assert outcome.error is None
     assert {d.inputs["kind"] for d in failovers} == {FailureKind.PARTITION.value}, [d.reason for d in failovers]
-    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(24 * 20_000))
+    assert sorted(collected(outcome)["v"].to_pylist()) == list(range(12 * 20_000))
     outcome.close()

@@ -62,7 +62,7 @@ class Waits:
         yield from Numbers(10).read(split, ctx)
 
 
-def until(condition, seconds=60.0):
+def until(condition, seconds=600.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -193,12 +193,12 @@ def test_ctrl_c_cancels_our_job_only(session, tmp_path):
             client.wait()
         assert not theirs
         Path(folder, "go").touch()
-        thread.join(20)
+        thread.join(600)
         assert theirs == [[1]]
     finally:
         signal.signal(signal.SIGINT, before)
         Path(folder, "go").touch()
-        thread.join(20)
+        thread.join(600)
 
 
 def test_a_job_cancelled_in_spark_itself_is_cancelled(session, tmp_path):

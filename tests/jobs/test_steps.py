@@ -29,7 +29,7 @@ def test_functions_on_rows(env):
         {"n": 5}
     ]
     with pytest.raises(
-        JobExecutionError, match=r"map\(<lambda>\).*'a b b' \(a str\) for column 'n', which is no int64"
+        JobExecutionError, match=r"map\(<lambda>\).*'a b b' \(a str\) for column 'n', which is not of type int64"
     ):
         lines.map(lambda row: row.line, "n bigint").collect()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all, run_sink
-from firesteel.connectors.files import lines
+from firesteel.connectors.files.reading import lines
 from firesteel.connectors.formats.csv_files import CsvSource
 from firesteel.connectors.formats.csv_format import CsvFormat
 from firesteel.connectors.formats.csv_sink import CsvSink

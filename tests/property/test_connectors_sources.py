@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from connectors_kit import read_all
-from firesteel.connectors.files import lines as lines_module
-from firesteel.connectors.files import packing
+from firesteel.connectors.files.reading import lines as lines_module
+from firesteel.connectors.files.reading import packing
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.connectors.memory import TableSource

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel.task.batches import take_rows
-from firesteel.task.operators.aggregate import (
+from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
     Distinct,
     DistinctCombiner,

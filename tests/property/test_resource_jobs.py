@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.simulation.random_jobs import random_graph, random_job, run_random_job
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType
@@ -24,7 +25,6 @@ from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
-from firesteel.simulation.faults.random_jobs import random_graph, random_job, run_random_job
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import ViolationError

@@ -14,6 +14,7 @@ from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane, rand
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import DistributionPattern, ShipStrategy
 from firesteel.scheduler.exchange import merging
+from firesteel.scheduler.finishing import SingleFinish
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import InputRanges
@@ -73,7 +74,7 @@ def valid_job(rng, **options):
         "firesteel__merge__request_time": rng.choice(["0 s", "1 h", "1 h"]),
         "firesteel__merge__threshold": rng.choice([2, 1 << 30]),
         "speculative__max_concurrent_executions": rng.choice([1, 2, 3]),
-        "firesteel__speculative__max_returns": rng.choice([0, 1, 5]),
+        "firesteel__speculative__max_rejections": rng.choice([0, 1, 5]),
     }
     chosen["speculative__enabled"] = chosen["jobmanager__scheduler"] == "AdaptiveBatch" and rng.random() < 0.5
     try:
@@ -300,9 +301,14 @@ def test_an_execution_that_finishes_alone_is_taken_in_as_by_the_general_way(seed
         p = valid_job(rng)
         assume(p is not None)
         taken = []
-        single = p.scheduler.single.admit
-        p.scheduler.single.admit = lambda event: short and single(event) and taken.append(event) is None
-        drive(p, rng, FAULTS)
+        single = SingleFinish.admit
+
+        def admit(self, event):
+            return short and single(self, event) and taken.append(event) is None
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SingleFinish, "admit", admit)
+            drive(p, rng, FAULTS)
         return p, len(taken)
 
     (quick, taken), (general, _) = story(True), story(False)

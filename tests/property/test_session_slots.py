@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from tests.effort import examples
+from tests.simulation.random_jobs import random_graph
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType
@@ -27,7 +28,6 @@ from firesteel.simulation.cluster.nodes import ClusterSpec
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.cluster.workers import Worker
 from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.faults.random_jobs import random_graph
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.effort import examples
+from tests.simulation.random_jobs import random_graph, random_job
 
 from firesteel.errors import UsageError
 from firesteel.options import MAX_CONCURRENT_EXECUTIONS, SPECULATIVE_ENABLED, Options
@@ -33,7 +34,6 @@ from firesteel.simulation.cluster.runs import RunState
 from firesteel.simulation.cluster.storage import StorageSpec
 from firesteel.simulation.digest import JournalDigest
 from firesteel.simulation.faults.dice import Faults
-from firesteel.simulation.faults.random_jobs import random_graph, random_job
 from firesteel.simulation.job import SimulatedJob
 from firesteel.simulation.plane import World
 from firesteel.simulation.violation import ViolationError
@@ -112,7 +112,7 @@ class SpeculatingJob(RuleBasedStateMachine):
             SPECULATIVE_ENABLED.key: True,
             MAX_CONCURRENT_EXECUTIONS.key: attempts,
             "block-slow-node-duration": block,
-            "firesteel.speculative.max-returns": returns,
+            "firesteel.speculative.max-rejections": returns,
         }
         world = World(
             ClusterSpec(NODES, slots),

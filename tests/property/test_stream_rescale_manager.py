@@ -295,7 +295,7 @@ def test_what_has_changed_back_is_not_followed(times, inputs):
 @EACH
 @given(TWO_COOLDOWNS, timeline(WANTS), SLEEPS)
 def test_it_says_that_a_trigger_rescales_exactly_when_it_does(times, inputs, sleeps):
-    """The stream is held at its commits while it says so, and only then."""
+    """The stream's commit barrier is set while it says so, and only then."""
     driven = Driven(times)
     for when, told in inputs:
         before = driven.rescaled

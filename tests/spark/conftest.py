@@ -9,7 +9,10 @@ from tools.spark_archive import set_options
 
 from firesteel import ExecutionEnvironment
 
-set_options(os.environ)
+
+@pytest.hookimpl(trylast=True)  # once the folder for temporary files is known
+def pytest_configure():
+    set_options(os.environ)
 
 
 @pytest.fixture

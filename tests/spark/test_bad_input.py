@@ -60,7 +60,7 @@ def run(folder: Path, text: str, *arguments: str, **variables: str) -> subproces
         stdin=subprocess.DEVNULL,
         cwd=folder,
         check=False,
-        timeout=120,
+        timeout=600,
         env={**os.environ, **variables},
     )
 

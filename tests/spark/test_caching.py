@@ -60,7 +60,7 @@ def test_nothing_is_left_when_the_process_ends(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(script)]
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) >= 2  # its mark and an object
     assert [p for p in storage.rglob("*") if p.is_file()] == []

@@ -47,7 +47,7 @@ def firesteel(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         cwd=folder,
         check=False,
-        timeout=120,
+        timeout=6000,
     )
 
 
@@ -231,7 +231,7 @@ def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path, times):
         def step(batches):
             for batch in batches:
                 pathlib.Path("started").touch()
-                threading.Event().wait(60)
+                threading.Event().wait(600)
                 yield batch
 
         env = ExecutionEnvironment.get_or_create()
@@ -264,7 +264,7 @@ def test_ctrl_c_cancels_the_job_and_exits_with_130(tmp_path, times):
                 break
         if times == 2:
             os.kill(running.pid, signal.SIGINT)
-        out, rest = running.communicate(timeout=60)
+        out, rest = running.communicate(timeout=600)
     err = "".join(lines) + rest
     ended_by_the_signal = times == 2 and running.returncode == -signal.SIGINT  # a shell shows 130 for it, too
     assert running.returncode == 130 or ended_by_the_signal, (running.returncode, err)

@@ -60,7 +60,7 @@ def test_a_pandas_step_has_its_own_memory(spark, folder, capsys):
 def gpu_step(folder, addresses):
     command = [sys.executable, "-m", "firesteel", "run", "--quiet", str(EXAMPLES / "gpu_step.py")]
     variables = {**os.environ, "GPU_ADDRESSES": addresses}
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=variables, check=False, timeout=600)
 
 
 @pytest.mark.full
@@ -91,7 +91,7 @@ def test_a_slow_task_detector_of_ones_own(folder):
     command = [sys.executable, "-m", "firesteel", "run", "--quiet", str(EXAMPLES / "slow_tasks.py"), "code.py"]
     own = ["-O", "slow-task-detector.check-interval=10 ms", "-O", "firesteel.journal.directory=journal"]
     done = subprocess.run(
-        [*command[:4], *own, *command[4:]], capture_output=True, text=True, cwd=folder, check=False, timeout=120
+        [*command[:4], *own, *command[4:]], capture_output=True, text=True, cwd=folder, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert "two" in done.stdout
@@ -109,7 +109,7 @@ def test_a_slow_task_detector_of_ones_own(folder):
         text=True,
         cwd=folder,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 1
     assert "firesteel.slow-task-detector.function = '__main__:Throughput' raised AttributeError" in done.stderr

@@ -87,7 +87,7 @@ def run(*command: object, cwd: Path, code: int = 0, **environment: str) -> str:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment},
     )
@@ -155,7 +155,7 @@ def test_the_command_runs_a_script_where_only_the_wheel_and_its_dependencies_are
     assert run(command, "--version", cwd=tmp_path).strip() == f"firesteel {version}"
     script = tmp_path / "words.py"
     script.write_text(SCRIPT)
-    java = {} if "JAVA_HOME" not in os.environ else {"JAVA_HOME": os.environ["JAVA_HOME"]}
+    java = {name: os.environ[name] for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if name in os.environ}
     run(command, "run", script, "out", "--master", "local[2]", "--quiet", cwd=tmp_path, **java)
     code = "import json, sys, pyarrow.parquet as pq; print(json.dumps(pq.read_table(sys.argv[1]).to_pylist()))"
     rows = json.loads(run(installed, "-c", code, "out", cwd=tmp_path))

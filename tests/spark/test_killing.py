@@ -18,8 +18,8 @@ from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, Deploy, SetTimer, Splits
 from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver
 from firesteel.spark.driver.serialise import serialise_programs
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.task.executor.information import Blob, JobInformation
 from runtime_support import NUMBERS, two_steps
 
@@ -45,7 +45,7 @@ class Writes:
         (folder / f"running-{split}").touch()
         while not (folder / "go").exists():
             if split:
-                ctypes.PyDLL(None).sleep(60)  # keeps the interpreter's lock
+                ctypes.PyDLL(None).sleep(600)  # keeps the interpreter's lock
             time.sleep(0.01)
         yield batch
 
@@ -119,7 +119,7 @@ def test_a_running_loser_is_killed_and_its_file_is_gone_while_its_sibling_goes_o
     (done,) = run.scheduler.of(ev.ExecutionsFinished)
     (gone,) = run.scheduler.of(ev.ExecutionsCancelled)
     assert (done.subtasks.tolist(), gone.subtasks.tolist()) == ([0], [1])
-    assert done.at - at.killed < 15.0, "2 to 4 s where nothing else runs"
+    assert done.at - at.killed < 300.0, "2 to 4 s where nothing else runs; 600 if it were not killed"
     assert (gone.at - at.killed > 0.1) is exclusive, "one that must be alone counts when it is gone"
     assert [name[:9] for name in run.store.list()] == ["d0-p0-a0-"]
     assert {node for e in run.scheduler.of(ev.ExecutionsDeploying) for node in e.nodes} == {"127.0.0.1"}

@@ -34,7 +34,7 @@ def test_in_a_fifo_session_nothing_is_queued_before_it(tmp_path):
     command = [sys.executable, __file__, str(tmp_path)]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
     check(json.loads(done.stdout.splitlines()[-1]), BOUNDED)
     assert not [name for name in left_behind(tmp_path) if name.endswith(".fsr")]

@@ -104,7 +104,7 @@ class Notebook:
         self.folder = folder
         self.notebook = nbformat.v4.new_notebook()
         resources = {"metadata": {"path": str(folder)}}
-        self.client = Client(self.notebook, timeout=180, allow_errors=True, kernel_name="python3", resources=resources)
+        self.client = Client(self.notebook, timeout=600, allow_errors=True, kernel_name="python3", resources=resources)
 
     def run(self, source: str, interrupt_at: str = "") -> Cell:
         """``interrupt_at``: the file that appears when it is time to press the button."""
@@ -254,7 +254,7 @@ def test_the_example_runs(tmp_path):
     notebook = nbformat.read(tmp_path / EXAMPLE.name, 4)
     assert not any(cell.get("outputs") for cell in json.loads(EXAMPLE.read_text())["cells"])
     resources = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=180, kernel_name="python3", resources=resources).execute()
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
     shown = [o for cell in notebook.cells for o in cell.get("outputs", [])]
     assert not [o for o in shown if o["output_type"] in ("error", "stream")]
     assert sum("<svg" in o["data"].get("text/html", "") for o in shown) >= 5

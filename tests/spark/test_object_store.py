@@ -56,7 +56,7 @@ def server():
         process.wait()
 
 
-def wait_for(url, process, seconds=120):
+def wait_for(url, process, seconds=600):
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         assert process.poll() is None, "the S3 server ended at once"

@@ -73,7 +73,7 @@ def test_the_package_itself_may_lie_there(folder):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

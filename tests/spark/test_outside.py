@@ -19,8 +19,9 @@ ROWS = [{"k": i, "s": f"row {i}"} for i in range(100)]
 
 
 @pytest.fixture
-def database(spark):
+def database(spark, tmp_path):
     """Options of a Derby database in memory, dropped after the test."""
+    spark._jvm.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
     url = f"jdbc:derby:memory:{uuid.uuid4().hex}"
     yield {"url": f"{url};create=true"}
     with pytest.raises(Exception, match="dropped"):

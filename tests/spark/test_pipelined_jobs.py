@@ -33,7 +33,7 @@ def test_an_all_to_all_exchange_is_refused_by_the_command_line(tmp_path):
         stdin=subprocess.DEVNULL,
         cwd=tmp_path,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert shown.returncode == 2
     assert "Traceback" not in shown.stderr and shown.stdout == ""

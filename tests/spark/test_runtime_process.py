@@ -21,7 +21,7 @@ def start(folder: Path) -> subprocess.Popen:
     process = subprocess.Popen(
         [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not list(folder.glob("running-*")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
@@ -32,7 +32,7 @@ def start(folder: Path) -> subprocess.Popen:
 def test_ctrl_c_ends_the_driver_soon_with_a_sentence_and_leaves_nothing(tmp_path):
     process = start(tmp_path)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "told: The job 'two steps' was interrupted" in out
     assert "Traceback" not in err
@@ -43,7 +43,7 @@ def test_ctrl_c_ends_the_driver_soon_with_a_sentence_and_leaves_nothing(tmp_path
 def test_what_a_killed_driver_left_is_removed_by_the_next_job(spark, tmp_path):
     process = start(tmp_path)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert any(name.endswith(".owner.json") for name in left_behind(tmp_path))
     outcome = submit(two_steps(splits=1, rows=10), spark, options(tmp_path)).result()
     assert outcome.error is None
@@ -54,7 +54,7 @@ def test_what_a_killed_driver_left_is_removed_by_the_next_job(spark, tmp_path):
 @pytest.mark.full
 def test_a_setting_that_spark_refuses_is_told_in_its_words():
     code = 'from firesteel.spark.session.sessions import create_session as c; c("local[1]", conf={"spark.network.timeout": "30s"})'
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
     assert (
         "UsageError: Spark did not start on 'local[1]': requirement failed: spark.network.timeoutInterval" in ran.stderr
     )

@@ -21,7 +21,7 @@ def test_where_spark_ends_the_whole_job_only_the_culprit_has_failed(tmp_path):
         [sys.executable, str(script), str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
         env=variables,
     )

@@ -20,7 +20,7 @@ SPECULATION = {
     "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
     "slow-task-detector.execution-time.baseline-ratio": 0.5,
 }
-SLEEP = 120.0
+SLEEP = 600.0
 """Seconds that only a mirror, or a killed Python worker, can spare the job."""
 
 
@@ -57,7 +57,7 @@ def test_the_mirror_of_a_subtask_that_stands_still_wins(speculating, tmp_path):
     doubled.write_parquet(tmp_path / "out")
     began = time.monotonic()
     result = speculating.execute("one stands still")
-    assert time.monotonic() - began < SLEEP / 2
+    assert time.monotonic() - began < SLEEP
     assert sorted(pq.read_table(tmp_path / "out").column("n").to_pylist()) == [2 * n for n in range(40)]
     (attempts,) = lives(read(result.journal)).values()
     original, *mirrors = attempts

@@ -12,10 +12,10 @@ import time
 import pytest
 
 from firesteel.errors import UsageError
-from firesteel.spark.streams.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, STATE_FORMAT, CheckpointFiles
+from firesteel.spark.streams.checkpoint.recovery import Outcome, recover, replay_pending
+from firesteel.spark.streams.checkpoint.repartition import RepartitionError, cancel_repartition, repartition_state
 from firesteel.spark.streams.inspection import STREAM_SETTINGS, inspect
-from firesteel.spark.streams.recovery import Outcome, recover, replay_pending
-from firesteel.spark.streams.repartition import RepartitionError, cancel_repartition, repartition_state
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -123,7 +123,7 @@ def test_a_repartition_that_fails_is_taken_back(spark, tmp_path, settings):
     counting = Counting(spark, tmp_path, settings)
     counting.run()
     in_the_way = counting.block(partition=3)  # while others are still being written
-    with pytest.raises(RepartitionError, match="could not be brought to 8 partitions") as caught:
+    with pytest.raises(RepartitionError, match="could not be rewritten to 8 partitions") as caught:
         repartition_state(spark, counting.checkpoint, 8)
     assert not caught.value.unfinished
     assert (counting.state().planned, counting.state().parallelism) == (0, 2)

@@ -1,4 +1,4 @@
-"""A stream's data plane on a real Spark: held at its checkpoints, stopped, repartitioned, started again, under a scripted scheduler."""
+"""A stream's data plane on a real Spark: stopped at its commit barrier, repartitioned, started again, under a scripted scheduler."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from firesteel.scheduler.streaming.commands import (
     Action,
     Continue,
     EndStream,
-    HoldCheckpoints,
     Rescale,
+    SetCommitBarrier,
     StartQuery,
     StopQuery,
 )
@@ -40,7 +40,7 @@ STEPS = [step for step in RescaleStep if step is not RescaleStep.BUILD]
 
 
 class Scripted:
-    """Rescales to each of ``targets`` at a held checkpoint, and stops at one."""
+    """Rescales to each of ``targets`` at a commit barrier, and stops at one."""
 
     def __init__(self, first, targets):
         self.first = first
@@ -56,15 +56,15 @@ class Scripted:
         match event:
             case StreamSubmitted():
                 return [StartQuery(run=1, parallelism=self.first)]
-            case BatchCommitted(held=False):
-                return [HoldCheckpoints(run=self.run, on=True)]
-            case BatchCommitted(held=True, rows=0):
+            case BatchCommitted(at_barrier=False):
+                return [SetCommitBarrier(run=self.run, on=True)]
+            case BatchCommitted(at_barrier=True, rows=0):
                 return [Continue(run=self.run, batch=event.batch)]
-            case BatchCommitted(held=True) | QueryIdle(held=True) if self.targets:
+            case BatchCommitted(at_barrier=True) | QueryIdle(at_barrier=True) if self.targets:
                 self.run += 1
                 target = self.targets.pop(0)
                 return [Rescale(rescale=self.run, run=self.run, parallelism=target, action=Action.REPARTITION)]
-            case BatchCommitted(held=True) | QueryIdle(held=True):
+            case BatchCommitted(at_barrier=True) | QueryIdle(at_barrier=True):
                 return [StopQuery(run=self.run, savepoint=True)]
             case QueryStopped():
                 return [EndStream(failed=False)]
@@ -104,8 +104,10 @@ def test_a_running_query_goes_from_2_to_8_to_3_partitions_and_loses_and_doubles_
     assert not run(spark, build, tmp_path / "c", scheduler).failed
     starts = scheduler.of(QueryStarted)
     assert [start.plan.parallelism for start in starts] == [2, 8, 3]
-    assert all(start.plan.can_hold and not start.plan.refusal and start.replayed_rows == 0 for start in starts)
-    steps = [RescaleStep.HOLD, RescaleStep.STOP, RescaleStep.REPARTITION, RescaleStep.START]
+    assert all(
+        start.plan.has_commit_barrier and not start.plan.refusal and start.replayed_rows == 0 for start in starts
+    )
+    steps = [RescaleStep.COMMIT_BARRIER, RescaleStep.STOP, RescaleStep.REPARTITION, RescaleStep.START]
     assert [event.step for event in scheduler.of(RescaleStepped)] == steps * 2
     assert numbers(tmp_path / "c/offsets") == numbers(tmp_path / "c/commits")
     assert scheduler.of(QueryStopped)[0].committed
@@ -118,7 +120,7 @@ def test_a_running_query_goes_from_2_to_8_to_3_partitions_and_loses_and_doubles_
     left = {
         t.name
         for t in threading.enumerate()
-        if t.name.startswith(("firesteel-hold", "firesteel-stream", "firesteel-query"))
+        if t.name.startswith(("firesteel-commit-barrier", "firesteel-stream", "firesteel-query"))
     }
     assert not left
 

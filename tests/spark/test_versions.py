@@ -68,5 +68,5 @@ def test_streams_run_or_say_that_they_cannot(spark, tmp_path):
         assert ExecutionEnvironment(spark).spark is spark
         return
     with start():
-        assert enough.wait(120)
+        assert enough.wait(600)
     assert seen[:2] == [5, 5]

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Self
 
-from firesteel.api.place import caller_place
+from firesteel.api.caller import caller_place
 from firesteel.api.steps.common import require_count, step_at
 from firesteel.compile.stream_graph import Chaining, StepConfig, StreamNode
 from firesteel.model.slot_sharing_group import SlotSharingGroup, as_group

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from firesteel.api.configurable import Configurable, StreamSink
 from firesteel.api.keyed_stream import KeyedStream
-from firesteel.api.names import no_subscript, no_such_step
 from firesteel.api.steps import (
     actions,
     caching,
@@ -32,6 +31,7 @@ from firesteel.api.steps import (
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.writing import Layout
+from firesteel.api.unknown_names import no_subscript, no_such_step
 from firesteel.compile.stream_graph import StepConfig
 from firesteel.model.job_graph import ShipStrategy
 

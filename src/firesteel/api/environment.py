@@ -1,7 +1,8 @@
 """ExecutionEnvironment: where pipelines begin, and what runs them.
 
 Making an environment and building and checking pipelines needs no Spark: a session is made when the first job starts, unless
-one was given. A given session is used, never stopped or reconfigured.
+one was given. A given session is used, never stopped or reconfigured. The work of the sources is in the functions of
+``connectors.reading``.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from firesteel.api.connectors.reading import Reading
-from firesteel.api.names import no_such_name_of_a_session
-from firesteel.api.place import caller_level
+from firesteel.api.caller import caller_level
+from firesteel.api.connectors import reading
+from firesteel.api.connectors.reading import Files
+from firesteel.api.data_stream import DataStream
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
+from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.describe import describe
@@ -35,6 +38,7 @@ from firesteel.options.registry import ON_COMMAND_LINE
 
 if TYPE_CHECKING:
     from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.connectors.base import Source
     from firesteel.spark.driver.runtime import JobRun
 
 
@@ -64,7 +68,7 @@ def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None
     _defaults.options = Options(options, ON_COMMAND_LINE)
 
 
-class ExecutionEnvironment(Reading):
+class ExecutionEnvironment:
     """``spark``: a session to use; without one, a session on ``master`` (``local[*]``) is made, or the running one used.
 
     ``options``: values by key (``docs/options.md``). They override the command line's, those override ``FIRESTEEL_...`` in the
@@ -153,6 +157,16 @@ class ExecutionEnvironment(Reading):
         self._session = session
         self._take_conf(session.sparkContext.getConf().getAll())
 
+    def _adopt(self, session: Any) -> None:
+        """Uses the session of a DataFrame that is to be read. Raises UsageError if this environment has another Spark."""
+        if self._session is None:
+            self._use(session)
+        elif self._session.sparkContext is not session.sparkContext:
+            raise UsageError(
+                "The DataFrame belongs to another Spark than this environment.",
+                hint="Give the environment its session.",
+            )
+
     def _take_conf(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Spark's configuration overrides files, and is overridden by options= and the command line."""
         found = read_spark_conf(pairs)
@@ -180,6 +194,173 @@ class ExecutionEnvironment(Reading):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # --- sources: where pipelines begin ---
+
+    def read_text(
+        self,
+        paths: Any,
+        *,
+        path_column: str | None = None,
+        errors: str = "replace",
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
+    ) -> DataStream:
+        """Lines of text files, as column ``value``. ``paths``: a path, glob, directory, URL, or a list of these.
+
+        ``path_column``: a second column with the file each line is from. ``errors``: what to do with bytes that are not
+        UTF-8 (replace, ignore, strict). ``compression``: gzip, bz2, zstd, lz4 or none; else by the files' endings.
+        ``partitions``: columns from directories such as ``year=2024``: True, False, or their types (``"year int"``). What
+        only Spark can open (``s3a://``, ``dbfs:/``) its own reader reads.
+        """
+        files = Files(paths, partitions, filesystem)
+        return DataStream(
+            reading.read_text(self, files, path_column=path_column, errors=errors, compression=compression)
+        )
+
+    def read_parquet(
+        self, paths: Any, *, merge_schema: bool = False, partitions: Any = True, filesystem: Any = None
+    ) -> DataStream:
+        """Rows of Parquet files. ``paths`` and ``partitions`` as in :meth:`read_text`. Only what later steps need is read (all
+        of it where only Spark can open the path).
+
+        The files have one schema. ``merge_schema``: they need not; a column that a file lacks is null in its rows, and types
+        are widened to one that holds them all (where only Spark can open the path, by its own rules).
+        """
+        files = Files(paths, partitions, filesystem)
+        return DataStream(reading.read_parquet(self, files, merge_schema=merge_schema))
+
+    def read_csv(
+        self,
+        paths: Any,
+        *,
+        schema: Any = None,
+        header: bool = True,
+        sep: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_values: Any = ("",),
+        date_format: Any = (),
+        timestamp_format: Any = (),
+        infer_schema: bool = True,
+        newlines_in_values: bool = False,
+        encoding: str = "utf-8",
+        corrupt_column: str | None = None,
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
+    ) -> DataStream:
+        """Rows of CSV files. ``paths``, ``compression`` and ``partitions`` as in :meth:`read_text`.
+
+        ``schema``: DDL, a ``pyarrow.Schema`` or a PySpark ``StructType`` with the files' columns in order; without it names
+        come from the header and types from the first MiB of the first files (``infer_schema=False``: all strings).
+        ``null_values``: what stands for null where it is not quoted. ``date_format`` and ``timestamp_format``: strptime
+        patterns besides ISO 8601, one or several. ``newlines_in_values``: values in quotes may hold line ends; each file is
+        one split then. Files that Spark wrote with quotes inside of values want ``escape="\\\\"``. ``corrupt_column``: a last
+        column with the text of lines that cannot be read and whose other columns are null, as Spark's ``_corrupt_record``;
+        without it such a line ends the job.
+        """
+        csv = reading.csv_format(
+            header=header,
+            sep=sep,
+            quote=quote,
+            escape=escape,
+            null_values=null_values,
+            date_format=date_format,
+            timestamp_format=timestamp_format,
+            newlines_in_values=newlines_in_values,
+            encoding=encoding,
+        )
+        begun = reading.read_csv(
+            self,
+            Files(paths, partitions, filesystem),
+            csv,
+            schema=schema,
+            infer_schema=infer_schema,
+            corrupt_column=corrupt_column,
+            compression=compression,
+        )
+        return DataStream(begun)
+
+    def read_json(
+        self,
+        paths: Any,
+        *,
+        schema: Any = None,
+        newlines_in_values: bool = False,
+        corrupt_column: str | None = None,
+        compression: str | None = None,
+        partitions: Any = True,
+        filesystem: Any = None,
+    ) -> DataStream:
+        """Rows of files with a JSON object a line. ``paths``, ``compression`` and ``partitions`` as in :meth:`read_text`.
+
+        ``schema``: names and types of the fields to read, as in :meth:`read_csv`; without it they are inferred from the
+        first MiB of the first files. ``newlines_in_values``: objects may take several lines, or the file be one array;
+        each file is one split then. ``corrupt_column`` as in :meth:`read_csv`.
+        """
+        begun = reading.read_json(
+            self,
+            Files(paths, partitions, filesystem),
+            schema=schema,
+            newlines_in_values=newlines_in_values,
+            corrupt_column=corrupt_column,
+            compression=compression,
+        )
+        return DataStream(begun)
+
+    def read_arrow(
+        self, paths: Any, *, merge_schema: bool = False, partitions: Any = True, filesystem: Any = None
+    ) -> DataStream:
+        """Rows of Arrow IPC files (``.arrow``, ``.feather``, or streams). ``paths`` and ``partitions`` as in
+        :meth:`read_text`, ``merge_schema`` as in :meth:`read_parquet`."""
+        files = Files(paths, partitions, filesystem)
+        return DataStream(reading.read_arrow(self, files, merge_schema=merge_schema))
+
+    def from_collection(self, rows: Iterable[Any], schema: Any = None) -> DataStream:
+        """Python values: dicts, tuples (named by ``schema``), or scalars (column ``value``).
+
+        ``schema``: DDL, a ``pyarrow.Schema``, or a list of names only; without types they are inferred.
+        """
+        return DataStream(reading.from_collection(self, rows, schema))
+
+    def from_arrow(self, table: Any) -> DataStream:
+        """A ``pyarrow`` Table, RecordBatch or RecordBatchReader, or a list of RecordBatches."""
+        return DataStream(reading.from_arrow(self, table))
+
+    def from_pandas(self, frame: Any, schema: Any = None) -> DataStream:
+        """The columns of a pandas DataFrame, without its index."""
+        return DataStream(reading.from_pandas(self, frame, schema))
+
+    def from_source(self, source: Source) -> DataStream:
+        """A source of your own (protocol ``firesteel.Source``)."""
+        return DataStream(reading.from_source(self, source))
+
+    def from_dataframe(self, dataframe: Any) -> DataStream:
+        """A Spark DataFrame: Spark reads it, one subtask per partition, and hands its rows over as Arrow.
+
+        Its steps behind the last exchange run inside our tasks. The environment uses the DataFrame's session. Its
+        partitions must come out the same when Spark computes one again, as they do unless it draws random numbers, limits
+        rows without an order or deals them round robin.
+        """
+        return DataStream(reading.from_dataframe(self, dataframe))
+
+    def read_with_spark(self, format: str, path: Any = None, *, schema: Any = None, **options: Any) -> DataStream:
+        """Rows of any data source that this Spark has: ``spark.read.format(format).options(...).load(path)``.
+
+        ``format``: ``"jdbc"``, ``"orc"``, ``"csv"``, ``"delta"``, ..., or one registered in Python. ``path``: one, several or none.
+        ``schema``: DDL, an Arrow schema or a ``StructType``, where the format does not know its own.
+
+        Spark plans it, one subtask per partition: JDBC reads all in one unless ``partitionColumn``, ``lowerBound``,
+        ``upperBound`` and ``numPartitions`` are given. Each attempt of a subtask asks the source again, so what it reads must
+        not change while the job runs (a table format reads one snapshot; a database table is asked anew for each partition).
+        What later steps leave out is read nevertheless: choose rows and columns by the format's options (JDBC: ``query``),
+        or with ``from_dataframe(spark.read....select(...))``.
+
+        Raises UsageError for a format or driver that this Spark does not have, naming the package to start it with.
+        """
+        return DataStream(reading.read_with_spark(self, format, path, schema, options))
 
     # --- resources ---
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from firesteel.api.names import no_such_step_of_a_key
 from firesteel.api.steps import keyed
 from firesteel.api.steps.functions import reduce, with_broadcast
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.unknown_names import no_such_step_of_a_key
 from firesteel.task.operators.window import WindowFunction
 
 if TYPE_CHECKING:

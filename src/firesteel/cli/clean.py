@@ -36,7 +36,7 @@ def clean(
         typer.Option("--older-than", metavar="AGE", help="Journals too, last written longer ago than this: 30d, 12h."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     option: OptionPairs = None,
 ) -> None:
     """Remove what killed jobs left behind.
@@ -129,7 +129,10 @@ def _journal_remover(path: Path) -> Callable[[], None]:
 def _agreed() -> bool:
     """Raises UsageError where nobody can be asked."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("There is nobody to ask whether this may go.", hint="Say --yes, or --dry-run to see it only.")
+        raise UsageError(
+            "There is no terminal on which to confirm the removal.",
+            hint="Use --yes to confirm, or --dry-run to list it only.",
+        )
     print("Remove it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

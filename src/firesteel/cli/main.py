@@ -73,7 +73,7 @@ def run(
     master: Master = None,
     quiet: Quiet = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Tell what happens as JSON lines on stderr (docs/command-line.md).")
+        bool, typer.Option("--json", help="Write events as JSON lines to stderr (docs/command-line.md).")
     ] = False,
     json_file: Annotated[
         str | None,
@@ -140,7 +140,7 @@ def history(
         ),
     ] = None,
     vertex: Vertex = None,
-    every: Annotated[bool, typer.Option("--all", help="Of the subtasks with one attempt, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include subtasks with one attempt.")] = False,
     limit: Annotated[
         int,
         typer.Option("--limit", "-n", parser=whole("--limit"), metavar="N", help="Most jobs that are listed; 0: all."),
@@ -247,7 +247,7 @@ def simulate(
     ] = 10,
     adaptive: Annotated[
         bool | None,
-        typer.Option("--adaptive/--static", help="Decide parallelism from bytes (the default), or know it beforehand."),
+        typer.Option("--adaptive/--static", help="Decide parallelism from bytes (the default), or set it beforehand."),
     ] = None,
     pipelined: Annotated[
         bool, typer.Option("--pipelined", help="Steps that read from each other run at the same time.")
@@ -286,7 +286,10 @@ def simulate(
         ),
     ] = 0.0,
     seed: Annotated[
-        int, typer.Option("--seed", parser=whole("--seed"), metavar="S", help="The same seed, the same story.")
+        int,
+        typer.Option(
+            "--seed", parser=whole("--seed"), metavar="S", help="Seed of the simulation: the same seed, the same run."
+        ),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     journal: Annotated[str | None, typer.Option("--journal", metavar="FILE", help="Write the journal here.")] = None,
@@ -315,7 +318,7 @@ def simulate(
         typer.Option(
             "--profiles",
             metavar="KIND",
-            help="The kind of resource profile for such slots: task (on the executors there are), executor (it makes them), none (the slot pool alone sees to it).",
+            help="The kind of resource profile for such slots: task (on the executors there are), executor (it makes them), none (only the slot pool enforces them).",
         ),
     ] = "task",
     option: OptionPairs = None,

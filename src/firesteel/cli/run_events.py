@@ -15,7 +15,7 @@ from firesteel.errors import FiresteelError, UsageError
 
 
 class Told:
-    """Where the lines go. Without a stream nothing is told. ``name``: of the file, if it is one."""
+    """The target of the lines. Without a stream nothing is written. ``name``: of the file, if it is one."""
 
     def __init__(self, stream: TextIO | None, name: str | None = None) -> None:
         self._stream = stream

@@ -40,7 +40,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A YAML file with options; of several the later one goes over; FIRESTEEL_... and -O go over all.",
+        help="A YAML file with options; later files override earlier ones; FIRESTEEL_... variables and -O override all files.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
@@ -56,7 +56,7 @@ def number(flag: str, kind: type[Number], name: str) -> Callable[[str | Number],
         try:
             return kind(value)
         except ValueError:
-            raise UsageError(f"{flag} {value} is no {name}.") from None
+            raise UsageError(f"{flag} {value} is not a valid {name}.") from None
 
     return parse
 
@@ -105,7 +105,7 @@ def no_script(script: str) -> UsageError:
     """The error if the script is not a file. An option before the script is one of the command's own, perhaps misspelt."""
     if script.startswith("-"):
         return UsageError(
-            f"There is no option '{script}'.", hint="The command's own stand before the script; see '--help'."
+            f"There is no option '{script}'.", hint="The command's own options go before the script; see '--help'."
         )
     return UsageError(f"There is no script '{script}'.", hint="Give the path of a Python file.")
 

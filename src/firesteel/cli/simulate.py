@@ -62,19 +62,19 @@ def simulate_text(
         )
     if frozen_nodes and pipelined:
         raise UsageError(
-            "--frozen-nodes and --pipelined exclude each other: regions may need more slots than are left.",
+            "--frozen-nodes and --pipelined cannot be used together: regions may need more slots than are left.",
             hint="Leave one of them out.",
         )
     if not 0 <= fail_rate <= 0.5:
         raise UsageError(
             f"--fail-rate {fail_rate:g} must be between 0 and 0.5: the share of executions that fail.",
-            hint="With more, jobs hardly end.",
+            hint="With more, jobs rarely finish.",
         )
     if seed < 0:
         raise UsageError(f"--seed {seed} must be at least 0.")
     if pipelined and adaptive:
         raise UsageError(
-            "--pipelined and --adaptive exclude each other: what is decided from finished results cannot read running ones.",
+            "--pipelined and --adaptive cannot be used together: what is decided from finished results cannot read running ones.",
             hint="Leave --adaptive out.",
         )
     options = Options(options)
@@ -152,7 +152,7 @@ def _check_counts(counts: Mapping[str, int]) -> None:
     if counts["vertices"] * counts["parallelism"] > _MOST_IN_ALL or counts["nodes"] * counts["slots"] > _MOST_IN_ALL:
         raise UsageError(
             f"That is more than {format_count(_MOST_IN_ALL)} subtasks or slots.",
-            hint="Nobody's memory holds that: ask for fewer.",
+            hint="No machine has the memory for that: ask for fewer.",
         )
 
 

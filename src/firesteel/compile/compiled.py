@@ -26,7 +26,7 @@ class CompiledJob:
     collects: dict[int, int] = field(default_factory=dict)
     """Number of a collect to its data set (persistent, one subpartition)."""
     kept: set[int] = field(default_factory=set)
-    """Those of the collected data sets that later jobs may read; they outlive the job's own result."""
+    """The collected data sets that later jobs may read; they outlive the job's own result."""
     stored: dict[int, str] = field(default_factory=dict)
     """Pipelined jobs: data set that is stored all the same, and why, in words."""
     in_ranges: set[int] = field(default_factory=set)

@@ -38,7 +38,7 @@ def is_pipelined(options: Options, groups: Iterable[SlotSharingGroup]) -> bool:
     raise UsageError(
         f"Slot sharing group {group} has resources of its own, and exchanges are pipelined "
         f"({BATCH_SHUFFLE_MODE.key} = {PIPELINED}): steps that must run together could each hold slots that the other "
-        "needs, and wait for ever.",
+        "needs, and never start.",
         hint=f"Set {FINE_GRAINED_ALL_BLOCKING.key} = true, which makes all exchanges of such a job blocking.",
     )
 

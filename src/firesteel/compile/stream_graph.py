@@ -53,7 +53,7 @@ class StepConfig:
     broadcast: str | None = None
     """Of a join: the side to be given whole to every task ("left", "right"), "never", or None: as is decided while the job runs."""
     cache: Any = None
-    """Where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
+    """The place where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
 
 
 # --- what a step does ------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.connectors.files.paths import Location
-from firesteel.connectors.files.source import FileSource
+from firesteel.connectors.files.reading.source import FileSource
 from firesteel.errors import UsageError
 from firesteel.model.forward_group import forward_groups
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobGraph, ResultPartitionType, ShipStrategy

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.packing import piece_bytes
 from firesteel.connectors.files.paths import first_line
+from firesteel.connectors.files.reading.packing import piece_bytes
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.functions.python_values import exact_array

@@ -49,7 +49,7 @@ class StreamClient:
         except OSError:
             raise gone(reread(entry)) from None
         if peer_user(self._connection) not in (None, os.geteuid()):
-            raise FiresteelError(f"At the socket of '{entry.name}' another user listens: {entry.socket}.")
+            raise FiresteelError(f"Another user listens at the socket of '{entry.name}': {entry.socket}.")
 
     def call(self, request: Request, seconds: float = ANSWER_SECONDS) -> StreamStatus:
         """Sends the request and returns the stream's status once it has taken it in."""
@@ -93,7 +93,7 @@ class StreamClient:
 
 
 def gone(entry: StreamEntry) -> StreamGone:
-    """That this stream does not run here, as far as is known why."""
+    """Returns the error that this stream does not run here, with the reason as far as it is known."""
     here = entry.host == socket.gethostname()
     hint = f"'firesteel stream explain {shlex.quote(entry.checkpoint)}' says how it ended." if entry.journal else None
     if entry.ended is not None:

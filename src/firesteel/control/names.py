@@ -160,9 +160,7 @@ def find_stream(name: str) -> StreamEntry:
     fits = fits or [each for each in known if name and each.entry.name.endswith(f"/{name}")]
     if len(fits) > 1:
         states = (f"'{entry.checkpoint}' ({'runs' if live else 'over'})" for entry, live in fits)
-        raise UsageError(
-            f"'{name}' may be any of {len(fits)} streams.", hint=f"Say it by its checkpoint: {', '.join(states)}."
-        )
+        raise UsageError(f"'{name}' matches {len(fits)} streams.", hint=f"Give its checkpoint: {', '.join(states)}.")
     if fits:
         return fits[0].entry
     raise NoStream(f"There is no stream '{name}'.", hint=_which_there_are(name, known))

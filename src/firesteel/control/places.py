@@ -81,7 +81,7 @@ def make_private(directory: Path) -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise PermissionError(f"'{directory}' belongs to somebody else, or is no directory")
+        raise PermissionError(f"'{directory}' belongs to another user, or is not a directory")
     if stat.S_IMODE(found.st_mode) != 0o700:
         directory.chmod(0o700)
     return directory

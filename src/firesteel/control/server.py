@@ -102,7 +102,7 @@ def open_control(checkpoint: str, *, name: str, journal: str = "") -> ControlSer
 
 
 def _without(name: str, reason: str, claim: Claim | None = None) -> NoControl:
-    _log.warning("'firesteel stream' cannot speak with the stream '%s': %s.", name, reason)
+    _log.warning("'firesteel stream' cannot reach the stream '%s': %s.", name, reason)
     return NoControl(reason, claim)
 
 
@@ -227,9 +227,7 @@ class ControlServer:
 def _refuse(connection: socket.socket) -> None:
     with connection, suppress(OSError):
         connection.settimeout(0)
-        connection.sendall(
-            encode(Answer(error=f"The stream speaks with {MAX_CALLERS} others already; try again later."))
-        )
+        connection.sendall(encode(Answer(error=f"The stream has {MAX_CALLERS} connections already; try again later.")))
 
 
 def answer(line: bytes, handler: StreamHandler) -> Answer:
@@ -237,7 +235,7 @@ def answer(line: bytes, handler: StreamHandler) -> Answer:
     try:
         request = _request.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return failure(UsageError(f"This is no request that this version of Firesteel knows: {error}."))
+        return failure(UsageError(f"This version of Firesteel does not know the request: {error}."))
     try:
         _calls[request.call](handler, request)
         return done(handler.status())

@@ -23,7 +23,7 @@ from firesteel.journal.locks import hold
 from firesteel.journal.pending import Pending
 from firesteel.journal.places import SUFFIX, journal_directories, slug
 from firesteel.masking import Masker
-from firesteel.options import JOURNAL_DIR, Options
+from firesteel.options import JOURNAL_DIR, MAX_REJECTIONS, Options
 from firesteel.scheduler.kernel.records import (
     REJECTED,
     RETIRED,
@@ -61,6 +61,9 @@ _AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateCha
 _CAUSES = {"handed back by a blocked node": REJECTED, f"handed back{RETIRED.removeprefix('rejected')}": RETIRED}
 _INPUTS = {"culpable": "counted", "charged": "counted", "rereaders": "invalidated"}
 _OLD_RULE, _RULE = "unfinished consumers and rereaders", "unfinished and invalidated consumers"
+_PLACEMENT_INPUTS = {"returns": "rejections"}
+_PLACEMENT_RULES = {"firesteel.speculative.max-returns": MAX_REJECTIONS.key}
+_STEPS = {"hold": "commit barrier"}
 """Words up to format 2.0, and those of today."""
 
 _log = logging.getLogger("firesteel.journal")
@@ -211,12 +214,19 @@ def read(path: str | os.PathLike[str]) -> list[AnyJournalRecord]:
 
 
 def _in_todays_words(record: AnyJournalRecord) -> AnyJournalRecord:
-    """Returns the record with the names that format 2.0 and older had for causes and inputs of restarts replaced."""
+    """Returns the record with the words of older formats replaced: causes, inputs and rules of decisions, steps of rescales."""
     if isinstance(record, StateChange) and record.cause in _CAUSES:
         return msgspec.structs.replace(record, cause=_CAUSES[record.cause])
     if isinstance(record, Decision) and record.what in ("failover", "restart"):
         inputs = {_INPUTS.get(name, name): value for name, value in record.inputs.items()}
         return msgspec.structs.replace(record, inputs=inputs, rule=record.rule.replace(_OLD_RULE, _RULE))
+    if isinstance(record, Decision) and record.what == "placement":
+        inputs = {_PLACEMENT_INPUTS.get(name, name): value for name, value in record.inputs.items()}
+        rule = _PLACEMENT_RULES.get(record.rule, record.rule)
+        return msgspec.structs.replace(record, inputs=inputs, rule=rule)
+    if isinstance(record, RescaleRecord) and any(name in _STEPS for name in record.steps):
+        steps = {_STEPS.get(name, name): seconds for name, seconds in record.steps.items()}
+        return msgspec.structs.replace(record, steps=steps)
     return record
 
 

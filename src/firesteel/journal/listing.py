@@ -45,9 +45,9 @@ class Listed:
     vertices: int | None = None
     subtasks: int | None = None
     rows_in: int | None = None
-    """That sources read."""
+    """Bytes that sources read."""
     rows_out: int | None = None
-    """That steps which nobody reads from gave: sinks, what was collected."""
+    """Bytes of the steps that no other step reads: sinks, collected results."""
     restarts: int | None = None
     failures: int | None = None
     """Times that executions failed; None also where the journal is too long to be read for it."""

@@ -45,7 +45,7 @@ class Names:
 
 
 def select(values: Sequence[T], places: Ints) -> list[T]:
-    """Those at these places, in this order; of an empty column, which tells nothing, none."""
+    """Returns the values at these places, in this order; of an empty column, which tells nothing, none."""
     return [values[place] for place in places.tolist()] if len(values) else []
 
 
@@ -65,7 +65,7 @@ def union(sets: Sequence[Ints]) -> Ints:
 
 
 def without(numbers: Ints, others: Ints) -> Ints:
-    """Those numbers of one set that are not in the other."""
+    """Returns the numbers of one set that are not in the other."""
     if not len(others):
         return numbers
     places = np.searchsorted(others, numbers)

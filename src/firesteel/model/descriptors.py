@@ -52,7 +52,7 @@ def digest_of(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GateColumns:
-    """Where the partitions of a consumed data set lie: what ``scheduler.commands.GateDescriptor`` says, decoded.
+    """The places of the partitions of a consumed data set: what ``scheduler.commands.GateDescriptor`` says, decoded.
 
     ``attempts``, ``tokens``: int64, one per partition of the data set, or per entry of ``partitions`` (ascending).
     ``merged``: (first, end, tokens) of the objects that stand for several partitions. ``boundaries``: ascending, the keys

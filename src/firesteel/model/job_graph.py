@@ -87,7 +87,7 @@ class JobEdge:
 
 @dataclass(frozen=True, slots=True)
 class JoinInfo:
-    """How the join of a vertex' first two inputs (left, right) may be done, as the compiler found it. In messages "left" is input 0.
+    """The ways in which the join of a vertex' first two inputs (left, right) may be done, as the compiler found them.
 
     ``obstacles``: for each input why it cannot be the build side of a broadcast join, which every task reads whole while the
     producer of the other input runs in the join's own tasks; "" where it can. ``hint``: the input that the user wants

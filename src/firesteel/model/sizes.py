@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Codes = NDArray[np.unsignedinteger]
 
 MAX_PACKED_BYTES = 25_000
 """Bytes that a report over 10,000 subpartitions may take."""

@@ -90,7 +90,7 @@ def budget(producers: int) -> int:
 
 
 def phase_of(producer: int, part: int, number: int = 0) -> float:
-    """Where in its steps a sketch takes its keys, in [0, 1): evenly spread over the producers, and over the ``number``s
+    """Returns the point of its steps, in [0, 1), at which a sketch takes its keys: evenly spread over the producers, and over the ``number``s
     of one producer; independent between parts."""
     return ((producer + 1) * math.sqrt(_SPREAD[part % len(_SPREAD)]) + number * math.sqrt(1.25)) % 1.0
 

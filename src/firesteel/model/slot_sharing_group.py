@@ -231,7 +231,7 @@ def _bytes(group: str, kind: str, memory: Any) -> int:
     hint = "Give a whole number of bytes, or text with a unit, such as '512 MiB' or '2 GiB'."
     whole = not isinstance(memory, bool) and isinstance(memory, Integral)
     if not whole and not isinstance(memory, str):
-        raise UsageError(f"The {_MEMORY[kind]} of slot sharing group '{group}' is no size: {memory!r}.", hint=hint)
+        raise UsageError(f"The {_MEMORY[kind]} of slot sharing group '{group}' is not a size: {memory!r}.", hint=hint)
     if str(memory).strip().startswith("-"):
         raise UsageError(
             f"The {_MEMORY[kind]} of slot sharing group '{group}' is {memory!r}: bytes are never negative.", hint=hint
@@ -242,7 +242,7 @@ def _bytes(group: str, kind: str, memory: Any) -> int:
         size = error.size
     except ValueError:
         raise UsageError(
-            f"The {_MEMORY[kind]} of slot sharing group '{group}' is no size: {memory!r}.", hint=hint
+            f"The {_MEMORY[kind]} of slot sharing group '{group}' is not a size: {memory!r}.", hint=hint
         ) from None
     return _possible(group, kind, size)
 
@@ -280,7 +280,7 @@ def _externals(group: str, resources: Any) -> dict[str, float]:
 def _amount(group: str, name: Any, amount: Any) -> float:
     """Spark gives a task whole units, or a fraction of one that several tasks share."""
     if not isinstance(name, str) or _EXTERNAL_NAME.fullmatch(name) is None or name.lower() in _NO_EXTERNAL:
-        why = "it is not an external resource" if str(name).lower() in _NO_EXTERNAL else "it is no name"
+        why = "it is not an external resource" if str(name).lower() in _NO_EXTERNAL else "it is not a name"
         raise UsageError(
             f"Slot sharing group '{group}' cannot have the external resource {name!r}: {why}.",
             hint="Name one that the executors offer, such as 'gpu' (letters, digits, '-', '_'); cores and memory have "

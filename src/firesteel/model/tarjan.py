@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from firesteel.model.arrays import Ints
 
 
 def strongly_connected_components(num_nodes: int, sources: Ints, targets: Ints) -> Ints:

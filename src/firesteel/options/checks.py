@@ -32,7 +32,7 @@ def check_speculation(options: Options, pipelined: bool) -> None:
         return
     why = ""
     if options[SCHEDULER] == "Adaptive":
-        why = f"{SCHEDULER.key} = Adaptive is the scheduler of streams: all subtasks of a stream run for ever"
+        why = f"{SCHEDULER.key} = Adaptive is the scheduler of streams: all subtasks of a stream run until it ends"
     elif pipelined:
         why = f"{BATCH_SHUFFLE_MODE.key} = ALL_EXCHANGES_PIPELINED makes steps run together, so that none of their subtasks can be mirrored alone"
     elif options[SCHEDULER] != "AdaptiveBatch":

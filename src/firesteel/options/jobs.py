@@ -28,7 +28,6 @@ SCHEDULER = _register(
         one_of("AdaptiveBatch", "Default", "Adaptive"),
         "AdaptiveBatch",
         "The scheduler of a job. AdaptiveBatch decides each step's parallelism from the bytes its inputs produced; Default uses parallelisms known beforehand; Adaptive is for streams.",
-        "enum",
     )
 )
 BATCH_SHUFFLE_MODE = _register(
@@ -37,7 +36,6 @@ BATCH_SHUFFLE_MODE = _register(
         one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED"),
         "ALL_EXCHANGES_BLOCKING",
         "The exchange mode of results between steps. ALL_EXCHANGES_BLOCKING stores them, and parallelism is decided from what was stored. ALL_EXCHANGES_PIPELINED, with jobmanager.scheduler = Default only, runs both ends of a forward edge in the same tasks, one pulling the other's batches; any other exchange is refused, for Spark's tasks cannot stream to each other. A forward edge whose reader cannot stream is stored all the same, and explain says why.",
-        "enum",
     )
 )
 MIN_PARALLELISM = _register(
@@ -46,7 +44,6 @@ MIN_PARALLELISM = _register(
         parse_int,
         1,
         "Lower bound of a parallelism that is decided adaptively.",
-        "int",
         aliases=(_AUTO + "min-parallelism",),
         check=at_least(1),
         streams_have="the lower bound of its requirements",
@@ -58,7 +55,6 @@ MAX_PARALLELISM = _register(
         parse_int,
         128,
         "Upper bound of a parallelism that is decided adaptively. Do not set it far above what the cluster can run: every producer writes max-parallelism times firesteel.subpartition-factor subpartitions.",
-        "int",
         aliases=(_AUTO + "max-parallelism", "max-parallelism"),
         check=at_least(1),
         streams_have="the upper bound of its requirements, or pipeline.max-parallelism",
@@ -70,7 +66,6 @@ DATA_VOLUME_PER_TASK = _register(
         parse_size,
         64 * MIB,
         "Bytes (plain, uncompressed) that a subtask is expected to process.",
-        "size",
         aliases=(_AUTO + "avg-data-volume-per-task", _AB + "avg-data-volume-per-task"),
         check=at_least(1, "1 byte"),
     )
@@ -81,7 +76,6 @@ DEFAULT_SOURCE_PARALLELISM = _register(
         parse_int,
         None,
         "Parallelism of a source that cannot infer its own, and the upper bound of what a source infers. Unset: max-parallelism.",
-        "int",
         aliases=(_AUTO + "default-source-parallelism",),
         check=at_least(1),
     )
@@ -92,7 +86,6 @@ PARALLELISM_DEFAULT = _register(
         parse_int,
         None,
         "Parallelism of every step that sets none, under the Default scheduler. Under AdaptiveBatch it caps the decided parallelism unless max-parallelism is set explicitly, as in Flink.",
-        "int",
         check=at_least(1),
         streams_have="its requirements",
     )
@@ -103,7 +96,6 @@ CUT = _register(
         one_of("by-bytes", "by-count"),
         "by-bytes",
         "The way to cut a step's input into ranges. by-bytes: contiguous ranges whose largest is as small as can be; by-count: FLIP-187's formula, powers of two, equally many subpartitions each.",
-        "enum",
     )
 )
 MAX_SLICES_PER_SUBTASK = _register(
@@ -112,7 +104,6 @@ MAX_SLICES_PER_SUBTASK = _register(
         parse_int,
         32768,
         "Upper bound of the (producer, subpartition) slices one subtask reads; more subtasks are made rather than exceed it.",
-        "int",
         check=at_least(1),
     )
 )
@@ -122,7 +113,6 @@ LEAST_VOLUME_PER_SLOT = _register(
         parse_size,
         4 * MIB,
         "Where the volume per task asks for fewer subtasks than the cluster has slots, or leaves a last wave that does not fill them, a step cut by-bytes gets more, as long as each has this many bytes to read, 16 KiB more for each producer of an exchange by key, and no fewer than the broadcasts that it reads once more. 0: never.",
-        "size",
         check=at_least(0),
     )
 )
@@ -132,7 +122,6 @@ ADAPTIVE_JOINS = _register(
         parse_bool,
         True,
         "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
-        "bool",
     )
 )
 DECIDER_FUNCTION = _register(
@@ -141,7 +130,6 @@ DECIDER_FUNCTION = _register(
         str,
         None,
         "A function, as 'module:function', that decides parallelisms in the place of Firesteel: it is given a firesteel.UndecidedStep and returns how many subtasks it gets. Steps without inputs, and those whose parallelism is set or is their forward group's, are not asked about. It is called in the driver.",
-        "string",
     )
 )
 BOUNDED_BY_SLOTS = _register(
@@ -150,7 +138,6 @@ BOUNDED_BY_SLOTS = _register(
         parse_bool,
         False,
         "Decide no parallelism above the number of slots that the step's slot sharing group can get at once, from all workers that are there and not blocked.",
-        "bool",
     )
 )
 SUBPARTITION_FACTOR = _register(
@@ -159,14 +146,11 @@ SUBPARTITION_FACTOR = _register(
         parse_int,
         2,
         "Subpartitions of a result per possible consumer subtask. More give the balancer finer pieces, at a price: 2 was as even as 4 and about a tenth faster where it was measured.",
-        "int",
         check=at_least(1),
     )
 )
 CODEC = _register(
-    Option(
-        "firesteel.results.codec", one_of("lz4", "zstd", "none"), "lz4", "Compression of results between steps.", "enum"
-    )
+    Option("firesteel.results.codec", one_of("lz4", "zstd", "none"), "lz4", "Compression of results between steps.")
 )
 STORAGE_DIR = _register(
     Option[str | None](
@@ -174,7 +158,6 @@ STORAGE_DIR = _register(
         str,
         None,
         "Where results between steps are stored: a path or a URL that pyarrow can open and every executor sees. Unset: a private directory under the machine's temporary directory, on local masters only.",
-        "string",
     )
 )
 STORAGE_FILESYSTEM = _register(
@@ -183,7 +166,6 @@ STORAGE_FILESYSTEM = _register(
         str,
         None,
         "A function, as 'module:function', that opens the storage of results between steps instead of pyarrow: it is given the path in firesteel.storage.directory and returns a pyarrow FileSystem (or one of fsspec). Executors must be able to import it.",
-        "string",
     )
 )
 MERGE_THRESHOLD = _register(
@@ -192,7 +174,6 @@ MERGE_THRESHOLD = _register(
         parse_size,
         256 * KIB,
         "Small outputs of producers are merged before they are read where the mean slice that a consumer reads of a producer is smaller, if that saves at least twice what it costs. 0: never.",
-        "size",
         check=at_least(0),
     )
 )
@@ -202,7 +183,6 @@ MERGE_REQUEST_TIME = _register(
         parse_seconds,
         None,
         "The time of one request to the storage, by which it is decided whether merging saves time. Unset: measured when the job starts.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -212,7 +192,6 @@ MEMORY_PER_TASK = _register(
         parse_size,
         None,
         "Bytes that the readers, operators and writers of one task hold before they spill. Unset: half the memory the machine or container leaves beside the JVM heap, divided by the task slots; never more than 1 GiB.",
-        "size",
         check=at_least(1 * MIB, "1 MiB"),
     )
 )
@@ -222,7 +201,6 @@ MAX_COLLECT_BYTES = _register(
         parse_size,
         1 * GIB,
         "Most plain bytes that collect, to_arrow, to_pandas bring to the driver.",
-        "size",
         check=at_least(1),
     )
 )
@@ -232,7 +210,6 @@ OFFLOAD_THRESHOLD = _register(
         parse_size,
         8 * MIB,
         "The descriptor of a consumed result travels as a blob, fetched once per executor, when its encoded bytes times its consumers reach this. Flink counts partitions times consumers (4,194,304); a partition takes one or two bytes here.",
-        "size",
         check=at_least(1, "1 byte"),
     )
 )
@@ -242,7 +219,6 @@ BLOB_CACHE_BYTES = _register(
         parse_size,
         256 * MIB,
         "Most bytes of blobs that an executor keeps on its local disk; the least recently used go first.",
-        "size",
         check=at_least(0),
     )
 )
@@ -252,7 +228,6 @@ RELEASE_DURING_JOB_EXECUTION = _register(
         parse_bool,
         True,
         "Delete what a step wrote as soon as the last subtask that reads it has finished. false keeps everything until the job has finished: a restart then repeats less, and the storage holds more.",
-        "bool",
     )
 )
 JOURNAL_DIR = _register(
@@ -261,7 +236,6 @@ JOURNAL_DIR = _register(
         str,
         None,
         "Where journals are kept, one file per job. Unset: .firesteel/journal under the working directory.",
-        "string",
         scope=Scope.BOTH,
     )
 )
@@ -271,7 +245,6 @@ PROGRESS = _register(
         parse_bool,
         True,
         "Show progress while a job runs (a live view on a terminal, plain lines elsewhere).",
-        "bool",
         scope=Scope.BOTH,
     )
 )

@@ -1,4 +1,4 @@
-"""Where options come from beside the program: environment variables, Spark's configuration, files; and their order.
+"""The layers of options beside the program: environment variables, Spark's configuration, files; and their order.
 
 The order, highest first: what is set on a step; ``options=``; the command line; environment variables ``FIRESTEEL_...``;
 ``spark.firesteel.<key>``; YAML files; defaults. ``Options.merged`` keeps it.

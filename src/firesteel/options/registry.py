@@ -37,7 +37,7 @@ def register(option: Option[T]) -> Option[T]:
 
 
 class Layer(IntEnum):
-    """Where a value can come from; the higher goes over the lower. (What is set on a single step goes over all.)"""
+    """The layers that a value can come from; the higher goes over the lower. (What is set on a single step goes over all.)"""
 
     DEFAULT = 0
     FILE = 1
@@ -54,7 +54,7 @@ class Layer(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where one value came from: ``where`` in words, such as "firesteel.yaml, line 3" or "FIRESTEEL_MAX_PARALLELISM"."""
+    """The origin of one value: ``where`` in words, such as "firesteel.yaml, line 3" or "FIRESTEEL_MAX_PARALLELISM"."""
 
     layer: Layer
     where: str
@@ -119,7 +119,7 @@ class Options(Mapping[str, Any]):
         return option.key in self._values
 
     def with_values(self, values: Mapping[str, Any]) -> Options:
-        """These and ``values`` over them, by whatever names."""
+        """Returns these options and ``values`` over them, by any of their names."""
         over = Options(values)
         merged = Options()
         merged._values = {**self._values, **over._values}
@@ -127,7 +127,7 @@ class Options(Mapping[str, Any]):
         return merged
 
     def merged(self, other: Options) -> Options:
-        """These and ``other``: of an option that both have, the value of the higher layer; of one layer, that of ``other``."""
+        """Returns these options and ``other``: of an option that both have, the value of the higher layer; of one layer, that of ``other``."""
         wins = {k for k, o in other._origins.items() if k not in self._origins or o.layer >= self._origins[k].layer}
         merged = Options(self)
         merged._values.update((key, other._values[key]) for key in wins)
@@ -135,7 +135,7 @@ class Options(Mapping[str, Any]):
         return merged
 
     def without(self, keys: Iterable[str]) -> Options:
-        """These, with the options of ``keys`` left unset."""
+        """Returns these options, with those of ``keys`` left unset."""
         left = Options(self)
         for key in map(lookup, keys):
             left._values.pop(key.key, None)
@@ -143,7 +143,7 @@ class Options(Mapping[str, Any]):
         return left
 
     def origin(self, option: Option[Any] | str) -> Origin:
-        """Where the value of an option comes from."""
+        """Returns the origin of an option's value."""
         key = option.key if isinstance(option, Option) else lookup(option).key
         return self._origins.get(key, BY_DEFAULT)
 

@@ -16,7 +16,6 @@ FINE_GRAINED_ALL_BLOCKING = _register(
         parse_bool,
         False,
         "Make all exchanges of a job blocking where a slot sharing group has resources, whatever execution.batch-shuffle-mode says; such a job with pipelined exchanges is refused otherwise (FLIP-169). Of no effect on other jobs.",
-        "bool",
     )
 )
 
@@ -26,30 +25,30 @@ def _above_zero(number: float | None) -> str | None:
 
 
 def _of_group(
-    resource: str, parse: Callable[[Any], T], kind: str, check: Callable[[Any], str | None], doc: str
+    resource: str, parse: Callable[[Any], T], check: Callable[[Any], str | None], doc: str
 ) -> Option[T | None]:
     key = "slot-sharing-group.<name>." + resource
-    return _register(Option[T | None](key, parse, None, doc, kind, check=check, scope=Scope.BOTH))
+    return _register(Option[T | None](key, parse, None, doc, check=check, scope=Scope.BOTH))
 
 
 GROUP_CPU_CORES = _of_group(
-    "cpu-cores", parse_number, "float", _above_zero,
+    "cpu-cores", parse_number, _above_zero,
     "CPU cores of a slot of this slot sharing group. The options of a group replace all resources that its steps say; env.register_slot_sharing_group(), called by the program, replaces these. A group that is given any resource needs cpu-cores and task-heap-memory.",
 )  # fmt: skip
 GROUP_TASK_HEAP_MEMORY = _of_group(
-    "task-heap-memory", parse_size, "size", at_least(1, "1 byte"),
+    "task-heap-memory", parse_size, at_least(1, "1 byte"),
     "Memory of the functions of a task, in a slot of this group.",
 )  # fmt: skip
 GROUP_TASK_OFF_HEAP_MEMORY = _of_group(
-    "task-off-heap-memory", parse_size, "size", at_least(0),
+    "task-off-heap-memory", parse_size, at_least(0),
     "More memory of the functions of a task: what libraries take beside Python's own objects.",
 )  # fmt: skip
 GROUP_MANAGED_MEMORY = _of_group(
-    "managed-memory", parse_size, "size", at_least(0),
+    "managed-memory", parse_size, at_least(0),
     "The memory that readers, operators and writers of a task use before they spill, in a slot of this group. Unset: as firesteel.memory.per-task says, but at most half of the group's other memory.",
 )  # fmt: skip
 GROUP_EXTERNAL = _of_group(
-    "external.<resource>", parse_number, "float", _above_zero,
+    "external.<resource>", parse_number, _above_zero,
     "The amount of an external resource (gpu) that a slot of this group needs: a whole number, or a fraction of one.",
 )  # fmt: skip
 EXECUTOR_MEMORY = _register(
@@ -58,7 +57,6 @@ EXECUTOR_MEMORY = _register(
         parse_size,
         None,
         "Memory that the slots of one executor may take together, beside its JVM's heap, where slot sharing groups have resources. Unset: what the executor's environment variable FIRESTEEL_EXECUTOR_MEMORY says; else the overhead that was asked for (YARN, Kubernetes), or what its machine has beside the heaps, shared among its executors by their cores, less the framework memory of a worker per core.",
-        "size",
         check=at_least(1, "1 byte"),
         scope=Scope.BOTH,
     )
@@ -69,7 +67,6 @@ FRAMEWORK_MEMORY = _register(
         parse_size,
         256 * MIB,
         "Memory of a Python worker that no slot sharing group counts: the interpreter, pyarrow, pandas. A worker may hold so much beside what its slot was given (Flink: framework memory).",
-        "size",
         check=at_least(0),
     )
 )
@@ -79,7 +76,6 @@ SLOT_REQUEST_TIMEOUT = _register(
         parse_seconds,
         300.0,
         "The time that a job with fine-grained resources waits for a worker that could hold the slot it asks for. No time runs while one is there that could, however busy.",
-        "duration",
         check=at_least(0),
         streams_have="jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
     )
@@ -90,6 +86,5 @@ MEMORY_WATCH = _register(
         parse_bool,
         True,
         "Stop a subtask whose Python worker holds more memory than its slot was given, and tell which step it was. Resident memory counts, that of child processes and of mapped files too, not address space. false: memory is only what slots are counted by, and peaks are still measured.",
-        "bool",
     )
 )

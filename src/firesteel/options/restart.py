@@ -30,7 +30,6 @@ RESTART_STRATEGY = _register(
         one_of("none", "fixed-delay", "failure-rate", "exponential-delay", also=_RESTART_NAMES),
         "fixed-delay",
         "The reaction to a failed execution. none (off, disable): the job fails. fixed-delay: so many restarts in the whole job, each after the same pause. failure-rate: so many within an interval. exponential-delay: without limit, after pauses that grow.",
-        "enum",
         deprecated_keys=("restart-strategy",),
     )
 )
@@ -40,7 +39,6 @@ RESTART_ATTEMPTS = _register(
         parse_int,
         3,
         "Restarts before the job fails.",
-        "int",
         check=at_least(0),
     )
 )
@@ -50,7 +48,6 @@ RESTART_DELAY = _register(
         parse_seconds,
         1.0,
         "Pause before a restart.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -60,7 +57,6 @@ MAX_FAILURES_PER_INTERVAL = _register(
         parse_int,
         1,
         "Failures within failure-rate-interval that are followed by a restart; the next one fails the job.",
-        "int",
         check=at_least(1),
     )
 )
@@ -70,7 +66,6 @@ FAILURE_RATE_INTERVAL = _register(
         parse_seconds,
         60.0,
         "Over how long failures are counted.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )
@@ -80,7 +75,6 @@ FAILURE_RATE_DELAY = _register(
         parse_seconds,
         1.0,
         "Pause before a restart.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -92,7 +86,6 @@ INITIAL_BACKOFF = _register(
         parse_seconds,
         1.0,
         "Pause before the first restart.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )
@@ -102,7 +95,6 @@ MAX_BACKOFF = _register(
         parse_seconds,
         60.0,
         "The longest pause before a restart.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )
@@ -112,7 +104,6 @@ BACKOFF_MULTIPLIER = _register(
         parse_number,
         1.5,
         "Each pause is so many times as long as the one before.",
-        "float",
         check=lambda multiplier: None if multiplier > 1 else "must be greater than 1",
     )
 )
@@ -122,7 +113,6 @@ RESET_BACKOFF_THRESHOLD = _register(
         parse_seconds,
         3600.0,
         "After so long without a failure the next pause is initial-backoff again.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )
@@ -132,7 +122,6 @@ JITTER_FACTOR = _register(
         parse_number,
         0.1,
         "A pause is longer or shorter by up to this part of it, so that jobs which failed together do not all come back in one moment. The same job has the same pauses.",
-        "float",
         check=lambda factor: None if 0 <= factor <= 1 else "must be at least 0 and at most 1",
     )
 )
@@ -142,7 +131,6 @@ ATTEMPTS_BEFORE_RESET_BACKOFF = _register(
         parse_int,
         None,
         "Restarts before the job fails, counted anew when the pause is initial-backoff again. Unset: without limit.",
-        "int",
         check=at_least(1),
     )
 )

@@ -14,7 +14,6 @@ SPECULATIVE_ENABLED = _register(
         parse_bool,
         False,
         "Speculative execution (FLIP-168): executions that are slow get a mirror on another node; the first to finish wins. With jobmanager.scheduler = AdaptiveBatch only.",
-        "bool",
         aliases=(_FLINK_SPECULATIVE + "enabled",),
     )
 )
@@ -24,7 +23,6 @@ MAX_CONCURRENT_EXECUTIONS = _register(
         parse_int,
         2,
         "The most executions of a subtask, the original one among them, that may run at the same time.",
-        "int",
         aliases=(_FLINK_SPECULATIVE + "max-concurrent-executions",),
         check=at_least(1),
     )
@@ -35,18 +33,17 @@ BLOCK_SLOW_NODE_DURATION = _register(
         parse_seconds,
         60.0,
         "The time in which the node of a slow execution gets no new tasks. 0: nodes are not blocked.",
-        "duration",
         aliases=(_FLINK_SPECULATIVE + "block-slow-node-duration",),
         check=at_least(0),
     )
 )
-MAX_RETURNS = _register(
+MAX_REJECTIONS = _register(
     Option(
-        "firesteel.speculative.max-returns",
+        "firesteel.speculative.max-rejections",
         parse_int,
         5,
         "How often in a row the executions of a subtask that Spark starts on a blocked node may be rejected there; the next one runs wherever it is.",
-        "int",
+        deprecated_keys=("firesteel.speculative.max-returns",),
         check=at_least(0),
     )
 )
@@ -56,7 +53,6 @@ CHECK_INTERVAL = _register(
         parse_seconds,
         1.0,
         "The interval in which the detector looks for slow executions.",
-        "duration",
         check=at_least(0.01, "10 ms"),
     )
 )
@@ -66,7 +62,6 @@ BASELINE_LOWER_BOUND = _register(
         parse_seconds,
         60.0,
         "No execution that has taken less is slow.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -76,7 +71,6 @@ BASELINE_RATIO = _register(
         parse_number,
         0.75,
         "Part of a step's subtasks that must have finished before any of the others is called slow.",
-        "float",
         check=lambda ratio: None if 0 <= ratio < 1 else "must be at least 0 and less than 1",
     )
 )
@@ -86,7 +80,6 @@ BASELINE_MULTIPLIER = _register(
         parse_number,
         1.5,
         "An execution is slow when it takes so many times as long as is usual in its step.",
-        "float",
         check=lambda multiplier: None if multiplier > 0 else "must be greater than 0",
     )
 )
@@ -95,8 +88,7 @@ SLOW_TASK_RULE = _register(
         "firesteel.slow-task-detector.rule",
         one_of("input-weighted", "seed"),
         "input-weighted",
-        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, word for word: nobody is slow before baseline-ratio is reached.",
-        "enum",
+        "The baseline of a step. input-weighted: the median time per input byte, so that an execution which only has more to read is not slow; seed: FLIP-168's median time, unchanged: no execution is slow before baseline-ratio is reached.",
     )
 )
 SLOW_TASK_FUNCTION = _register(
@@ -105,7 +97,6 @@ SLOW_TASK_FUNCTION = _register(
         str,
         None,
         "What makes a slow task strategy of your own, as 'module:function': it is given the job's options and returns an object with the method baseline(step), a firesteel.SlowTaskStrategy. It takes the place of rule, expected, absolute-time and the slow-task-detector.execution-time.* options. Unset: those.",
-        "string",
     )
 )
 SLOW_TASK_EXPECTED = _register(
@@ -113,8 +104,7 @@ SLOW_TASK_EXPECTED = _register(
         "firesteel.slow-task-detector.expected",
         parse_bool,
         None,
-        "Where baseline-ratio cannot be reached (few subtasks, or a node that stands still holds many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect. Unset: true with firesteel.slow-task-detector.rule = input-weighted, false with seed, which knows no expectations.",
-        "bool",
+        "Where baseline-ratio cannot be reached (few subtasks, or a node that hangs runs many), an execution is slow too when it takes far longer than its bytes and the rate of others let expect. Unset: true with firesteel.slow-task-detector.rule = input-weighted, false with seed, which knows no expectations.",
     )
 )
 SLOW_TASK_ABSOLUTE_TIME = _register(
@@ -123,7 +113,6 @@ SLOW_TASK_ABSOLUTE_TIME = _register(
         parse_seconds,
         None,
         "An execution that has taken so long is slow, whatever others take. Unset: there is no such bound.",
-        "duration",
         check=at_least(0.01, "10 ms"),
     )
 )
@@ -133,6 +122,5 @@ NODE_VARIABLE = _register(
         str,
         None,
         "Environment variable of the executors that names the machine they run on, for example one that Kubernetes fills in from spec.nodeName. Unset: the executor's host, or the executor where all share one host.",
-        "string",
     )
 )

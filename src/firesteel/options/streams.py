@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from firesteel.options.registry import register
-from firesteel.options.values import Option, Scope, at_least, one_of, parse_int, parse_number, parse_seconds
+from firesteel.options.values import Option, Scope, at_least, one_of, parse_int, parse_number, parse_seconds, parse_wait
 
 T = TypeVar("T")
 
@@ -16,15 +16,6 @@ _STREAM = "firesteel.stream."
 
 def _register(option: Option[T]) -> Option[T]:
     return register(replace(option, scope=Scope.STREAMS))
-
-
-def _parse_wait(value: Any) -> float:
-    """Seconds; whatever is negative is -1: without limit."""
-    text = str(value).strip()
-    if text.startswith("-"):
-        parse_seconds(text[1:])
-        return -1.0
-    return parse_seconds(value)
 
 
 def _is_part(value: float | None) -> str | None:
@@ -37,7 +28,6 @@ SCALE_ON_FAILED_CHECKPOINTS_COUNT = _register(
         parse_int,
         2,
         "So many checkpoints (micro-batches) that fail one after the other set off a rescale that is wanted, though none was completed. FLIP-461 names 2 in its code and 1 in its text; Flink took 2, and so does Firesteel: one failed batch is most often followed by one that succeeds, after which nothing has to be processed twice.",
-        "int",
         aliases=(_AS + "rescale-on-failed-checkpoints-count", _AS + "rescale-trigger.max-checkpoint-failures"),
         check=at_least(1),
     )
@@ -48,7 +38,6 @@ MAX_DELAY_FOR_SCALE_TRIGGER = _register(
         parse_seconds,
         None,
         "A rescale that is wanted waits no longer than this for a checkpoint, counted from the first change that could be followed, time in cooldown included; then it begins: no further batch is begun, and the running one is let end unless it has run for as long as this, and is then stopped and replayed. Unset: the checkpoint interval times (scale-on-failed-checkpoints-count + 1). The interval is the gap of the query's trigger, or the median duration of the last 10 batches where that is longer, and at least 1 s. FLIP-461's 0 for jobs without checkpoints has no meaning on Spark: every micro-batch is one. 0 rescales at once, as Flink did before.",
-        "duration",
         aliases=(_AS + "rescale-trigger.max-delay",),
         check=at_least(0),
     )
@@ -59,7 +48,6 @@ COOLDOWN_AFTER_RESCALING = _register(
         parse_seconds,
         30.0,
         "After a rescale, or the first start, nothing is rescaled for so long (FLIP-322); after one that failed at least 10 s, and twice as long for each further failure. What changes meanwhile is remembered.",
-        "duration",
         deprecated_keys=(_AS + "scaling-interval.min",),
         check=at_least(0),
     )
@@ -70,7 +58,6 @@ EXECUTING_STABILIZATION_TIMEOUT = _register(
         parse_seconds,
         60.0,
         "The time after the first change that a running stream waits for all the slots that it could use (its upper bound); then sufficient ones are enough for a rescale.",
-        "duration",
         deprecated_keys=(_AS + "scaling-interval.max",),
         check=at_least(0),
     )
@@ -78,10 +65,9 @@ EXECUTING_STABILIZATION_TIMEOUT = _register(
 RESOURCE_WAIT_TIMEOUT = _register(
     Option(
         _AS + "submission.resource-wait-timeout",
-        _parse_wait,
+        parse_wait,
         300.0,
         "The time that a stream that is started waits for slots for its lower bound; then it starts with what is there, and fails if that is nothing. A negative value waits without limit.",
-        "duration",
         deprecated_keys=(_AS + "resource-wait-timeout",),
     )
 )
@@ -91,7 +77,6 @@ SUBMISSION_STABILIZATION_TIMEOUT = _register(
         parse_seconds,
         10.0,
         "The time that a stream that is started, and has slots for its lower bound, waits for more.",
-        "duration",
         deprecated_keys=(_AS + "resource-stabilization-timeout",),
         check=at_least(0),
     )
@@ -102,7 +87,6 @@ MIN_PARALLELISM_INCREASE = _register(
         parse_int,
         None,
         "Accepted and ignored, with a warning, as in today's Flink: whether a rescale is worth it is decided from cores, partitions and the predicted downtime.",
-        "int",
     )
 )
 CHECKPOINTING_TIMEOUT = _register(
@@ -111,7 +95,6 @@ CHECKPOINTING_TIMEOUT = _register(
         parse_seconds,
         600.0,
         "A micro-batch that is not committed within this time counts as a failed checkpoint, and as another one each time it has passed again.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )
@@ -121,7 +104,6 @@ PIPELINE_MAX_PARALLELISM = _register(
         parse_int,
         None,
         "A stream never gets more partitions than this: for a sink that allows no more. A rescale or requirements above it are refused. Unset: the requirements alone are the bound.",
-        "int",
         check=at_least(1),
     )
 )
@@ -131,7 +113,6 @@ PARTITIONS_PER_CORE = _register(
         parse_int,
         4,
         "Slots that a core gives: as many partitions of state as a rescale, or the first start, plans for it.",
-        "int",
         check=at_least(1),
     )
 )
@@ -141,7 +122,6 @@ MAX_PARTITIONS_PER_CORE = _register(
         parse_int,
         16,
         "While a stream runs, its number of partitions stays as it is as long as every core has at least one and none has more than this, and the requirements allow it.",
-        "int",
         check=at_least(1),
     )
 )
@@ -151,7 +131,6 @@ COOLDOWN_AFTER_SCALE_UP = _register(
         parse_seconds,
         None,
         "The time after a rescale in which the parallelism is not raised. Unset: the common cooldown. The direction that is wanted decides which of the two cooldowns counts.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -161,7 +140,6 @@ COOLDOWN_AFTER_SCALE_DOWN = _register(
         parse_seconds,
         None,
         "The time after a rescale in which the parallelism is not lowered. Unset: the common cooldown.",
-        "duration",
         check=at_least(0),
     )
 )
@@ -170,8 +148,7 @@ MAX_DOWNTIME = _register(
         _STREAM + "max-downtime",
         parse_seconds,
         None,
-        "A rescale whose downtime is predicted to be longer waits for the user's word (rescale without a number). Unset: none waits.",
-        "duration",
+        "A rescale whose downtime is predicted to be longer waits for the user's confirmation (rescale without a number). Unset: none waits.",
         check=at_least(0),
     )
 )
@@ -181,7 +158,6 @@ STREAM_SCALING = _register(
         one_of("resources", "load"),
         "resources",
         "The source of the parallelism. resources: the cores there are, within the requirements. load: only those of the cores that its batches need, as busy as they are; where the source tells no backlog and the trigger has no gap that cannot be told, and it is as with resources.",
-        "enum",
     )
 )
 LOAD_TARGET = _register(
@@ -190,7 +166,6 @@ LOAD_TARGET = _register(
         parse_number,
         0.7,
         "With scaling = load: the share of the time that batches should take of it after a rescale.",
-        "float",
         check=_is_part,
     )
 )
@@ -200,7 +175,6 @@ LOAD_HIGH = _register(
         parse_number,
         0.9,
         "With scaling = load: above this a stream is taken to need more cores.",
-        "float",
         check=_is_part,
     )
 )
@@ -210,7 +184,6 @@ LOAD_LOW = _register(
         parse_number,
         0.35,
         "With scaling = load: below this it is taken to need fewer.",
-        "float",
         check=_is_part,
     )
 )
@@ -220,7 +193,6 @@ LOAD_WINDOW = _register(
         parse_seconds,
         60.0,
         "With scaling = load: over how long batches are looked at.",
-        "duration",
         check=at_least(0.001, "1 ms"),
     )
 )

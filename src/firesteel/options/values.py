@@ -70,6 +70,15 @@ def parse_seconds(value: Any) -> float:
     return float(match[1]) * _TIME_UNITS[match[2].lower()]
 
 
+def parse_wait(value: Any) -> float:
+    """Seconds; whatever is negative is -1: without limit."""
+    text = str(value).strip()
+    if text.startswith("-"):
+        parse_seconds(text[1:])
+        return -1.0
+    return parse_seconds(value)
+
+
 def parse_int(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
         raise ValueError("a whole number")
@@ -119,6 +128,17 @@ class Scope(Enum):
     BOTH = "batch jobs and streams"
 
 
+_KINDS: dict[Callable[[Any], Any], str] = {
+    parse_int: "int",
+    parse_number: "float",
+    parse_bool: "bool",
+    parse_size: "size",
+    parse_seconds: "duration",
+    parse_wait: "duration",
+    str: "string",
+}
+
+
 @dataclass(frozen=True)
 class Option(Generic[T]):
     """``check`` returns a complaint ("must be at least 1") or None. A default of None means unset."""
@@ -127,7 +147,6 @@ class Option(Generic[T]):
     parse: Callable[[Any], T]
     default: T
     doc: str
-    kind: str
     aliases: tuple[str, ...] = ()
     """Other keys that mean the same, without a warning (today's Flink keys)."""
     deprecated_keys: tuple[str, ...] = ()
@@ -136,6 +155,11 @@ class Option(Generic[T]):
     scope: Scope = Scope.BATCH
     streams_have: str = ""
     """The option for streams in the place of this one, which is for batch jobs."""
+
+    @property
+    def kind(self) -> str:
+        """``int``, ``float``, ``bool``, ``size``, ``duration``, ``string``, or ``enum``: one of some names."""
+        return _KINDS.get(self.parse, "enum")
 
 
 def at_least(least: float, text: str | None = None) -> Callable[[Any], str | None]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.options import FRAMEWORK_MEMORY, format_value, lookup
 from firesteel.report.attempts import lives, sentences
-from firesteel.report.groups import group_lines, most_at_once, peaks_text
 from firesteel.report.history import (
     Failure,
     JobHistory,
@@ -20,7 +19,7 @@ from firesteel.report.history import (
     vertex_count,
     weighed,
 )
-from firesteel.report.ranges import ranges_text
+from firesteel.report.slot_sharing import group_lines, most_at_once, peaks_text
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
@@ -36,6 +35,8 @@ _SHORT = {
     "slot reservation": "slots kept",
     "slot request": "slots",
 }
+EVEN = 1.25
+"""Ranges whose largest is at most so many times the average are called even."""
 _MAX_FAILURES = 5
 _MAX_SUBTASKS = 5
 """Of those with several attempts, so many are told of one by one."""
@@ -194,7 +195,7 @@ def _attempts(history: JobHistory, vertex: VertexHistory, records: list[JournalR
         for place, sentence in enumerate(sentences(attempts, history.last_at or 0.0, is_over=history.is_over)):
             yield f"{f'subtask {subtask}: ' if not place else '    '}{sentence}."
     if len(found) > _MAX_SUBTASKS:
-        yield f"'firesteel history' tells of {len(found) - _MAX_SUBTASKS} more."
+        yield f"'firesteel history' lists {len(found) - _MAX_SUBTASKS} more."
 
 
 def _decision_lines(decisions: Iterable[Decision]) -> Iterator[str]:
@@ -252,3 +253,46 @@ def labelled(label: str, text: str) -> str:
     first, *rest = text.splitlines() or [""]
     indent = " " * (4 + _LABEL_WIDTH)
     return "\n".join([f"    {label:<{_LABEL_WIDTH - 1}} {first}", *(indent + line for line in rest)])
+
+
+def ranges_text(decision: Decision) -> str:
+    """Explains a vertex's ranges in a sentence, from the sizes that its decision was taken by.
+
+    Empty: nothing was cut, or the sizes are not known.
+    """
+    result = decision.result
+    if not isinstance(result, dict) or "largest" not in result or not decision.inputs.get("sizes"):
+        return ""
+    parallelism, largest = int(result["parallelism"]), int(result["largest"])
+    sizes = _summed(decision.inputs["sizes"], decision.inputs.get("co_partitioned"))
+    total = sum(sizes)
+    if parallelism < 2 or not total or len(sizes) < 2:
+        return ""
+    mean, heaviest = total / parallelism, max(sizes)
+    pieces = (
+        f"{plural(len(sizes), 'subpartition')}, {format_bytes(total / len(sizes))} on average and {format_bytes(heaviest)} at "
+        f"most, in {format_count(parallelism)} contiguous ranges"
+    )
+    times = largest / mean
+    if times <= EVEN:
+        return f"{pieces}: the largest has {times:.2f} times the average."
+    text = f"{pieces}: the largest has {times:.1f} times the average."
+    if heaviest * EVEN >= largest:
+        share = heaviest / total
+        return (
+            f"{text} It is one subpartition, with {100 * share:.0f} % of all bytes: a key that has so many rows, or a few of "
+            "them. Rows of a key stay together; aggregate before, or add a column to the key."
+        )
+    if str(decision.inputs.get("cut")) == "by-count":
+        return (
+            f"{text} By count, each has equally many subpartitions, whatever they weigh; cut=by-bytes evens them out."
+        )
+    return text
+
+
+def _summed(sizes: Sequence[Any], together: Sequence[Any] | None) -> list[int]:
+    """Bytes per subpartition, of all inputs that are cut together; ``together``: which are (None: not known, all of them)."""
+    chosen = sizes if together is None else [each for each, flag in zip(sizes, together, strict=False) if flag]
+    lists = [each for each in chosen if isinstance(each, list)]
+    length = max(map(len, lists), default=0)
+    return [sum(int(each[n]) for each in lists if n < len(each)) for n in range(length)]

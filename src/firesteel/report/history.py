@@ -10,7 +10,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
 from firesteel.options import SPECULATIVE_ENABLED
-from firesteel.report.groups import GroupHistory, Peaks
+from firesteel.report.slot_sharing import GroupHistory, Peaks
 from firesteel.scheduler.kernel.records import (
     REJECTED,
     RETIRED,
@@ -136,7 +136,7 @@ class JobHistory:
         self.plan: JobPlanned | None = None
         self.vertices: dict[int, VertexHistory] = {}
         self.decisions: list[Decision] = []
-        """Those that concern no single vertex."""
+        """The decisions that concern no single vertex."""
         self.metrics: Mapping[str, int | float] = {}
         """The job's own numbers."""
         self.blocks: list[Blocked] = []
@@ -174,7 +174,7 @@ class JobHistory:
                 try:
                     self._planned(record)
                 except (TypeError, ValueError, AttributeError) as error:
-                    raise UsageError(f"The plan in the journal is none of a job: {error}.") from None
+                    raise UsageError(f"The plan in the journal is not a job's: {error}.") from None
             case GraphChanged():
                 self._absorbed(record)
             case Decision():

@@ -13,7 +13,13 @@ from firesteel.scheduler.streaming.records import RescaleRecord, StreamStateChan
 
 MAX_TOLD = 200
 """Of a stream's decisions and changes of state, so many of the latest are written out."""
-_STEPS = {"hold": "hold", "stop": "stop", "replay": "replay", "repartition": "rewrite state", "start": "start"}
+_STEPS = {
+    "commit barrier": "commit barrier",
+    "stop": "stop",
+    "replay": "replay",
+    "repartition": "rewrite state",
+    "start": "start",
+}
 
 
 def explain_stream(records: Iterable[JournalRecord]) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from firesteel.model.arrays import Ints
 from firesteel.results import layout
 from firesteel.results.layout import Slice
 from firesteel.results.messages import (
@@ -53,8 +53,6 @@ THREADS = 16
 WHOLE_BYTES = 4 << 20
 """Objects up to so large are fetched whole, if all of them may be held."""
 OUTPUT_BUFFER_BYTES = 4 << 20
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,14 @@ from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
+from firesteel.scheduler.kernel.states import IS_PENDING
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
 from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.slots.usable import UsableSlots
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
@@ -37,6 +40,7 @@ class AdaptiveBatchScheduler(Scheduler):
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
         task_memory: Callable[[], float | None] = lambda: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
         super().__init__(
@@ -47,16 +51,17 @@ class AdaptiveBatchScheduler(Scheduler):
             detector,
             request_seconds=request_seconds,
             task_memory=task_memory,
+            profiler=profiler,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 
-    def _joins(self, task_memory: Callable[[], float | None]) -> Joins:
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
         if not self.options[ADAPTIVE_JOINS]:
             return NoJoins()
 
         def slots_of(vertex: int) -> int | None:
-            bound = None if isinstance(self.allocator, SlotPool) else self._slots_of(vertex)
+            bound = None if isinstance(self.allocator, SlotPool) else usable.bound(vertex)
             return None if bound is None else bound.count
 
         return AdaptiveJoins(
@@ -64,7 +69,7 @@ class AdaptiveBatchScheduler(Scheduler):
             self.recorder,
             self.timers,
             slots_of=slots_of,
-            pending=lambda: self.operations.num_pending,
+            pending=lambda: int(self.executions.counts[IS_PENDING].sum()),
             memory=task_memory,
             volume=self.options[DATA_VOLUME_PER_TASK],
         )

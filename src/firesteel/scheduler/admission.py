@@ -17,6 +17,7 @@ from firesteel.scheduler.kernel.events import (
 )
 from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import IS_DEPLOYED, ExecutionState
 from firesteel.scheduler.speculation.handler import SpeculativeExecutionHandler
@@ -41,6 +42,7 @@ class Admission:
         release: PartitionReleaseStrategy,
         metrics: Metrics,
         speculation: SpeculativeExecutionHandler,
+        profiler: Profiler,
     ) -> None:
         self._operations = operations
         self._table = operations.graph.executions
@@ -50,6 +52,7 @@ class Admission:
         self._release = release
         self._metrics = metrics
         self._speculation = speculation
+        self._profiler = profiler
         self._discarded: set[tuple[int, int, int, int]] = set()
 
     def finished(self, vertex: ExecutionJobVertex, rows: Rows, event: ExecutionsFinished) -> Failure | None:
@@ -79,7 +82,7 @@ class Admission:
             self._strategy.restart_tasks({vertex.id: self._table.index[rows].astype(np.int64)})
 
     def _end_others(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """These subtasks have finished: their other executions are of no use any more."""
+        """Ends the other executions of subtasks that have finished: they are of no use any more."""
         if vertex.has_several and len(subtasks):
             self._operations.drop(vertex, vertex.created_rows(subtasks), _FASTER)
             self._operations.cancel(vertex, vertex.deployed_rows(subtasks), _FASTER)
@@ -123,7 +126,8 @@ class Admission:
             self._strategy.on_partitions_available(result.admit(subtasks, attempts, reports.tokens))
         self._speculation.finished(vertex, rows)
         self._metrics.progressed(vertex)
-        self._release.executions_finished(vertex, subtasks)
+        with InPhase(self._profiler, SchedulingPhase.RELEASE):
+            self._release.executions_finished(vertex, subtasks)
 
     def _stamp(self, vertex: ExecutionJobVertex, rows: Rows, reports: ExecutionReports) -> None:
         """To FINISHED, by way of whatever states nobody reported. The report's own times are the best there are, but for

@@ -11,6 +11,7 @@ from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.model.pipelined_region import fed_while_running
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
 from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.model import Bounds
 from firesteel.scheduler.parallelism.planning import NO_SPLITS
 from firesteel.scheduler.parallelism.source import decide_source
@@ -40,6 +41,7 @@ class DefaultScheduler(Scheduler):
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
         task_memory: Callable[[], float | None] = lambda: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         super().__init__(
             job_graph,
@@ -49,6 +51,7 @@ class DefaultScheduler(Scheduler):
             detector,
             request_seconds=request_seconds,
             task_memory=task_memory,
+            profiler=profiler,
         )
         self._fed_while_running = fed_while_running(job_graph)
 
@@ -58,7 +61,7 @@ class DefaultScheduler(Scheduler):
             if vertex.ranges is None and self.graph.inputs_available(vertex):
                 bounds = self._bounds(vertex.job)
                 if self.planner.knows_sizes(vertex.job, bounds):
-                    plan = self.planner.plan(vertex.job, bounds)
+                    plan = self.planner.ranges(vertex.job, bounds)
                     self.graph.assign_inputs(vertex, plan.ranges, plan.input_bytes)
                     # It may have been looked at while its sizes were on their way.
                     self.strategy.restart_tasks({vertex.id: np.arange(vertex.parallelism)})

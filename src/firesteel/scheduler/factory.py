@@ -10,6 +10,7 @@ from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import (
     AllocatorContext,
@@ -36,6 +37,7 @@ def create_scheduler(
     slot_mode: SlotMode | None = None,
     join: JoinSession | None = None,
     task_memory: Callable[[], float | None] = lambda: None,
+    profiler: Profiler = NO_PROFILER,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -43,7 +45,7 @@ def create_scheduler(
     is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
     ``slot_mode``: who keeps slots of their own resources apart, where a slot sharing group has any; None: the pool alone.
     ``task_memory``: gives the bytes that a task may use for its data; None: not known yet. ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
-    workers with nobody.
+    workers with nobody. ``profiler``: told of the phases the scheduler goes through.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -84,4 +86,13 @@ def create_scheduler(
 
     has_resources = any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices)
     allocator = pool if has_resources else bounded if in_turn else grant_all
-    return kind(job_graph, options, allocator, slots, chosen, request_seconds=request_seconds, task_memory=task_memory)
+    return kind(
+        job_graph,
+        options,
+        allocator,
+        slots,
+        chosen,
+        request_seconds=request_seconds,
+        task_memory=task_memory,
+        profiler=profiler,
+    )

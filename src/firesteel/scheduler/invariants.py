@@ -55,10 +55,10 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert not alive.any(), f"{where}: a superseded execution may still finish"
     if scheduler.job.is_active and vertex.ranges is not None:
         block = scheduler.graph.regions.block(vertex.id)
-        able = scheduler.readiness.deployable_regions(block, np.arange(block.count))
+        able = scheduler.deployment.readiness.deployable_regions(block, np.arange(block.count))
         ready = np.isin(block.of(vertex.id, np.arange(vertex.parallelism)), able)
         ready &= ~scheduler.strategy.candidates(vertex.id)
-        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and nobody scheduled them"
+        assert not ready.any(), f"{where}: subtasks {np.flatnonzero(ready)} could run and are not scheduled"
     if not vertex.job.supports_concurrent_attempts:
         pending = table.index[rows[IS_PENDING[table.state[rows]]]]
         assert len(np.unique(pending)) == len(pending), f"{where}: two attempts of a subtask at once"
@@ -84,7 +84,7 @@ def _rounds(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert (table.opens[rows] | (table.prior[rows] != NO_ROW)).all(), f"{where}: a round without a first execution"
     joined = rows[(states == S.CREATED) & ~table.opens[rows]]
     assert np.isin(joined, list(scheduler.speculation.candidates)).all(), (
-        f"{where}: an execution that nobody will deploy"
+        f"{where}: an execution that will never be deployed"
     )
 
 

@@ -34,7 +34,7 @@ class Speculated:
     mirrors: int = 0
     """Executions that began while another one of their subtask was under way."""
     effective: int = 0
-    """Those of them that won."""
+    """Mirrors that won."""
     blocked: int = 0
     """Number of times a node was blocked."""
     rejected: int = 0

@@ -60,7 +60,7 @@ class Ledger:
             check(one, f"a subtask of vertex {event.vertex} has two winners")
 
     def discarded(self, command: c.DiscardExecutions) -> None:
-        """Those that had won have not."""
+        """Takes back that these executions had won."""
         self._reserve(int(command.tokens.max(initial=0)) + 1)
         self._forget(command.tokens)
         winner = self._winner[command.vertex]

@@ -145,7 +145,10 @@ class Plane:
 
     def _absorb(self, command: c.VertexAbsorbed) -> None:
         """The graph is the scheduler's own: nothing is left to be done."""
-        check(not self.runs.of_vertex(command.producer), f"vertex {command.producer} is absorbed, and was deployed")
+        check(
+            not (self.runs.vertex[: self.runs.size] == command.producer).any(),
+            f"vertex {command.producer} is absorbed, and was deployed",
+        )
 
     def _deploy(self, command: c.Deploy) -> None:
         check(

@@ -25,7 +25,6 @@ from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.failover.restart_strategies import UNLIMITED
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord, SlotUsage
-from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.topology.planned import planned
 from firesteel.simulation.cluster.nodes import ClusterSpec
@@ -36,7 +35,7 @@ from firesteel.simulation.faults.dice import Faults
 from firesteel.simulation.held import held_bytes
 from firesteel.simulation.job import SimulatedJob, Speculated
 from firesteel.simulation.plane import World
-from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch, attach
+from firesteel.simulation.stopwatch import OUTSIDE, Stopwatch
 from firesteel.simulation.workload import ChainShape, EdgeKind, Workload
 
 SIMULATED = "simulated"
@@ -178,7 +177,7 @@ class Simulated:
         return base.with_values(self.shape.options()).with_values(self.options)
 
     def all_blocking(self) -> Simulated:
-        """These, with blocking exchanges if groups have resources and the options ask for that (FLIP-169)."""
+        """Returns this job, with blocking exchanges if groups have resources and the options ask for that (FLIP-169)."""
         if self.job_graph().slot_sharing_groups and self.all_options()[FINE_GRAINED_ALL_BLOCKING]:
             return replace(self, shape=replace(self.shape, pipelined=False))
         return self
@@ -210,12 +209,12 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
     story = _SlotsSeen(JournalDigest() if journal is None else journal, simulated.job_graph())
     story.record(_plan(simulated))
     job = _started(simulated, simulated.fail_rate, watch, story)
-    most, looks, sizes = _memory(job.scheduler), 1, job.plane.deploys
+    most, looks, sizes = _memory(job), 1, job.plane.deploys
     while job.plane.ended is None:
         job.step()
         if job.plane.deploys != sizes and looks < MOST_LOOKS:
-            most, looks, sizes = max(most, _memory(job.scheduler)), looks + 1, job.plane.deploys
-    most = max(most, _memory(job.scheduler))
+            most, looks, sizes = max(most, _memory(job)), looks + 1, job.plane.deploys
+    most = max(most, _memory(job))
     phases = {name: Phase(watch.seconds.get(name, 0.0) * 1000, watch.counts.get(name, 0)) for name in PHASES}
     phases["other"] = _sum(phases["other"], watch, {"failover"})
     unknown = set(watch.seconds) - set(PHASES) - {OUTSIDE, "failover"}
@@ -248,8 +247,9 @@ def costs_of(simulated: Simulated, journal: Instrument | None = None) -> Costs:
 def _started(simulated: Simulated, fail_rate: float, watch: Stopwatch, journal: Instrument | None) -> SimulatedJob:
     graph, options = simulated.job_graph(), simulated.all_options()
     with watch.measure("build"):
-        scheduler = create_scheduler(graph, options, simulated.cluster.total_slots, slot_mode=simulated.cluster.mode)
-    attach(watch, scheduler)
+        scheduler = create_scheduler(
+            graph, options, simulated.cluster.total_slots, slot_mode=simulated.cluster.mode, profiler=watch
+        )
     job = SimulatedJob(scheduler, simulated.world(fail_rate), journal, watch)
     job.start()
     return job
@@ -271,9 +271,10 @@ def _failover(simulated: Simulated) -> Phase | None:
     return None
 
 
-def _memory(scheduler: Scheduler) -> int:
-    """The scheduler's own: the job graph is its user's."""
-    return held_bytes(scheduler, without=(scheduler.job_graph, scheduler.options))
+def _memory(job: SimulatedJob) -> int:
+    """The scheduler's own: the job graph is its user's, and the watch is ours."""
+    scheduler = job.scheduler
+    return held_bytes(scheduler, without=(scheduler.job_graph, scheduler.options, job.watch))
 
 
 def _sum(phase: Phase, watch: Stopwatch, others: set[str]) -> Phase:
@@ -307,7 +308,7 @@ def _check_resources(simulated: Simulated) -> None:
     groups = simulated.job_graph().slot_sharing_groups
     if groups and not simulated.cluster.workers:
         raise UsageError(
-            f"Slot sharing group '{next(iter(groups))}' has resources, and nobody says what the nodes have.",
+            f"Slot sharing group '{next(iter(groups))}' has resources, but the resources of the nodes are not given.",
             hint="Say how much memory each has for slots, for example --memory '64 GiB'; its cores are its --slots.",
         )
     if simulated.cluster.workers and not groups:
@@ -318,7 +319,7 @@ def _check_resources(simulated: Simulated) -> None:
         )
     if groups and simulated.shape.pipelined:
         raise UsageError(
-            f"--pipelined and resources of slot sharing group '{next(iter(groups))}' exclude each other (FLIP-169).",
+            f"--pipelined and resources of slot sharing group '{next(iter(groups))}' cannot be used together (FLIP-169).",
             hint=f"Leave --pipelined out, or say -O {FINE_GRAINED_ALL_BLOCKING.key}=true, which does the same.",
         )
 

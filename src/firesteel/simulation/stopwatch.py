@@ -1,30 +1,15 @@
-"""Real time by phase. It is put around the scheduler from outside; the scheduler knows nothing of it."""
+"""Real time by phase: a profiler of the scheduler, and of what is done around it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from operator import attrgetter
-from typing import Any
 
-from firesteel.scheduler.scheduler import Scheduler
-from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex, VertexInitialization
+from firesteel.scheduler.kernel.profiler import SchedulingPhase
 
 OUTSIDE = "outside"
 """Time inside a measured call that is not the scheduler's: sizes being made up."""
-
-INNER: tuple[tuple[str, str, str], ...] = (
-    ("planner", "source", "decide"),
-    ("planner", "by_count", "decide"),
-    ("planner", "decided", "decide"),
-    ("planner", "plan", "decide"),
-    ("graph", "initialize_job_vertex", "initialise"),
-    ("graph.regions", "grow", "regions"),
-    ("deployments", "deploy", "deploy"),
-    ("release", "executions_finished", "release"),
-)
-"""(part of the scheduler, its method, phase): where the inner phases of an event are measured."""
 
 
 class Stopwatch:
@@ -44,6 +29,22 @@ class Stopwatch:
         finally:
             self._leave()
 
+    def entered(self, phase: SchedulingPhase) -> None:
+        name = self.name_of(phase)
+        if name is not None:
+            self._enter(name)
+
+    def left(self, phase: SchedulingPhase) -> None:
+        if self.name_of(phase) is not None:
+            self._leave()
+
+    def name_of(self, phase: SchedulingPhase) -> str | None:
+        """Returns the name that a phase of the scheduler goes by; None: it is not told apart. Growth is told by its parts; what
+        is initialised on the start is built."""
+        if phase is SchedulingPhase.INITIALIZE and self.is_under("start"):
+            return "build"
+        return None if phase is SchedulingPhase.GROW else phase.value
+
     @contextmanager
     def outside(self) -> Generator[None, None, None]:
         """Leaves what is done inside out of the phase it is done in."""
@@ -55,19 +56,6 @@ class Stopwatch:
             yield
         finally:
             self._leave()
-
-    def wrap(self, part: object, method: str, phase: Callable[[], str]) -> None:
-        """From here on the time of ``part.method`` is that of ``phase()``. Raises AttributeError if there is none."""
-        inner: Callable[..., Any] = getattr(part, method)
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            self._enter(phase())
-            try:
-                return inner(*args, **kwargs)
-            finally:
-                self._leave()
-
-        setattr(part, method, timed)
 
     def is_under(self, phase: str) -> bool:
         return phase in self._open
@@ -89,24 +77,3 @@ class Stopwatch:
 
     def _charge(self, phase: str, now: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._since
-
-
-def attach(watch: Stopwatch, scheduler: Scheduler) -> None:
-    """Measure the inner phases of a scheduler that has not started. What it builds on its start is part of "build"."""
-    initialize = scheduler.graph.initialize_job_vertex
-
-    def initialized(plan: VertexInitialization, at: float) -> ExecutionJobVertex:
-        vertex = initialize(plan, at)
-        for result in vertex.results:  # they are there from here on
-            watch.wrap(result.info, "record", lambda: "sizes")
-        return vertex
-
-    scheduler.graph.initialize_job_vertex = initialized
-    for part, method, phase in INNER:
-        watch.wrap(attrgetter(part)(scheduler), method, _phase_of(watch, phase))
-
-
-def _phase_of(watch: Stopwatch, phase: str) -> Callable[[], str]:
-    if phase != "initialise":
-        return lambda: phase
-    return lambda: "build" if watch.is_under("start") else "initialise"

@@ -30,6 +30,7 @@ from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.operators.units import run_keyed, whole_gate
+from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
     CombinerState,
@@ -45,7 +46,6 @@ from firesteel.task.program import (
     TaskOutcome,
     VertexProgram,
 )
-from firesteel.task.streams import Stream
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
@@ -319,9 +319,7 @@ def _orders(program: VertexProgram) -> Sequence[Order | None]:
 def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
     if order is not None:
         if gate.boundaries is None:
-            raise FiresteelError(
-                f"Data set {gate.dataset} was written in an order, but nobody said what its ranges are."
-            )
+            raise FiresteelError(f"Data set {gate.dataset} was written in an order, but its ranges are not given.")
         where = gate.attempts, gate.tokens, gate.rects, gate.partitions
         return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
     return GateReader(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
-from firesteel.report.groups import waiting_text
 from firesteel.report.history import JobHistory, VertexHistory
+from firesteel.report.slot_sharing import waiting_text
 from firesteel.view.watched import Watched, state_of
 
 if TYPE_CHECKING:

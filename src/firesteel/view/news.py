@@ -9,7 +9,7 @@ from firesteel.scheduler.kernel.records import Decision, StateChange
 _TOLD = ("speculation", "winner", "blocklist", "placement", "slot request")
 """Decisions of which every view tells at once."""
 _WARNED = ("restart", "failover", "warning")
-"""Those of a vertex that are told with their kind."""
+"""The decisions of a vertex that are told with their kind."""
 MOST_FAILURES = 5
 """Lines about failures of one vertex; the rest is for history."""
 
@@ -39,7 +39,7 @@ class News:
         if times <= MOST_FAILURES:
             return f"[{record.vertex}] {failed(record)}"
         if times == MOST_FAILURES + 1:
-            return f"[{record.vertex}] more subtasks failed; 'firesteel history' tells of all."
+            return f"[{record.vertex}] more subtasks failed; 'firesteel history' lists all."
         return ""
 
 

@@ -113,7 +113,7 @@ class _Both:
 
 
 _plain: weakref.WeakSet[PlainView] = weakref.WeakSet()
-"""Those that are open: where there are several, each line says whose it is."""
+"""The views that are open: where there are several, each line says whose it is."""
 
 
 class PlainView:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel import DataStream, ExecutionEnvironment, KeyedStream, col
-from firesteel.api.names import ELSEWHERE, ELSEWHERE_KEYED
+from firesteel.api.unknown_names import ELSEWHERE, ELSEWHERE_KEYED
 from firesteel.errors import UsageError
 
 

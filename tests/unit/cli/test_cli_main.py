@@ -46,7 +46,7 @@ def firesteel(tmp_path):
             cwd=tmp_path,
             env={**os.environ, "COLUMNS": "100", "TERM": "dumb"},
             check=False,
-            timeout=60,
+            timeout=600,
         )
 
     return call

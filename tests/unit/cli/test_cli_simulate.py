@@ -94,10 +94,10 @@ def test_a_group_that_fits_no_node_fails_the_simulated_job():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (HEAVY, "nobody says what the nodes have"),
+        (HEAVY, "the resources of the nodes are not given"),
         (("--memory", "8 GiB"), "no slot sharing group of the job has resources"),
         ((*HEAVY, "--memory", "much"), "is not a size"),
-        ((*HEAVY, "--memory", "8 GiB", "--pipelined"), "exclude each other"),
+        ((*HEAVY, "--memory", "8 GiB", "--pipelined"), "cannot be used together"),
         ((*HEAVY, "--external", "gpu=2"), "--memory does not"),
         ((*HEAVY, "--memory", "8 GiB", "--external", "gpu"), "is not an amount"),
         ((*HEAVY, "--memory", "8 GiB", "--profiles", "all"), "is not known"),
@@ -149,10 +149,10 @@ def test_options_reach_the_scheduler():
         (["--slow-nodes", "11"], "between 0 and the number of nodes, 10"),
         (["--slow-factor", "0"], "--slow-factor 0 must be more than 0 and at most 1"),
         (["--frozen-nodes", "10"], "--frozen-nodes 10 must be at least 0 and less than the number of nodes, 10"),
-        (["--frozen-nodes", "1", "--pipelined"], "--frozen-nodes and --pipelined exclude each other"),
+        (["--frozen-nodes", "1", "--pipelined"], "--frozen-nodes and --pipelined cannot be used together"),
         (["--fail-rate", "0.9"], "between 0 and 0.5"),
         (["--seed", "-1"], "--seed -1 must be at least 0"),
-        (["--pipelined", "--adaptive"], "exclude each other"),
+        (["--pipelined", "--adaptive"], "cannot be used together"),
         (
             ["--pipelined", "--nodes", "2"],
             "has 80 tasks, which must run at the same time, and the cluster has 16 slots",
@@ -162,8 +162,8 @@ def test_options_reach_the_scheduler():
         (["--journal", "/dev/full"], "cannot be written to ./dev/full.: No space left"),
         (["--journal", ""], "--journal '' is not a file"),
         (["--journal", "-"], "--journal '-' is not a file"),
-        (["--parallelism", "many"], "--parallelism many is no whole number"),
-        (["--fail-rate", "few"], "--fail-rate few is no number"),
+        (["--parallelism", "many"], "--parallelism many is not a valid whole number"),
+        (["--fail-rate", "few"], "--fail-rate few is not a valid number"),
         (["-O", "scheduler=Default"], "'-O jobmanager.scheduler' is not for simulate. Say --static or --adaptive"),
         (["-O", "execution.batch-shuffle-mode=ALL_EXCHANGES_PIPELINED"], "is not for simulate. Say --pipelined"),
         (
@@ -181,7 +181,7 @@ def test_wrong_use_is_a_sentence(arguments, complaint):
 def test_all_blocking_makes_resources_go_with_pipelined():
     resources = "-O", "slot-sharing-group.default.cpu-cores=1", "-O", "slot-sharing-group.default.task-heap-memory=1g"
     pipelined = "--pipelined", "--memory", "64 GiB", *resources
-    with pytest.raises(UsageError, match=r"exclude each other .FLIP-169.*all-blocking=true"):
+    with pytest.raises(UsageError, match=r"cannot be used together .FLIP-169.*all-blocking=true"):
         CliRunner().invoke(app, [*SMALL, *pipelined], catch_exceptions=False)
     shown = call(*pipelined, "-O", "fine-grained.shuffle-mode.all-blocking=true")
     assert "static" in shown.splitlines()[0] and "pipelined" not in shown.splitlines()[0]
@@ -204,9 +204,9 @@ def test_a_job_that_fails_is_told_of_all_the_same(tmp_path):
     fails = "-O", "restart-strategy.type=none", "--fail-rate", "0.5", "--journal", str(journal)
     shown = ended_with(1, *fails).output
     assert "adaptive; decided 0 of 1;" in shown and "\nFAILED after " in shown
-    assert "\nIt failed: a made-up error of the user's function.\n" in shown
+    assert "\nIt failed: an injected error of the user's function.\n" in shown
     told = json.loads(ended_with(1, "--json", *fails).output)
-    assert told["status"] == "FAILED" and "made-up" in told["cause"] and told["parallelism"] == [40, -1]
+    assert told["status"] == "FAILED" and "injected" in told["cause"] and told["parallelism"] == [40, -1]
     assert told["tasks"] == 40
     assert "FAILED after" in explain(read(journal))
 

@@ -99,15 +99,13 @@ def test_run_wants_build_and_a_checkpoint(stream, call, tmp_path):
     script.write_text("import sys\nprint(__name__, sys.argv)\n")
     code, out, err = call("run", "s.py", "a", "--deep")
     assert (code, out) == (2, "__stream__ ['s.py', 'a', '--deep']\n")
-    assert err.startswith("firesteel: s.py defines no function build(spark). It is to return a DataStreamWriter")
+    assert err.startswith("firesteel: s.py defines no function build(spark). It must return a DataStreamWriter")
     assert "firesteel run s.py" in err
     script.write_text("def build(spark): ...\n")
     code, _, err = call("run", "s.py")
     assert (code, err.splitlines()) == (
         2,
-        [
-            "firesteel: It is not said where the stream's checkpoint lies. Say --checkpoint DIR, or set checkpoint = 'DIR' in s.py."
-        ],
+        ["firesteel: The stream's checkpoint is not given. Give --checkpoint DIR, or set checkpoint = 'DIR' in s.py."],
     )
     code, _, err = call("run", "s.py", "--checkpoint", "chk2", "--lower", "5", "--upper", "4")
     assert (code, err.splitlines()[0][:58]) == (2, "firesteel: Resource requirements of 5 to 4 cannot be met. ")
@@ -127,10 +125,10 @@ def test_run_wants_build_and_a_checkpoint(stream, call, tmp_path):
     [
         (("status", "word"), "firesteel: There is no stream 'word'. Did you mean 'words'?"),
         (("stop", "clicks"), "firesteel: There is no stream 'clicks'. There are: words; or give"),
-        (("rescale", "words", "many"), "firesteel: PARTITIONS many is no whole number."),
+        (("rescale", "words", "many"), "firesteel: PARTITIONS many is not a valid whole number."),
         (("rescale", "words", "0"), "firesteel: A stream cannot have 0 partitions."),
         (("requirements", "words", "--lower", "99"), "firesteel: Resource requirements of 99 to 64 cannot be met."),
-        (("requirements", "words", "--lower", "x"), "firesteel: --lower x is no whole number."),
+        (("requirements", "words", "--lower", "x"), "firesteel: --lower x is not a valid whole number."),
         (("status", "words", "--interval", "0"), "firesteel: --interval 0 must be between 0.05 and 3600 seconds."),
         (("run", "missing.py"), "firesteel: There is no script 'missing.py'."),
         (("history", "clicks"), "firesteel: There is no stream 'clicks'."),
@@ -232,7 +230,7 @@ def test_a_stream_that_lies_elsewhere_is_changed_only_after_a_yes(
     code, out, err = call(*arguments)
     assert (code, out, stream.asked) == (1, "", [])
     assert err.startswith(f"{question}'{stream.now.checkpoint}' (process {os.getpid()})? [y/N] ")
-    assert err.endswith("firesteel: Nothing was changed. Say --yes, or the checkpoint, not to be asked.\n")
+    assert err.endswith("firesteel: Nothing was changed. Use --yes, or give the checkpoint, to skip the question.\n")
     terminal("y\n")
     code, out, _ = call(*arguments)
     assert (code, len(stream.asked)) == (0, 1)
@@ -416,7 +414,7 @@ def test_a_reader_of_watch_that_goes_away_is_no_error(stream, tmp_path):
         text=True,
         cwd=tmp_path,
         check=False,
-        timeout=30,
+        timeout=600,
     )
     os.close(writing)
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -207,7 +207,7 @@ def test_every_attempt_of_a_source_subtask_reads_the_same_splits():
 
     def deploy(rows):
         option = ExecutionDeploymentOption(0, scheduler.executions.index[rows].astype(np.int64), rows)
-        return scheduler.deployments.deploy(option)
+        return scheduler.deployment.descriptors.deploy(option)
 
     first = deploy(vertex.newest)
     mirrors = vertex.create_new_speculative_executions(np.array([2, 0]), 1.0)

@@ -301,7 +301,7 @@ class TestPipelined:
         assert str(raised.value) == (
             "Slot sharing group gpu (2 cores, 2 GiB heap, 1 gpu) has resources of its own, and exchanges are pipelined "
             "(execution.batch-shuffle-mode = ALL_EXCHANGES_PIPELINED): steps that must run together could each hold slots "
-            "that the other needs, and wait for ever. Set fine-grained.shuffle-mode.all-blocking = true, which makes all "
+            "that the other needs, and never start. Set fine-grained.shuffle-mode.all-blocking = true, which makes all "
             "exchanges of such a job blocking."
         )
 

@@ -165,14 +165,14 @@ def test_a_value_of_another_type_is_named_with_its_line(tmp_path, volume):
     write(tmp_path / "a.csv", "\n".join(lines))
     with pytest.raises(FiresteelError) as caught:
         rows(tmp_path, volume, schema=pa.schema({"n": pa.int64(), "m": pa.int64()}))
-    assert f"{tmp_path}/a.csv, line 15003: column 'm' is int64, and 'oops' is none." in str(caught.value)
+    assert f"{tmp_path}/a.csv, line 15003: column 'm' is int64, and 'oops' does not fit." in str(caught.value)
     assert "schema='m string, ...'" in str(caught.value)
 
 
 def test_values_that_are_converted_after_parsing_are_named_too(tmp_path):
     write(tmp_path / "a.csv", "z,k\n2024-01-01,1\nyesterday,2\n")
     schema = pa.schema({"z": pa.timestamp("us", "UTC"), "k": pa.int64()})
-    with pytest.raises(FiresteelError, match=r"a\.csv, line 3: column 'z' is timestamp.*'yesterday' is none"):
+    with pytest.raises(FiresteelError, match=r"a\.csv, line 3: column 'z' is timestamp.*'yesterday' does not fit"):
         rows(tmp_path, schema=schema)
 
 
@@ -189,7 +189,7 @@ def test_what_may_stand_for_null_is_advised_whole(tmp_path, value, advised):
     write(tmp_path / "a.csv", f"d\n2024-01-01\n{value}\n")
     with pytest.raises(FiresteelError) as caught:
         rows(tmp_path, schema=pa.schema({"d": pa.date32()}), csv=CsvFormat(null_values=("-",)))
-    assert f"and {value!r} is none" in str(caught.value)
+    assert f"and {value!r} does not fit" in str(caught.value)
     assert (advised or "(with all columns).") in str(caught.value)
     assert ("null_values" in str(caught.value)) == (advised is not None)
 

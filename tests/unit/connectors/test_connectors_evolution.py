@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors_kit import context, read_all, run_sink
-from firesteel.connectors.files.evolution import common_type, widened
+from firesteel.connectors.files.reading.evolution import common_type, widened
 from firesteel.connectors.formats.arrow_files import ArrowSource
 from firesteel.connectors.formats.parquet import ParquetSink, ParquetSource
 from firesteel.errors import FiresteelError, UsageError

@@ -89,7 +89,7 @@ def test_a_value_of_another_type_is_named_with_its_line(tmp_path, volume):
     write(tmp_path / "a.json", "\n".join(lines))
     with pytest.raises(FiresteelError) as caught:
         rows(tmp_path, volume, schema=pa.schema({"n": pa.int64(), "o": pa.struct({"x": pa.int64()})}))
-    assert f"{tmp_path}/a.json, line 9001: column 'o'.x is int64, and 'oops' is none." in str(caught.value)
+    assert f"{tmp_path}/a.json, line 9001: column 'o'.x is int64, and 'oops' does not fit." in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_a_value_of_another_type_is_named_with_its_line(tmp_path, volume):
     [
         ('{"a":', r"line 2: this is not JSON: '\{\"a\":'"),
         ("[1]", r"line 2: this is not a JSON object: '\[1\]'"),
-        ('{"a":1.5}', r"line 2: column 'a' is int8, and '1.5' is none"),
-        ('{"a":300}', r"line 2: column 'a' is int8, and '300' is none"),
-        ('{"a":true}', r"line 2: column 'a' is int8, and 'true' is none"),
+        ('{"a":1.5}', r"line 2: column 'a' is int8, and '1.5' does not fit"),
+        ('{"a":300}', r"line 2: column 'a' is int8, and '300' does not fit"),
+        ('{"a":true}', r"line 2: column 'a' is int8, and 'true' does not fit"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, line, message):
@@ -294,11 +294,11 @@ def test_no_object_of_a_damaged_array_is_left_out(tmp_path, text, said):
 
 def test_half_a_character_is_no_text(tmp_path):
     write(tmp_path / "a.json", '{"a":"x"}\n{"a":"\\ud800"}\n')
-    with pytest.raises(FiresteelError, match=r"line 2: column 'a' is string, and '\\ud800' is none"):
+    with pytest.raises(FiresteelError, match=r"line 2: column 'a' is string, and '\\ud800' does not fit"):
         rows(tmp_path)
     write(tmp_path / "a.json", '{"a":{"s":"\\ud800","d":"2024-01-01","b":"AA=="}}\n')
     kind = pa.struct([("s", pa.string()), ("d", pa.date32()), ("b", pa.binary())])
-    with pytest.raises(FiresteelError, match=r"line 1: column 'a' is struct<.*ud800.*2024-01-01.* is none"):
+    with pytest.raises(FiresteelError, match=r"line 1: column 'a' is struct<.*ud800.*2024-01-01.* does not fit"):
         rows(tmp_path, schema=pa.schema([("a", kind)]))
 
 

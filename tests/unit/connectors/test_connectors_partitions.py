@@ -20,8 +20,8 @@ from connectors_kit import read_all, run_sink
 from firesteel import ExecutionEnvironment, col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.connectors.files.part_files import FileWriter, Layout
 from firesteel.connectors.files.partitions import escape, infer_type
+from firesteel.connectors.files.writing.part_files import FileWriter, Layout
 from firesteel.connectors.formats.arrow_files import ArrowSink, ArrowSource
 from firesteel.connectors.formats.csv_files import CsvSource
 from firesteel.connectors.formats.csv_sink import CsvSink
@@ -160,7 +160,7 @@ def test_types_can_be_given(tmp_path):
     assert read_all(source.push_down(["year"], pc.field("year") == "2023")).num_rows == 4
     with pytest.raises(UsageError, match=r"no partition column 'month'\. Its partition columns: year, who"):
         ParquetSource(tmp_path / "out", partitions=pa.schema({"month": pa.int8()}))
-    with pytest.raises(UsageError, match=r"partition column 'who' that is no int8.*partitions='who string'"):
+    with pytest.raises(UsageError, match=r"partition column 'who' that is not of type int8.*partitions='who string'"):
         ParquetSource(tmp_path / "out", partitions=pa.schema({"who": pa.int8()}))
     publish(CsvSink(tmp_path / "csv", partition_by="year"), TABLE)
     schema = pa.schema({"x": pa.int8(), "who": pa.string(), "year": pa.int64()})

@@ -18,7 +18,7 @@ import pytest
 
 from connectors_kit import run_sink
 from firesteel.connectors.base import Sink
-from firesteel.connectors.files.moves import Moves
+from firesteel.connectors.files.writing.moves import Moves
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import FiresteelError, UsageError
@@ -168,7 +168,7 @@ def test_an_output_made_meanwhile_is_not_touched(place):
     sink = place.sink()
     messages = job(sink, [rows(1), rows(2)])
     place.put("out/theirs")
-    with pytest.raises(FiresteelError, match=r"somebody made .*out while the job was running"):
+    with pytest.raises(FiresteelError, match=r"out was created by another program while the job was running"):
         sink.commit(messages)
     assert [n for n in place.names() if n.startswith("out")] == ["out/theirs"]
     sink.abort([])
@@ -395,7 +395,7 @@ def test_the_next_job_takes_back_what_a_dead_one_had_appended_half(tmp_path):
             writer = adding.write(subtask, 0)
             writer.write(pa.record_batch([[9]], schema=schema))
             messages.append(writer.finish())
-        from firesteel.connectors.files import moves
+        from firesteel.connectors.files.writing import moves
         move = moves.Moves.move
         def one_then_die(self, source, target):
             move(self, source, target)
@@ -589,7 +589,7 @@ def test_a_read_only_disk_is_found_before_the_job_and_at_the_commit(tmp_path):
         writer = sink.write(0, 0)
         writer.write(pa.record_batch([[1]], schema=schema))
         message = writer.finish()
-        subprocess.run(["mount", "-o", "remount,ro", sys.argv[1]], check=True)
+        subprocess.run(["mount", "-o", "remount,ro", "tmpfs", sys.argv[1]], check=True)
         try:
             sink.commit([message])
         except FiresteelError as error:
@@ -599,7 +599,7 @@ def test_a_read_only_disk_is_found_before_the_job_and_at_the_commit(tmp_path):
             ParquetSink(sys.argv[1] + "/other").check(schema)
         except UsageError as error:
             print(error)
-        subprocess.run(["mount", "-o", "remount,rw", sys.argv[1]], check=True)
+        subprocess.run(["mount", "-o", "remount,rw", "tmpfs", sys.argv[1]], check=True)
         sink.commit([message])
         print(sorted(os.listdir(sys.argv[1] + "/out")))
         """,

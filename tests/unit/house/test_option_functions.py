@@ -49,7 +49,9 @@ def test_a_class_is_a_function_and_its_methods_are_called_likewise():
 
 @pytest.mark.parametrize("text", ["math", "math:", ":sqrt", "", "math.sqrt"])
 def test_what_names_no_function_is_a_sentence(text):
-    with pytest.raises(UsageError, match=re.escape(f"{KEY} = '{text}' names no function. Write 'module:function'.")):
+    with pytest.raises(
+        UsageError, match=re.escape(f"{KEY} = '{text}' does not name a function. Write 'module:function'.")
+    ):
         load_function(KEY, text)
 
 

@@ -42,8 +42,8 @@ ALLOWED = {
 EXECUTOR_ROOMS = ("model", "results", "task", "connectors")
 EXECUTOR_PACKAGES = {"numpy", "pyarrow"}
 CONTROL_ROOMS = ("scheduler", "model", "options", "compile", "journal", "report", "simulation")
-CROWDED = 20
-"""Files side by side above which a folder has a plan that is not drawn yet."""
+CROWDED = 16
+"""Files side by side, ``__init__`` among them, above which a folder has a plan that is not drawn yet."""
 
 
 def modules(room: str) -> list[Path]:
@@ -135,7 +135,7 @@ def test_every_folder_says_what_it_is_for():
 
 def test_no_docstring_begins_with_a_question():
     """A docstring says what the thing does or is: "Returns whether ...", not "Whether ..."."""
-    question = re.compile(r'"""\s*(What|Which|Who|Whose|Whether|How)\b')
+    question = re.compile(r'"""\s*(What|Which|Who|Whose|Whether|How|Where|That|Such|Those)\b')
     for path in PACKAGE.rglob("*.py"):
         found = question.search(path.read_text())
         assert found is None, f"{path.relative_to(PACKAGE)}: {found[0]}"
@@ -143,7 +143,7 @@ def test_no_docstring_begins_with_a_question():
 
 def test_no_folder_is_crowded():
     for folder in folders():
-        assert len(list(folder.glob("*.py"))) - 1 <= CROWDED, folder
+        assert len(list(folder.glob("*.py"))) <= CROWDED, folder
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 from tests.journal_samples import planned, word_count
 
 from firesteel.errors import UsageError
-from firesteel.report.explain import explain
+from firesteel.report.explain import explain, ranges_text
 from firesteel.report.history import subtask_numbers
-from firesteel.report.ranges import ranges_text
 from firesteel.scheduler.kernel.records import Decision, JobStatusRecord, StateChange
 
 WHOLE = """\
@@ -165,5 +164,5 @@ def test_a_job_whose_process_is_gone_is_broken_off():
 
 
 def test_a_plan_that_is_none_is_a_sentence():
-    with pytest.raises(UsageError, match="none of a job"):
+    with pytest.raises(UsageError, match="not a job's"):
         explain([replace(planned(), vertices=[{"id": 0, "inputs": ["x"]}])])

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.journal_samples import word_count
+from tests.stream_samples import GROWN
 
 from firesteel.errors import UsageError
 from firesteel.journal.file import FORMAT, Journal, encode, last_record, read
@@ -62,11 +64,17 @@ def test_the_words_of_older_formats_are_read_as_those_of_today(tmp_path):
     records += [Decision(at=1.0, what="failover", inputs=inputs, rule=rule)]
     records += [Decision(at=1.0, what="restart", inputs={"charged": False})]
     records += [Decision(at=1.0, what="another", inputs={"charged": False})]
+    rule = "firesteel.speculative.max-returns"
+    records += [Decision(at=1.0, what="placement", inputs={"subtasks": [1], "returns": 2}, rule=rule)]
+    records += [structs.replace(GROWN, steps={"wait": 4.0, "hold": 0.5})]
     old.write_bytes(b'{"type":"JournalHeader","at":0.0,"format":"2.0"}\n' + b"".join(map(encode, records)))
-    *changes, failover, restart, another = read(old)
+    *changes, failover, restart, another, placement, rescale = read(old)
     assert [one.cause for one in changes] == [REJECTED, RETIRED, "something else"]
     assert failover.inputs == {"counted": True, "invalidated": {"1": 2}, "kind": "lost"}
     assert failover.rule == "fixed-delay, failed region with its lost inputs, unfinished and invalidated consumers"
+    assert placement.inputs == {"subtasks": [1], "rejections": 2}
+    assert placement.rule == "firesteel.speculative.max-rejections"
+    assert rescale.steps == {"wait": 4.0, "commit barrier": 0.5}
     assert restart.inputs == {"counted": False} and another.inputs == {"charged": False}
     (first,) = [one for one in read(OLD / "format_1_job.jsonl") if getattr(one, "what", "") == "failover"]
     assert first.inputs["counted"] is True and first.inputs["invalidated"] == {}

@@ -14,8 +14,8 @@ from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
 from firesteel.report.attempts_report import report
 from firesteel.report.explain import explain
-from firesteel.report.groups import most_at_once
 from firesteel.report.history import JobHistory
+from firesteel.report.slot_sharing import most_at_once
 from firesteel.scheduler.kernel.records import RETIRED, Decision, JobStatusRecord, JournalRecord, SlotUsage, StateChange
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 from firesteel.scheduler.topology.planned import planned as plan_of

@@ -230,7 +230,7 @@ def test_a_flood_of_failures_is_cut():
     ]
     lines = plain_lines([*word_count()[:5], *failures])
     assert sum("failed: gone" in line for line in lines) == 5
-    assert "[0] more subtasks failed; 'firesteel history' tells of all." in lines
+    assert "[0] more subtasks failed; 'firesteel history' lists all." in lines
 
 
 def test_plain_lines_of_two_jobs_say_whose_they_are():

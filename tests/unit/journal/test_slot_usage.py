@@ -214,7 +214,7 @@ def test_a_mirror_that_meets_a_retired_worker_is_replaced_beside_its_original():
     job.slow((0, 0, 0))
     job.reject((0, 0, 1), node="node-b", retired=True)
     assert job.keys(0) == [(0, 0, 0), (0, 0, 2)]
-    assert job.scheduler.graph.vertices[0][0].get_current_execution(2).is_mirror
+    assert job.scheduler.graph.vertices[0][0].current_executions[-1].is_mirror
     job.finish((0, 0, 2))
     job.run()
     assert job.status == "FINISHED"

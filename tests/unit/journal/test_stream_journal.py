@@ -60,7 +60,7 @@ def test_explain_tells_facts_then_what_happened_in_order():
         "       6 s  wanted       8 partitions: 32 slots, at most 8 allowed.",
         "      10 s  state        Restarting: rescale 1",
         "    12.5 s  rescaled     2 -> 8 partitions at checkpoint 17 (slots went from 8 to 32: an executor came): completed, "
-        "down 1.9 s, no row twice. It took: hold 10 ms, stop 100 ms, rewrite state 1.2 s, start 600 ms.",
+        "down 1.9 s, no row twice. It took: commit barrier 10 ms, stop 100 ms, rewrite state 1.2 s, start 600 ms.",
         "      11 s  wanted       8 of 8 slots are used.",
         "                         the same 2 more times.",
         "      30 s  no rescale   8 -> 500 partitions (a user asked for 500 partitions): ignored: the sink takes at most 64 "
@@ -177,7 +177,7 @@ def test_the_live_view_keeps_lines_above_a_table_and_ends_with_the_stream():
     asked = threading.Event()
     progress.record(words()[0])
     progress.show(lambda: asked.set() or STATUS)
-    assert asked.wait(10)
+    assert asked.wait(600)
     progress.record(GROWN)
     progress.close()
     progress.close()

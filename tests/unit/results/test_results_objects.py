@@ -209,12 +209,12 @@ def leaving(path):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("far_storage", "names no function"),
+        ("far_storage", "does not name a function"),
         ("no_such_module:f", "cannot be imported"),
         ("far_storage:nothing", "there is no 'nothing' in far_storage"),
-        (f"{__name__}:nothing", "returned str, which is no file system"),
-        (f"{__name__}:broken", r"gave no file system for bucket/job \(ValueError: no such bucket\)"),
-        (f"{__name__}:leaving", r"gave no file system for bucket/job \(SystemExit: 3\)"),
+        (f"{__name__}:nothing", "returned str, which is not a file system"),
+        (f"{__name__}:broken", r"did not return a file system for bucket/job \(ValueError: no such bucket\)"),
+        (f"{__name__}:leaving", r"did not return a file system for bucket/job \(SystemExit: 3\)"),
     ],
 )
 def test_a_wrong_name_of_a_file_system_is_a_sentence(name, sentence):

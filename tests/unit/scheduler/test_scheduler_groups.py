@@ -108,11 +108,7 @@ def reports(*sizes, rows=1, stored=1):
 def test_sizes_are_folded_on_arrival_and_erased_on_restart():
     info = info_of(HASH, 3, 2)
     record(info, ints(0, 2), reports([10, 1], [0, 300], rows=ints(4, 6), stored=ints(3, 5)))
-    assert info.subpartition_bytes.tolist() == [10, 301] and info.get_blocking_partition_sizes().tolist() == [
-        11,
-        0,
-        300,
-    ]
+    assert info.subpartition_bytes.tolist() == [10, 301] and info.partition_bytes.tolist() == [11, 0, 300]
     assert (info.num_bytes_produced, info.rows, info.stored_bytes) == (311, 10, 8)
     info.erase(ints(2))
     assert info.subpartition_bytes.tolist() == [10, 1] and info.num_bytes_produced == 11

@@ -16,6 +16,7 @@ from firesteel.model.sizes import unpack
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
+from firesteel.scheduler.kernel.profiler import InPhase, SchedulingPhase
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.simulation.clock import VirtualClock, seen_at
 from firesteel.simulation.cluster import reading
@@ -81,7 +82,7 @@ def test_a_dead_node_has_no_slots_until_it_is_back():
     cluster = Cluster(ClusterSpec(nodes=2, slots=2))
     cluster.occupy(ints(0, 1), ints(4, 5), np.array([1.0, 1.0]))
     assert cluster.run[cluster.kill(0)].tolist() == [4]
-    assert cluster.free_slots().tolist() == [3] and cluster.num_alive_slots == 2
+    assert cluster.free_slots().tolist() == [3]
     cluster.revive(0)
     assert cluster.free_slots().tolist() == [2, 3]
     names = cluster.names_of(np.array([1, 1], np.int32))
@@ -269,22 +270,45 @@ def test_gangs_are_what_pipelined_gates_connect():
 
 
 def test_a_stopwatch_charges_the_innermost_phase_and_leaves_out_what_is_outside():
-    class Part:
-        def work(self):
-            return sum(range(200_000))
-
-    watch, part = Stopwatch(), Part()
-    watch.wrap(part, "work", lambda: "inner")
+    watch = Stopwatch()
     with watch.outside():
         pass
     with watch.measure("event"):
-        part.work()
+        with InPhase(watch, SchedulingPhase.DECIDE):
+            sum(range(200_000))
         with watch.outside():
             sum(range(200_000))
-    assert watch.counts == {"event": 1, "inner": 1, OUTSIDE: 1}
-    assert watch.seconds["inner"] > watch.seconds["event"] < watch.seconds[OUTSIDE]
-    with pytest.raises(AttributeError):
-        watch.wrap(part, "no such method", lambda: "x")
+    assert watch.counts == {"event": 1, "decide": 1, OUTSIDE: 1}
+    assert watch.seconds["decide"] > watch.seconds["event"] < watch.seconds[OUTSIDE]
+
+
+def test_a_stopwatch_calls_what_the_start_initialises_built_and_tells_growth_by_its_parts():
+    watch = Stopwatch()
+    for event in ("start", "finish"):
+        with watch.measure(event), InPhase(watch, SchedulingPhase.GROW), InPhase(watch, SchedulingPhase.INITIALIZE):
+            pass
+    assert watch.counts == {"start": 1, "build": 1, "finish": 1, "initialise": 1}
+
+
+def test_a_profiler_is_told_of_every_phase_and_they_lie_inside_each_other_as_they_should():
+    class Trace:
+        def __init__(self):
+            self.open, self.seen = [], set()
+
+        def entered(self, phase):
+            self.seen.add((self.open[-1] if self.open else None, phase))
+            self.open.append(phase)
+
+        def left(self, phase):
+            assert self.open.pop() is phase
+
+    trace, P = Trace(), SchedulingPhase
+    shape = ChainShape(parallelism=4)
+    scheduler = create_scheduler(shape.job_graph(), Options(shape.options()), profiler=trace)
+    SimulatedJob(scheduler, World()).run()
+    inner = {(P.GROW, P.DECIDE), (P.GROW, P.INITIALIZE), (P.GROW, P.REGIONS)}
+    assert trace.seen == {(None, phase) for phase in (P.GROW, P.SIZES, P.DEPLOY, P.RELEASE)} | inner
+    assert not trace.open
 
 
 def test_memory_is_what_can_be_reached_each_thing_once():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.simulation.streams.stream import SimulatedStream
+from tests.simulation.streams.world import Dice, Load, SimulatedUser, StreamFaults, StreamWorld
 
 from firesteel.scheduler.kernel.commands import SetTimer
 from firesteel.scheduler.streaming.commands import (
     Action,
     Continue,
     EndStream,
-    HoldCheckpoints,
     Rescale,
+    SetCommitBarrier,
     StartQuery,
     StopQuery,
 )
@@ -31,16 +33,14 @@ from firesteel.scheduler.streaming.events import (
     StreamSubmitted,
     TimerFired,
 )
-from firesteel.simulation.streams.stream import SimulatedStream
-from firesteel.simulation.streams.world import Dice, Load, SimulatedUser, StreamFaults, StreamWorld
 from firesteel.simulation.violation import ViolationError
 
 
 class Plain:
     """Starts, restarts for ever, stops; and does what else it is told to, once, by event type."""
 
-    def __init__(self, hold=False, **also):
-        self.run, self.told, self.hold, self.also = 1, [], hold, also
+    def __init__(self, barrier=False, **also):
+        self.run, self.told, self.barrier, self.also = 1, [], barrier, also
 
     def handle(self, event):
         self.told.append(event)
@@ -54,15 +54,15 @@ class Plain:
         match event:
             case StreamSubmitted():
                 return [StartQuery(run=self.run, parallelism=4)]
-            case QueryStarted() if self.hold:
-                return [HoldCheckpoints(run=self.run, on=True)]
+            case QueryStarted() if self.barrier:
+                return [SetCommitBarrier(run=self.run, on=True)]
             case QueryFailed() if any(isinstance(former, StopRequested) for former in self.told):
                 self.run = 0
                 return [EndStream(failed=True, cause=event.cause)]
             case QueryFailed():
                 self.run += 1
                 return [StartQuery(run=self.run, parallelism=4)]
-            case BatchCommitted(held=True) | QueryIdle(held=True):
+            case BatchCommitted(at_barrier=True) | QueryIdle(at_barrier=True):
                 return [Continue(run=event.run, batch=event.batch)]
             case StopRequested() | CancelRequested():
                 return [StopQuery(run=self.run, savepoint=isinstance(event, StopRequested))]
@@ -95,11 +95,11 @@ def test_a_stream_runs_reads_every_row_once_and_stops_where_nothing_is_half_done
     assert sum(event.rows for event in commits) == outcome.rows == pytest.approx(60_000, rel=0.03)
 
 
-def test_a_held_stream_waits_for_its_answer_and_tells_when_it_is_idle():
-    scheduler = Plain(hold=True)
+def test_a_stream_at_its_barrier_waits_for_its_answer_and_tells_when_it_is_idle():
+    scheduler = Plain(barrier=True)
     outcome = simulate(scheduler, rates=(1000.0, 0.0), rate_for=15.0)
-    held = [type(e) for e in scheduler.told if isinstance(e, BatchCommitted | QueryIdle) and e.held]
-    assert {BatchCommitted, QueryIdle} == set(held) and outcome.rows == pytest.approx(30_000, rel=0.03)
+    waited = [type(e) for e in scheduler.told if isinstance(e, BatchCommitted | QueryIdle) and e.at_barrier]
+    assert {BatchCommitted, QueryIdle} == set(waited) and outcome.rows == pytest.approx(30_000, rel=0.03)
 
 
 def test_a_cancelled_stream_leaves_a_batch_that_the_next_life_replays():
@@ -122,11 +122,11 @@ def test_fewer_partitions_than_cores_leave_cores_idle():
     assert rows_with(8) > 3.5 * rows_with(2)
 
 
-def test_a_rescale_from_a_held_commit_reads_nothing_twice():
-    scheduler = Plain(hold=True, BatchCommitted3=lambda event: [rescale()])
+def test_a_rescale_from_a_commit_barrier_reads_nothing_twice():
+    scheduler = Plain(barrier=True, BatchCommitted3=lambda event: [rescale()])
     outcome = simulate(Counting(scheduler))
     steps = [event.step.value for event in scheduler.told if isinstance(event, RescaleStepped)]
-    assert steps == ["hold", "stop", "repartition", "start"]
+    assert steps == ["commit barrier", "stop", "repartition", "start"]
     assert outcome.rescales == 1 and outcome.runs == 2 and outcome.replayed_rows == 0
 
 
@@ -152,16 +152,16 @@ def test_a_rescale_that_does_not_wait_reads_the_batch_again():
     assert "replay" in [event.step.value for event in scheduler.told if isinstance(event, RescaleStepped)]
 
 
-def test_a_query_that_cannot_be_held_has_begun_another_batch():
-    scheduler = Plain(hold=True, BatchCommitted3=lambda event: [rescale()])
-    outcome = simulate(Counting(scheduler), can_hold=False)
+def test_a_query_without_a_barrier_has_begun_another_batch():
+    scheduler = Plain(barrier=True, BatchCommitted3=lambda event: [rescale()])
+    outcome = simulate(Counting(scheduler), has_commit_barrier=False)
     assert outcome.rescales == 1 and outcome.replayed_rows > 0
-    assert not any(getattr(event, "held", False) for event in scheduler.told)
+    assert not any(getattr(event, "at_barrier", False) for event in scheduler.told)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rescale_that_fails_leaves_a_query_that_goes_on(seed):
-    scheduler = Plain(hold=True, BatchCommitted3=lambda event: [rescale()])
+    scheduler = Plain(barrier=True, BatchCommitted3=lambda event: [rescale()])
     simulated = SimulatedStream(Counting(scheduler), world(seed=seed, faults=StreamFaults(step=1.0)))
     outcome = simulated.run()
     failed = [event for event in scheduler.told if isinstance(event, RescaleFailed)]
@@ -180,8 +180,8 @@ FORBIDDEN = {
         "there|in the middle of a rescale",
     ),
     "a rescale while it starts": ({"ClusterChanged": lambda e: [rescale(action=Action.RESTART)]}, "has not started"),
-    "go on at nothing": ({"BatchStarted": lambda e: [Continue(run=1, batch=0)]}, "holds at nothing"),
-    "go on at another batch": ({"BatchCommitted3": lambda e: [Continue(run=1, batch=2)]}, "and 3 is held"),
+    "go on at nothing": ({"BatchStarted": lambda e: [Continue(run=1, batch=0)]}, "waits at no barrier"),
+    "go on at another batch": ({"BatchCommitted3": lambda e: [Continue(run=1, batch=2)]}, "and 3 is at the barrier"),
     "no answer": ({"BatchCommitted3": lambda e: []}, "gets no answer"),
     "an end that leaves it running": ({"BatchStarted": lambda e: [EndStream(failed=False)]}, "is there"),
     "a word after the end": (
@@ -198,7 +198,7 @@ def test_what_must_never_be_asked_is_refused(name):
     also, complaint = FORBIDDEN[name]
     faults = StreamFaults(batch=0.5 if name == "a run again" else 0.0)
     with pytest.raises(ViolationError, match=complaint):
-        simulate(Plain(hold=name in ("no answer", "go on at another batch"), **dict(also)), faults=faults)
+        simulate(Plain(barrier=name in ("no answer", "go on at another batch"), **dict(also)), faults=faults)
 
 
 def test_a_query_that_must_not_be_rescaled_is_not():
@@ -217,7 +217,7 @@ def test_everything_goes_wrong_and_news_comes_late_twice_and_stale():
     faults = StreamFaults(
         batch=0.2, uncounted=0.3, start=0.2, late=0.3, twice=0.3, stale=0.5, jump_every=60.0, jump_by=9.0
     )
-    scheduler = Plain(hold=True)
+    scheduler = Plain(barrier=True)
     outcome = simulate(scheduler, faults=faults, end_at=600.0, seed=3)
     told = scheduler.told
     runs = [event.run for event in told if isinstance(event, BatchStarted | BatchCommitted | QueryFailed)]

@@ -216,14 +216,8 @@ def test_where_memory_can_bind_the_pool_insists_on_places():
     assert kind.memory_binds, "a kind that is bounded by itself"
 
 
-def test_profiles_match_exactly_or_not_at_all():
-    light, heavy = ResourceProfile.of(LIGHT), ResourceProfile.of(HEAVY)
-    assert light.is_matching(ResourceProfile.of(SlotSharingGroup("other", 1.0, GIB)))
-    assert not heavy.is_matching(light), "larger is not the same"
-    assert not light.is_matching(light.with_network_memory(1))
-    assert light.is_matching(ResourceProfile.UNKNOWN)
-    assert ResourceProfile.ANY.is_matching(heavy)
-    assert not ResourceProfile.UNKNOWN.is_matching(light)
+def test_profiles_are_those_of_the_resources_not_of_the_group():
+    assert ResourceProfile.of(LIGHT) == ResourceProfile.of(SlotSharingGroup("other", 1.0, GIB))
     assert pool_of(SlotSharingGroup("none")).profiles == [ResourceProfile.UNKNOWN]
 
 

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firesteel.model.descriptors import digest_of
-from firesteel.results.storage.lru import LruBytes
 from firesteel.results.storage.store import ResultStore, StorageError
 from firesteel.scheduler.kernel.commands import GateDescriptor
 from firesteel.spark.storage import blob_server
@@ -24,7 +23,7 @@ from firesteel.task.executor import blobs
 from firesteel.task.executor.blobs import BlobCache, blob_name, put_blob
 from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.gates import evict, gate_columns
-from firesteel.task.executor.information import JobInformation
+from firesteel.task.executor.information import JobInformation, LruBytes
 
 # --- in memory ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +106,7 @@ def test_workers_of_an_executor_fetch_a_blob_once(tmp_path, store):
         process.start()
     start.set()
     for process in workers:
-        process.join(30)
+        process.join(600)
         assert process.exitcode == 0
     assert len((tmp_path / "store.log").read_text().splitlines()) == 1
     assert kept(tmp_path) == [digest.hex()]
@@ -236,14 +235,14 @@ def test_what_cannot_be_stored_is_carried_inline_and_told(store):
     blob = gate().as_offloaded()
     server.store(blob.encoded.digest, blob.encoded.data)
     assert server.carry(blob) == (blob.encoded.digest, blob.encoded.data)
-    assert "travels in each deployment" in said.get(timeout=5).as_decision(1.0).reason
+    assert "travels in each deployment" in said.get(timeout=600).as_decision(1.0).reason
     server.close()
 
 
 def test_a_deployment_does_not_wait_for_a_storage_that_hangs(store, monkeypatch):
     monkeypatch.setattr(blob_server, "UPLOAD_SECONDS", 0.01)
     go = threading.Event()
-    monkeypatch.setattr(blob_server, "put_blob", lambda *_: go.wait(10))
+    monkeypatch.setattr(blob_server, "put_blob", lambda *_: go.wait(600))
     server, blob = BlobServer(store, "job", lambda failed: None), gate().as_offloaded()
     server.store(blob.encoded.digest, blob.encoded.data)
     assert server.carry(blob)[1] is not None
@@ -254,7 +253,7 @@ def test_a_deployment_does_not_wait_for_a_storage_that_hangs(store, monkeypatch)
 def test_a_blob_that_is_dropped_before_it_was_stored_is_carried_inline(store, monkeypatch):
     """A deployment that waits for it meanwhile must not name what is not there."""
     go, real = threading.Event(), blob_server.put_blob
-    monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(10), real(*given)))
+    monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(600), real(*given)))
     server, blob = BlobServer(store, "job", lambda failed: None), gate().as_offloaded()
     server.store(b"another", b"data")
     server.store(blob.encoded.digest, blob.encoded.data)
@@ -269,7 +268,7 @@ def test_a_blob_that_is_dropped_before_it_was_stored_is_carried_inline(store, mo
 
 def test_nothing_is_stored_once_the_job_is_over(store, monkeypatch):
     go, real = threading.Event(), blob_server.put_blob
-    monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(10), real(*given)))
+    monkeypatch.setattr(blob_server, "put_blob", lambda *given: (go.wait(600), real(*given)))
     server = BlobServer(store, "job", lambda failed: None)
     for k in range(3):
         server.store(bytes([k]), b"data")
@@ -278,7 +277,7 @@ def test_nothing_is_stored_once_the_job_is_over(store, monkeypatch):
     while server._uploads:
         time.sleep(0.001)
     go.set()
-    closing.join(10)
+    closing.join(600)
     assert len(store.list()) <= 1, "only the one that was under way"
 
 

@@ -21,8 +21,8 @@ from firesteel.scheduler.kernel.commands import (
 from firesteel.spark.driver.batch import Batch, BatchEnded
 from firesteel.spark.driver.kill import Killer
 from firesteel.spark.placement import pools
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.placement.watch import Watcher
 from firesteel.spark.storage.publish import NotPublishedError, publish
 from firesteel.task.executor import crash_note
@@ -440,7 +440,7 @@ def test_a_spark_job_that_ends_without_some_of_its_messages_is_tried_again():
     cause = loop.scheduler.of(ev.ExecutionsFailed)[0].cause
     assert (cause.kind, cause.message) == (
         ev.FailureKind.WORKER,
-        "Spark's job ended without a word from some of its tasks.",
+        "Spark's job ended before some of its tasks reported.",
     )
 
 

@@ -39,7 +39,7 @@ def test_ctrl_c_while_the_jvm_starts_ends_it(monkeypatch):
     start, context = Start(), SimpleNamespace(_gateway=None)
 
     def press():
-        launched.wait(30)
+        launched.wait(600)
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

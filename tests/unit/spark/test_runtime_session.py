@@ -134,7 +134,7 @@ def test_ctrl_c_is_a_plain_interrupt_while_we_wait_and_pysparks_again_after():
     try:
         with pytest.raises(KeyboardInterrupt), own_interrupts():
             os.kill(os.getpid(), signal.SIGINT)
-            threading.Event().wait(5)
+            threading.Event().wait(600)
         assert signal.getsignal(signal.SIGINT) is pysparks
         assert not cancelled
     finally:

@@ -19,8 +19,8 @@ from firesteel.scheduler.kernel.events import CancelRequested, ExecutorChanged, 
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.kill import Killer
-from firesteel.spark.placement.nodes import ExecutorInfo, NodeNames
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
+from firesteel.spark.placement.status_store import SparkTask
 from firesteel.spark.placement.watch import Watcher
 from firesteel.spark.session.probe import Findings
 from firesteel.spark.slots import provisioning as slot_provisioning
@@ -144,7 +144,7 @@ class TestWorkers:
 
     def test_executors_that_spark_made_for_a_need_serve_that_need_only(self):
         made = Workers(Context(executor__memory="1g"), Options({}))
-        made.made_for = {3: (PROFILE, 5 * GIB)}
+        made.profile_made(3, PROFILE, 5 * GIB)
         found = made.described({str(k): ExecutorInfo("a", 1, 2, profile_id=k) for k in (0, 3, 4)})
         assert [found[e].profile for e in "034"] == [ResourceProfile.UNKNOWN, PROFILE, ResourceProfile.UNKNOWN]
         assert found["3"].resources.memory == 5 * GIB

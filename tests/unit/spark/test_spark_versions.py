@@ -103,7 +103,9 @@ def test_dataframes_on_a_java_that_the_sparks_arrow_does_not_know_are_refused():
 
     for spark, good in (("3.5.9", "17"), ("4.0.5", "21"), ("4.3.0", "25")):
         versions.check_frames(session_on(spark, good))
-    with pytest.raises(UsageError, match=r"Spark 3\.5\.9 hands no DataFrame over on Java 21: its Arrow needs Java 20"):
+    with pytest.raises(
+        UsageError, match=r"Spark 3\.5\.9 cannot pass a DataFrame on with Java 21: its Arrow needs Java 20"
+    ):
         versions.check_frames(session_on("3.5.9", "21"))
 
 

@@ -64,10 +64,10 @@ def test_a_repeat_keeps_the_later_end_and_is_no_news():
     assert (entry.start, entry.end, entry.cause, entry.times) == (0.0, 70.0, "slow at 0 s", 3)
     out = d.fire(60.0)
     assert told(out) == [] and timers(out) == [70.0], "it looks again when its time is over"
-    assert reasons(out) == ["node a stays blocked for another 10 s: it was told of 3 times by now"]
+    assert reasons(out) == ["node a stays blocked for another 10 s: it was reported 3 times by now"]
     out = d.fire(70.0)
     assert told(out) == [()] and timers(out) == []
-    assert reasons(out) == ["node a is not blocked any more, after 1 min 10 s, told of 3 times"]
+    assert reasons(out) == ["node a is not blocked any more, after 1 min 10 s, reported 3 times"]
 
 
 def test_nodes_are_set_free_each_in_its_time():

@@ -139,7 +139,7 @@ def test_what_it_is_told_it_cannot_change():
             "Return one number, or an array of 2: one for each execution that runs.",
         ),
         (SlowTaskBaseline("soon", "x"), "gave the seconds 'soon' for step 'step 0'."),
-        (SlowTaskBaseline(float("nan"), "x"), "gave seconds that are no numbers (nan) for step 'step 0'."),
+        (SlowTaskBaseline(float("nan"), "x"), "gave seconds that are not numbers (nan) for step 'step 0'."),
     ],
 )
 def test_an_answer_that_is_none_fails_the_job_with_a_sentence(monkeypatch, answer, complaint):
@@ -160,7 +160,7 @@ def test_an_answer_that_is_none_fails_the_job_with_a_sentence(monkeypatch, answe
         (
             "Options",
             OptionFunctionError,
-            "which is no slow task strategy. It is to return an object with the method baseline",
+            "which is not a slow task strategy. It must return an object with the method baseline",
         ),
     ],
 )

@@ -319,7 +319,7 @@ def test_an_exclusive_vertex_has_one_attempt_after_another_though_handed_back():
 
 
 def test_after_so_many_returns_in_a_row_an_execution_stays_where_it_is_started():
-    p = job(firesteel__speculative__max_returns=2)
+    p = job(firesteel__speculative__max_rejections=2)
     p.launch((0, 0, 0)), p.slow((0, 0, 0))
     p.reject((0, 1, 0))
     assert p.deploys[-1].placement.may_reject
@@ -339,7 +339,7 @@ def test_after_so_many_returns_in_a_row_an_execution_stays_where_it_is_started()
 
 
 def test_nothing_is_handed_back_where_no_return_is_allowed():
-    assert job(firesteel__speculative__max_returns=0).deploys[0].placement == Placement(may_reject=False)
+    assert job(firesteel__speculative__max_rejections=0).deploys[0].placement == Placement(may_reject=False)
 
 
 def test_a_blocked_node_is_used_again_when_nothing_else_exists():
@@ -366,7 +366,9 @@ def test_an_execution_that_says_nothing_on_a_blocked_node_is_replaced():
     out = p.fire("silent-1")
     (cancel,), (deploy,) = of(out, c.Cancel), of(out, c.Deploy)
     assert (cancel.subtasks.tolist(), cancel.attempts.tolist()) == ([1], [0]) and names(deploy) == [(1, 1)]
-    assert "no word from it for 2 s since blocked node node-0 was given it" in "\n".join(p.scheduler.story(0, 1))
+    assert "nothing heard from it for 2 s since it was launched on blocked node node-0" in "\n".join(
+        p.scheduler.story(0, 1)
+    )
     assert p.run().status == "FINISHED"
 
 
@@ -399,7 +401,7 @@ def test_a_launch_before_the_block_that_is_told_of_after_it_is_no_silence():
 
 
 def test_silence_does_not_count_as_a_return():
-    p = job(firesteel__speculative__max_returns=1)
+    p = job(firesteel__speculative__max_rejections=1)
     p.launch((0, 0, 0)), p.slow((0, 0, 0))
     p.now += TOLD_SECONDS
     for attempt in range(3):
@@ -461,7 +463,7 @@ def test_every_disturbed_job_with_mirrors_finishes(seed):
     options = {
         "speculative__enabled": True,
         "speculative__max_concurrent_executions": rng.choice([1, 2, 3]),
-        "firesteel__speculative__max_returns": rng.choice([0, 1, 5]),
+        "firesteel__speculative__max_rejections": rng.choice([0, 1, 5]),
         "restart_strategy__fixed_delay__attempts": 10_000,
         "max_parallelism": 4,
     }

@@ -81,9 +81,9 @@ def test_the_interval_is_the_triggers_gap_or_the_median_of_ten():
     for duration in (100.0, *[2.0] * 4, *[4.0] * 6):
         heard.stats.batch_committed(duration)
     assert heard.stats.interval == 4.0, "of the last ten"
-    heard.stats.trigger_interval = 3.0
+    heard.stats.query_started(3.0)
     assert heard.stats.interval == 4.0, "batches take longer than the gap"
-    heard.stats.trigger_interval = 30.0
+    heard.stats.query_started(30.0)
     assert heard.stats.interval == 30.0
 
 

@@ -67,9 +67,7 @@ def test_a_stream_is_found_by_name_and_by_checkpoint(add, tmp_path, monkeypatch)
 def test_a_name_that_several_streams_have_is_refused_with_their_folders(add, tmp_path):
     add("words", "a", live=False, started=5)
     second = add("words", "b", started=3)
-    with pytest.raises(
-        UsageError, match=r"'words' may be any of 2 streams\. Say it by its .*: '.*/a' \(over\), '.*/b' \(runs\)"
-    ):
+    with pytest.raises(UsageError, match=r"'words' matches 2 streams\. Give its .*: '.*/a' \(over\), '.*/b' \(runs\)"):
         names.find_stream("words")
     assert names.find_stream(str(tmp_path / "b")) == second
 
@@ -90,7 +88,7 @@ def test_a_path_that_is_there_means_that_path_and_nothing_else(add, tmp_path, mo
     with pytest.raises(names.NoStream, match=r"elsewhere; say it by its checkpoint: '.*x[12]/ckp', '.*x[12]/ckp'"):
         names.find_stream("ckp")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="may be any of 2 streams"):
+    with pytest.raises(UsageError, match="matches 2 streams"):
         names.find_stream("ckp")
 
 
@@ -105,7 +103,7 @@ def test_default_names_differ_and_their_ends_will_do(add, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path / "a/x1" if (tmp_path / "a/x1").exists() else tmp_path)
     assert names.find_stream("x2/ckp") == other
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="may be any of 2"):
+    with pytest.raises(UsageError, match="matches 2"):
         names.find_stream("ckp")
     named = add("ckp", "c/other")
     assert names.find_stream("ckp") == named, "the whole name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.stream_kit import Stream
 
-from firesteel.scheduler.streaming.commands import Action, Continue, HoldCheckpoints, Rescale
+from firesteel.scheduler.streaming.commands import Action, Continue, Rescale, SetCommitBarrier
 from firesteel.scheduler.streaming.states import Phase, SchedulerState
 
 TO_32 = Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=False)
@@ -15,10 +15,10 @@ def test_change_after_cooldown_with_completed_checkpoint():
     stream = Stream().running()
     stream.to(40)
     assert stream.phase is Phase.IDLING
-    assert stream.cores(8, complete=True) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.cores(8, complete=True) == [SetCommitBarrier(run=1, on=True)]
     assert stream.phase is Phase.STABILIZING
     stream.to(42)
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [TO_32]
     assert stream.state is SchedulerState.RESTARTING
 
 
@@ -31,10 +31,10 @@ def test_change_in_cooldown_with_failed_checkpoint():
     stream.commit()
     assert stream.to(28) == []
     stream.begin()
-    assert stream.to(30) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.to(30) == [SetCommitBarrier(run=1, on=True)]
     assert stream.phase is Phase.STABILIZING
     assert stream.to(39) == []  # the checkpoint has failed at 38
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [TO_32]
 
 
 def test_changes_are_accumulated_until_rescaling():
@@ -42,12 +42,12 @@ def test_changes_are_accumulated_until_rescaling():
     for at, cores in ((5, 3), (12, 4), (20, 6), (40, 8)):
         stream.to(at)
         stream.cores(cores)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     assert stream.phase is Phase.STABILIZING, "not all is there that could be used"
     assert stream.to(64.9) == []
-    assert stream.to(65) == [HoldCheckpoints(run=1, on=True)]  # a minute after the first change
+    assert stream.to(65) == [SetCommitBarrier(run=1, on=True)]  # a minute after the first change
     assert stream.phase is Phase.STABILIZED
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [TO_32]
     assert len([command for command in stream.commands if isinstance(command, Rescale)]) == 1
 
 
@@ -99,6 +99,6 @@ def test_failed_checkpoints_trigger_with_delay():
     ]
 
 
-def test_a_held_checkpoint_that_nothing_follows_is_let_go_at_once():
+def test_a_query_at_its_barrier_that_nothing_follows_goes_on_at_once():
     stream = Stream().running()
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]

@@ -16,8 +16,8 @@ from firesteel.scheduler.streaming.commands import (
     Action,
     Continue,
     EndStream,
-    HoldCheckpoints,
     Rescale,
+    SetCommitBarrier,
     StartQuery,
     StopQuery,
 )
@@ -70,7 +70,7 @@ def rescaling(**options):
     stream.to(40)
     stream.cores(8, complete=True)
     stream.to(41)
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [TO_32]
     return stream
 
 
@@ -333,7 +333,7 @@ def test_a_rescale_that_only_waits_for_a_checkpoint_is_made_with_the_restart():
     assert stream.fail(batch=0) == []
     stream.to(41)
     assert stream.commands[-1] == Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)
-    for kind in (RescaleStep.HOLD, RescaleStep.REPLAY, RescaleStep.REPARTITION, RescaleStep.START):
+    for kind in (RescaleStep.COMMIT_BARRIER, RescaleStep.REPLAY, RescaleStep.REPARTITION, RescaleStep.START):
         step(stream, kind)
     stream.started(WIDE, replayed_rows=7)
     stream.begin()
@@ -419,7 +419,7 @@ def test_no_stream_gets_more_partitions_than_its_sink_allows():
         assert "pipeline.max-parallelism allows 8" in reason
     stream.to(40)
     stream.cores(8, complete=True)
-    assert stream.commit(held=True)[0].parallelism == 8
+    assert stream.commit(at_barrier=True)[0].parallelism == 8
     with pytest.raises(UsageError, match="allows 8"):
         Stream(lower=9, **most)
 
@@ -428,7 +428,7 @@ def test_a_query_that_ends_by_itself_is_not_rescaled():
     stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, continuous=False))
     stream.to(40)
     stream.cores(8, complete=True)
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
     assert "availableNow" in stream.waits_for
 
 
@@ -438,17 +438,17 @@ def test_a_word_of_the_user_that_could_not_be_followed_is_not_kept_for_another_c
     require(stream, 32, 128)
     stream.to(1000)
     stream.cores(8)
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)], "more workers may come"
-    assert stream.to(1060) == [HoldCheckpoints(run=1, on=True)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)], "more workers may come"
+    assert stream.to(1060) == [SetCommitBarrier(run=1, on=True)]
 
 
-def test_a_held_checkpoint_comes_before_a_timer_that_is_due():
+def test_a_commit_at_the_barrier_comes_before_a_timer_that_is_due():
     stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}).running()
     stream.to(40)
     stream.begin()
     stream.cores(8, complete=True)
     stream.at = 48
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [TO_32]
 
 
 def test_a_stop_after_the_state_was_rewritten_tells_what_is_in_the_checkpoint():
@@ -477,7 +477,7 @@ def test_the_users_word_is_the_cause_though_the_cluster_changed_before():
     stream.to(40)
     stream.cores(8)
     ask(stream, 3)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     stream.started(StreamPlan(stateful=("count",), parallelism=3))
     stream.commit()
     (record,) = stream.rescales()
@@ -488,7 +488,7 @@ def test_what_is_idle_has_no_rates_and_no_checkpoint_before_its_first_batch():
     stream = Stream().running()
     stream.to(40)
     stream.cores(8, complete=True)
-    (begun,) = stream.tell(events.QueryIdle(at=40, run=1, batch=-1, held=True))
+    (begun,) = stream.tell(events.QueryIdle(at=40, run=1, batch=-1, at_barrier=True))
     assert isinstance(begun, Rescale)
     stream.started(WIDE)
     stream.commit(input_rate=5.0, processed_rate=9.0)
@@ -542,7 +542,7 @@ def test_news_of_a_query_that_is_over_changes_nothing(seconds, cores):
 def test_a_rescale_leaves_a_record_of_all_its_times():
     stream = rescaling()
     assert stream.waits_for == "32 partitions instead of 2"
-    step(stream, RescaleStep.HOLD, 0.0)
+    step(stream, RescaleStep.COMMIT_BARRIER, 0.0)
     step(stream, RescaleStep.STOP, 0.5)
     assert stream.waits_for == "32 partitions instead of 2, step 'stop'"
     step(stream, RescaleStep.REPARTITION, 1.0)
@@ -561,7 +561,14 @@ def test_a_rescale_leaves_a_record_of_all_its_times():
     assert (record.action, record.before, record.requested, record.granted) == ("repartition", 2, 32, 32)
     assert (record.sufficient, record.desired, record.trigger, record.checkpoint) == (True, True, "checkpoint 0", 0)
     assert (record.first_change, record.triggered, record.at, record.downtime) == (40, 41, 48, 5)
-    assert record.steps == {"wait": 1, "hold": 0.5, "stop": 1.0, "repartition": 2.0, "start": 0.5, "first batch": 3.0}
+    assert record.steps == {
+        "wait": 1,
+        "commit barrier": 0.5,
+        "stop": 1.0,
+        "repartition": 2.0,
+        "start": 0.5,
+        "first batch": 3.0,
+    }
     assert record.predicted_downtime == pytest.approx(4.02)
     assert (record.end, record.reason) == ("completed", "")
     status = stream.scheduler.status()
@@ -575,11 +582,11 @@ def test_the_next_rescale_waits_for_the_cooldown():
     stream.begin()
     stream.commit()
     ask(stream, 5)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     assert stream.waits_for == "the end of the cooldown (in 30 s), then a checkpoint, then 5 partitions instead of 32"
     assert stream.to(79.9) == []
-    assert stream.to(80) == [HoldCheckpoints(run=2, on=True)]
-    assert stream.commit(held=True) == [
+    assert stream.to(80) == [SetCommitBarrier(run=2, on=True)]
+    assert stream.commit(at_barrier=True) == [
         Rescale(rescale=2, run=3, parallelism=5, action=Action.REPARTITION, replay=False)
     ]
 
@@ -625,7 +632,7 @@ def test_a_rescale_that_fails_leaves_the_old_number_and_is_tried_again_after_eve
         pauses.append(stream.timers["rescale cooldown"] - started)
         assert stream.waits_for.endswith("then 32 partitions instead of 2; the last rescale failed: disk full")
         begun = stream.to(started + pauses[-1])
-        assert isinstance((begun + stream.commit(held=True))[-1], Rescale)
+        assert isinstance((begun + stream.commit(at_barrier=True))[-1], Rescale)
     assert pauses == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert [(record.end, record.reason) for record in stream.rescales()] == [("failed", "disk full")] * 9
 
@@ -635,16 +642,16 @@ def test_after_a_failed_rescale_the_users_word_counts_at_once():
     fails_at(stream, RescaleStep.REPARTITION)
     assert stream.phase is Phase.COOLDOWN
     stream.to(stream.at + 31)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     fails_at(stream, RescaleStep.REPARTITION, 2)
     stream.to(stream.at + 31)
     assert stream.phase is Phase.COOLDOWN
-    assert stream.commit(held=True) == [Continue(run=3, batch=stream.batch)], "a minute's pause"
+    assert stream.commit(at_barrier=True) == [Continue(run=3, batch=stream.batch)], "a minute's pause"
     (begun,) = ask(stream, 32)
     assert isinstance(begun, Rescale)
 
 
-@pytest.mark.parametrize("kind", [RescaleStep.HOLD, RescaleStep.REPLAY])
+@pytest.mark.parametrize("kind", [RescaleStep.COMMIT_BARRIER, RescaleStep.REPLAY])
 def test_a_query_that_fails_before_its_state_is_rewritten_is_a_failure_of_the_query(kind):
     """A batch that cannot be done is charged, and says nothing of the rescale."""
     stream = rescaling()
@@ -691,7 +698,7 @@ def test_a_number_that_is_not_come_to_is_a_failure():
     stream.started(StreamPlan(stateful=("count",), parallelism=16))
     stream.commit()
     (record,) = stream.rescales()
-    assert (record.end, record.granted, record.reason) == ("failed", 16, "16 partitions were come to")
+    assert (record.end, record.granted, record.reason) == ("failed", 16, "16 partitions were reached")
 
 
 @pytest.mark.parametrize(("end", "savepoint"), [(stop, True), (cancel, False)])
@@ -711,40 +718,40 @@ def test_what_the_old_query_tells_while_it_is_stopped_changes_nothing():
     assert stream.scheduler.status().batch == 1
 
 
-def test_held_checkpoints_wait_for_nothing_but_the_rescale():
+def test_a_query_waits_at_its_barrier_for_nothing_but_the_rescale():
     stream = Stream(upper=64).running()
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
     stream.to(40)
     stream.cores(8)
-    assert stream.commit(held=True) == [Continue(run=1, batch=1)], "more slots are waited for"
-    assert stream.tell(events.QueryIdle(at=stream.at, run=1, batch=1, held=True)) == [Continue(run=1, batch=1)]
-    assert stream.cores(16, complete=True) == [HoldCheckpoints(run=1, on=True)]
-    assert stream.cores(2, complete=True) == [HoldCheckpoints(run=1, on=False)], "it has changed back"
-    assert stream.commit(held=True) == [Continue(run=1, batch=2)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=1)], "more slots are waited for"
+    assert stream.tell(events.QueryIdle(at=stream.at, run=1, batch=1, at_barrier=True)) == [Continue(run=1, batch=1)]
+    assert stream.cores(16, complete=True) == [SetCommitBarrier(run=1, on=True)]
+    assert stream.cores(2, complete=True) == [SetCommitBarrier(run=1, on=False)], "it has changed back"
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=2)]
 
 
 def test_an_idle_query_is_rescaled_at_once():
     stream = Stream().running()
     stream.to(40)
     stream.cores(8, complete=True)
-    assert stream.tell(events.QueryIdle(at=40.5, run=1, batch=-1, held=True)) == [
+    assert stream.tell(events.QueryIdle(at=40.5, run=1, batch=-1, at_barrier=True)) == [
         Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=False)
     ]
 
 
-def test_a_commit_that_is_not_held_does_not_make_the_next_batch_be_replayed():
+def test_a_commit_without_a_barrier_does_not_make_the_next_batch_be_replayed():
     stream = Stream().running()
     stream.to(40)
     stream.cores(8, complete=True)
-    assert stream.commit(held=False) == []
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=False) == []
+    assert stream.commit(at_barrier=True) == [TO_32]
 
 
-def test_where_nothing_can_be_held_the_batch_that_has_begun_is_replayed():
-    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, can_hold=False))
+def test_where_there_is_no_commit_barrier_the_batch_that_has_begun_is_replayed():
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, has_commit_barrier=False))
     stream.to(40)
     assert stream.cores(8, complete=True) == []
-    assert stream.commit(held=False) == [
+    assert stream.commit(at_barrier=False) == [
         Rescale(rescale=1, run=2, parallelism=32, action=Action.REPARTITION, replay=True)
     ]
 
@@ -762,7 +769,7 @@ def test_a_stateless_query_is_only_started_again():
     stream = Stream().running(plan=StreamPlan(parallelism=2))
     stream.to(40)
     stream.cores(8, complete=True)
-    assert stream.commit(held=True)[0].action is Action.RESTART
+    assert stream.commit(at_barrier=True)[0].action is Action.RESTART
 
 
 def test_cores_alone_change_nothing_and_that_is_said():
@@ -790,10 +797,10 @@ def test_what_cannot_be_rescaled_is_refused_before_anything_is_touched():
     stream = Stream().running(plan=plan)
     stream.to(40)
     assert ask(stream, 8) == []
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
     assert stream.to(1000) == []
     assert stream.waits_for == (
-        "nothing: 8 partitions instead of 1 cannot be had: A global aggregation has one partition by nature."
+        "nothing: 8 partitions instead of 1 is not possible: A global aggregation has one partition by nature."
     )
     assert [(record.end, record.reason) for record in stream.rescales()] == [("ignored", plan.refusal)]
 
@@ -802,17 +809,17 @@ def test_above_max_downtime_it_waits_for_the_users_word():
     stream = Stream(**{"firesteel.stream.max-downtime": "2 s"}).running()
     stream.to(40)
     assert stream.cores(8, complete=True) == []
-    assert stream.commit(held=True) == [Continue(run=1, batch=0)]
-    assert stream.waits_for.startswith("your word for 32 partitions instead of 2: it would keep the stream")
-    assert ask(stream) == [HoldCheckpoints(run=1, on=True)]
-    assert stream.commit(held=True) == [TO_32]
+    assert stream.commit(at_barrier=True) == [Continue(run=1, batch=0)]
+    assert stream.waits_for.startswith("your confirmation for 32 partitions instead of 2: the stream would be down")
+    assert ask(stream) == [SetCommitBarrier(run=1, on=True)]
+    assert stream.commit(at_barrier=True) == [TO_32]
 
 
 def test_the_users_word_is_not_waited_with_for_more_slots():
     stream = Stream().running(cores=2)
     stream.to(40)
-    assert require(stream, 4, 64) == [HoldCheckpoints(run=1, on=True)]
-    assert stream.commit(held=True)[0].parallelism == 8
+    assert require(stream, 4, 64) == [SetCommitBarrier(run=1, on=True)]
+    assert stream.commit(at_barrier=True)[0].parallelism == 8
     stream.to(41)
     stream.started(StreamPlan(stateful=("count",), parallelism=8))
     stream.commit()
@@ -870,7 +877,7 @@ def test_a_load_that_cannot_be_told_is_said_once():
         stream.to(number)
         stream.commit(duration=1.0)
     (decision,) = stream.decisions("load")
-    assert "cannot be told" in decision.reason
+    assert "is not known" in decision.reason
     assert stream.scheduler.status().wanted == 32
 
 
@@ -881,7 +888,7 @@ def test_by_load_a_busy_stream_grows():
     for at in range(10, 130, 10):
         stream.to(at)
         stream.begin()
-        commands = stream.commit(held=True, duration=9.9, rows=100)
+        commands = stream.commit(at_barrier=True, duration=9.9, rows=100)
         if isinstance(commands[-1], Rescale):
             break
     assert commands[-1].parallelism == 24, "4 x 0.99 / 0.7 cores"
@@ -893,22 +900,22 @@ def test_by_load_a_busy_stream_grows():
 
 @pytest.mark.parametrize("gap", [10.0, None])
 def test_by_load_the_batch_that_tells_of_it_is_the_checkpoint_that_is_used(gap):
-    """Batches are held only where one may tell something new, and that one is; else the next would have to be waited for."""
+    """The barrier is set only where a batch may tell something new, and there it is; else the next would have to be waited for."""
     stream = Stream(**{"scaling": "load", "max-delay-for-scale-trigger": "1 h"})
     stream.submit(8, complete=True)
     stream.started(StreamPlan(stateful=("count",), parallelism=4, trigger_interval=gap))
-    holding, held = False, []
+    barrier, seen = False, []
     for at in range(10, 400, 10):
         for command in stream.to(at):
-            holding = command.on if isinstance(command, HoldCheckpoints) else holding
-        held.append(holding)
-        commands = stream.commit(held=holding, duration=9.9, rows=100, backlog=100)
+            barrier = command.on if isinstance(command, SetCommitBarrier) else barrier
+        seen.append(barrier)
+        commands = stream.commit(at_barrier=barrier, duration=9.9, rows=100, backlog=100)
         if stream.state is SchedulerState.RESTARTING:
             break
-        holding = next((each.on for each in commands if isinstance(each, HoldCheckpoints)), holding)
+        barrier = next((each.on for each in commands if isinstance(each, SetCommitBarrier)), barrier)
     (decided,) = [each for each in stream.decisions("rescale") if each.rule == "slots that the load needs"]
     assert isinstance(commands[-1], Rescale) and decided.at == stream.at
-    assert not all(held), "not each of them"
+    assert not all(seen), "not each of them"
 
 
 def test_a_completed_checkpoint_clears_the_failed_ones():
@@ -951,7 +958,7 @@ def test_a_batch_that_is_told_of_when_its_query_is_stopped_is_counted_and_leaves
     stream.to(45)
     stream.cores(8, complete=True)
     assert isinstance(stream.to(53)[-1], Rescale)
-    step(stream, RescaleStep.HOLD)
+    step(stream, RescaleStep.COMMIT_BARRIER)
     step(stream, RescaleStep.STOP)
     stopped_at = stream.at
     stream.to(stream.at + 2)
@@ -996,17 +1003,17 @@ def test_after_the_users_word_was_followed_slots_are_waited_for_again():
     stream = Stream().running()
     stream.to(40)
     ask(stream, 32)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     stream.started(WIDE)
     stream.cores(33)
     require(stream, 1, 1000)
     stream.to(71)
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     assert stream.commands[-1].parallelism == 132, "the requirements are the user's word too"
     stream.started(StreamPlan(stateful=("count",), parallelism=132))
     stream.cores(150)
     stream.to(102)
-    assert stream.commit(held=True) == [Continue(run=3, batch=stream.batch)]
+    assert stream.commit(at_barrier=True) == [Continue(run=3, batch=stream.batch)]
     assert stream.waits_for.startswith("more slots")
 
 
@@ -1024,14 +1031,14 @@ def test_a_failure_is_no_moment_for_a_rescale_that_is_due():
 
 
 def test_a_late_word_of_an_idle_query_sets_nothing_off():
-    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, can_hold=False))
+    stream = Stream().running(plan=StreamPlan(stateful=("count",), parallelism=2, has_commit_barrier=False))
     stream.to(40)
     stream.cores(8, complete=True)
     stream.begin()
     assert stream.tell(events.QueryIdle(at=40, run=1, batch=-1)) == []
 
 
-def test_downtime_is_counted_from_the_stop_where_nothing_was_held_and_learnt_from():
+def test_downtime_is_counted_from_the_stop_where_no_barrier_was_set_and_learnt_from():
     stream = Stream(**{"max-delay-for-scale-trigger": "8 s"}).running()
     stream.to(40)
     stream.begin()
@@ -1071,11 +1078,11 @@ def test_no_downtime_is_predicted_before_the_state_is_known():
     stream.batch = 41
     stream.started()
     stream.to(40)
-    assert stream.cores(8, complete=True) == [HoldCheckpoints(run=1, on=True)], "what it tells is all that is missing"
-    assert stream.tell(events.QueryIdle(at=40, run=1, batch=41, held=True)) == [Continue(run=1, batch=41)]
+    assert stream.cores(8, complete=True) == [SetCommitBarrier(run=1, on=True)], "what it tells is all that is missing"
+    assert stream.tell(events.QueryIdle(at=40, run=1, batch=41, at_barrier=True)) == [Continue(run=1, batch=41)]
     assert "is not known before a batch is committed" in stream.waits_for
     assert stream.to(100) == []
-    assert stream.commit(state_bytes=1000, held=True) == [TO_32]
+    assert stream.commit(state_bytes=1000, at_barrier=True) == [TO_32]
 
 
 def test_a_prediction_that_moves_about_max_downtime_is_no_news():
@@ -1127,7 +1134,7 @@ def test_doubled_late_and_stale_news_change_nothing():
         events.BatchCommitted(at=1, run=2, batch=0),
         events.QueryFailed(at=1, run=1, cause="old"),
         events.QueryStopped(at=1, run=1, batch=0),
-        events.QueryIdle(at=1, run=1, batch=0, held=True),
+        events.QueryIdle(at=1, run=1, batch=0, at_barrier=True),
         events.QueryStarted(at=1, run=1, plan=COUNT, batch=0),
         events.RescaleStepped(at=1, rescale=9, step=RescaleStep.STOP),
         events.StreamSubmitted(at=1),
@@ -1181,7 +1188,7 @@ def test_each_move_of_the_table_is_made():
     def rescale(stream):
         stream.to(40)
         stream.cores(8, complete=True)
-        stream.commit(held=True)
+        stream.commit(at_barrier=True)
 
     def no_repair(stream):
         stream.tell(events.RescaleFailed(at=stream.at, rescale=1, cause="disk full", parallelism=2, final=True))

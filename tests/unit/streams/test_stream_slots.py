@@ -26,7 +26,7 @@ from firesteel.scheduler.streaming.records import StreamPlanned
 from firesteel.scheduler.streaming.settings import StreamSettings
 from firesteel.scheduler.streaming.states import SchedulerState
 from firesteel.scheduler.streaming.wanted.slots import Resources, said_in_vain, slots_of_stream
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.streams import cluster
 from firesteel.spark.streams.offers import RESERVED, offers_of, settings_for
 from firesteel.streaming import AdaptiveStream
@@ -84,7 +84,7 @@ def test_a_stream_with_a_group_gets_as_many_partitions_as_there_are_slots():
     assert "6 cores give 3 slots of 2 cores, 1 GiB heap (slot sharing group 'default')" in decided.reason
     (kept,) = stream.decisions("slots")
     assert "Spark gives each task 2 cores (spark.task.cpus)" in kept.reason
-    assert "nobody enforces it" in kept.reason
+    assert "not enforced" in kept.reason
     (planned,) = (record for record in stream.records if isinstance(record, StreamPlanned))
     assert planned.slot_sharing_group == "default (2 cores, 1 GiB heap)"
     status = stream.scheduler.status()
@@ -108,7 +108,7 @@ def test_a_stream_with_a_group_follows_its_slots_up_and_down():
     for offers, expected in (([offer(4, count=2)], 4), ([offer(4), offer(2)], 3)):
         stream.executors(*offers, complete=True)
         stream.begin()
-        stream.commit(held=True)
+        stream.commit(at_barrier=True)
         assert [each.parallelism for each in stream.commands if isinstance(each, Rescale)][-1] == expected
         stream.started(type(COUNT)(stateful=("count",), parallelism=expected))
 
@@ -132,13 +132,13 @@ def test_more_partitions_than_slots_are_never_come_to_by_a_users_word():
     stream.started(COUNT)
     stream.tell(RescaleRequested(at=0, parallelism=5))
     stream.begin()
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     assert not [each for each in stream.commands if isinstance(each, Rescale)]
     assert "more slots" in stream.waits_for
     assert "2 slots" in stream.waits_for
     stream.executors(offer(10), complete=True)
     stream.begin()
-    stream.commit(held=True)
+    stream.commit(at_barrier=True)
     assert [each.parallelism for each in stream.commands if isinstance(each, Rescale)] == [5]
 
 

@@ -58,7 +58,7 @@ class Stream:
         self.may_answer.set()
 
     def status(self) -> StreamStatus:
-        self.may_answer.wait(10)
+        self.may_answer.wait(600)
         return self.now
 
     def update_requirements(self, lower, upper) -> None:
@@ -177,7 +177,7 @@ def test_rubbish_is_answered_with_a_sentence(opened, line):
     with raw(control) as connection:
         connection.sendall(line + b"\n")
         answer = json.loads(connection.makefile("rb").readline())
-    assert answer["error"].startswith("This is no request that this version of Firesteel knows:")
+    assert answer["error"].startswith("This version of Firesteel does not know the request:")
     assert answer["exit_code"] == 2
 
 
@@ -207,7 +207,7 @@ def test_more_callers_than_it_takes_are_told_to_come_later(opened, monkeypatch):
     entry = names.read_entry(control.path.with_name(places.ENTRY))
     with StreamClient(entry) as one, StreamClient(entry) as two:
         assert one.status() == two.status() == STATUS  # both have been let in
-        with StreamClient(entry) as third, pytest.raises(FiresteelError, match="speaks with 2 others"):
+        with StreamClient(entry) as third, pytest.raises(FiresteelError, match="has 2 connections"):
             third.status()
 
 
@@ -342,7 +342,7 @@ def test_a_stream_runs_without_a_socket_where_there_is_no_place_for_one(tmp_path
     monkeypatch.setattr(places, "claims_directory", lambda: tmp_path / "file" / "run")
     control = server.open_control("hdfs://host/chk", name="words")
     assert isinstance(control, server.NoControl)
-    assert "'firesteel stream' cannot speak with the stream 'words': there is no place for its socket: " in caplog.text
+    assert "'firesteel stream' cannot reach the stream 'words': there is no place for its socket: " in caplog.text
     control.serve(Stream())
     control.close()
 
@@ -436,9 +436,9 @@ def test_two_users_who_may_write_a_checkpoint_claim_the_same():
 
 def test_a_directory_of_somebody_else_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(PermissionError, match="somebody else"):
+    with pytest.raises(PermissionError, match="belongs to another user"):
         places.make_private(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(PermissionError, match="no directory"):
+    with pytest.raises(PermissionError, match="not a directory"):
         places.make_private(tmp_path / "link")

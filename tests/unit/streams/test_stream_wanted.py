@@ -11,7 +11,7 @@ from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import BatchCommitted, ClusterChanged, StreamPlan
 from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.actions import choose
+from firesteel.scheduler.streaming.wanted.cheapest_action import choose
 from firesteel.scheduler.streaming.wanted.load import BusyLoad, NoLoadSignal, load_signal
 from firesteel.scheduler.streaming.wanted.parallelism import Wanted
 from firesteel.scheduler.streaming.wanted.requirements import ResourceRequirements
@@ -244,7 +244,7 @@ def test_without_a_backlog_and_a_gap_nothing_is_said():
     """Batches follow each other whatever the load; a start after a pause would look like the heaviest."""
     batches = Batches()
     assert batches.feed(12, busy=9.8, backlog=None) is None
-    assert "cannot be told" in batches.load.reason
+    assert "is not known" in batches.load.reason
     batches.load.started(8, gap=10.0)
     assert batches.feed(12, busy=9.8, backlog=None) == 12
 

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 import pytest
 
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.task.operators.aggregate import (
+from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
     FinalAggregate,
     FullAggregate,
     PartialAggregate,
     aggregate_schema,
 )
-from firesteel.task.operators.aggregate_plan import Plan
+from firesteel.task.operators.aggregation.aggregate_plan import Plan
 from operators_support import collect, context, unit
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from firesteel.task.operators.aggregate import Aggregation, FullAggregate, PartialAggregate
+from firesteel.task.operators.aggregation.aggregate import Aggregation, FullAggregate, PartialAggregate
+from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
 from firesteel.task.operators.join import HashJoin, join_schema
-from firesteel.task.operators.narrow import NarrowCombiner
 from firesteel.task.operators.relational import Filter
 from firesteel.task.operators.units import run_unit
 from operators_support import collect, context, rows, unit

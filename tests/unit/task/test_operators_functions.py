@@ -473,7 +473,7 @@ def test_frames_of_a_package_that_executors_got_as_a_zip_are_not_the_users(tmp_p
     shipped = build_zip(tmp_path).name
     code = """
 from firesteel.task.functions.user_code import is_foreign
-from firesteel.task.executor import memory_watch
+from firesteel.task.executor.slots import memory_watch
 print(is_foreign.__code__.co_filename, is_foreign(memory_watch.MemoryWatch.check.__code__.co_filename))
 print(is_foreign("/home/me/firesteel/spark/steps.py"))
 """

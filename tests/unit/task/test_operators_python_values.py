@@ -16,15 +16,15 @@ from firesteel.task.functions.python_values import exact_array
 @pytest.mark.parametrize(
     ("value", "type_", "why"),
     [
-        (1.5, pa.int32(), "no whole number"),
-        (Decimal("1.5"), pa.int32(), "no whole number"),
-        (Decimal("NaN"), pa.int64(), "no whole number"),
-        (1.7, pa.date32(), "no whole number"),
-        (1.5, pa.timestamp("us"), "no whole number"),
-        ([1, 1.5], pa.list_(pa.int32()), "no whole number"),
-        ({"x": 1.5}, pa.struct([("x", pa.int32())]), "no whole number"),
+        (1.5, pa.int32(), "not a whole number"),
+        (Decimal("1.5"), pa.int32(), "not a whole number"),
+        (Decimal("NaN"), pa.int64(), "not a whole number"),
+        (1.7, pa.date32(), "not a whole number"),
+        (1.5, pa.timestamp("us"), "not a whole number"),
+        ([1, 1.5], pa.list_(pa.int32()), "not a whole number"),
+        ({"x": 1.5}, pa.struct([("x", pa.int32())]), "not a whole number"),
         ({"x": 1, "y": 2}, pa.struct([("x", pa.int32())]), "no field y"),
-        ({"k": 1.5}, pa.map_(pa.string(), pa.int8()), "no whole number"),
+        ({"k": 1.5}, pa.map_(pa.string(), pa.int8()), "not a whole number"),
         (datetime(2024, 1, 1, 12), pa.date32(), "time of day"),
         ([[datetime(2024, 1, 1, 12)]], pa.list_(pa.list_(pa.date32())), "time of day"),
         (datetime(2024, 1, 1, 0, 0, 0, 5), pa.timestamp("s"), "finer"),
@@ -60,6 +60,6 @@ def test_what_keeps_its_value_is_taken(value, type_):
 
 def test_a_collection_names_the_row():
     with pytest.raises(
-        UsageError, match=r"Row 1 of the collection .*column 'a' is 2\.7.*int32 \(2\.7 is no whole number"
+        UsageError, match=r"Row 1 of the collection .*column 'a' is 2\.7.*int32 \(2\.7 is not a whole number"
     ):
         ExecutionEnvironment().from_collection([{"a": 1}, {"a": 2.7}], "a int")

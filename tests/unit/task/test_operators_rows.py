@@ -16,7 +16,7 @@ from firesteel import Row
 from firesteel.task.batches import nullable
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
 from firesteel.task.functions.rows import row_type, rows_of
-from firesteel.task.operators.reduce import Reduce, ReduceCombiner
+from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner
 from firesteel.task.runner import UserFunctionError
 from operators_support import collect, context, rows, unit
 
@@ -141,9 +141,11 @@ class TestMap:
         two = pa.schema({"word": pa.string(), "n": pa.int64()})
         failing(
             lambda: mapped(lambda r: (r.word, "x" if r.count == 2 else r.count), ctx, WORDS, schema=two),
-            "'x' (a str)", "column 'n'", "no int64", "Row(word='bb', n='x')",
+            "'x' (a str)", "column 'n'", "not of type int64", "Row(word='bb', n='x')",
         )  # fmt: skip
-        failing(lambda: mapped(lambda r: (1, 1), ctx, WORDS, schema=two), "1 (a int)", "column 'word'", "no string")
+        failing(
+            lambda: mapped(lambda r: (1, 1), ctx, WORDS, schema=two), "1 (a int)", "column 'word'", "not of type string"
+        )
         failing(lambda: mapped(lambda r: 1.5, ctx, WORDS), "1.5 (a float)", "column 'n'")
         for nested, given in [
             (pa.list_(pa.int32()), [1, 2.5]),
@@ -276,5 +278,5 @@ class TestReduce:
         table = pa.Table.from_arrays([pa.array(["a", "a"]), pa.array([1, 2])], schema=schema)
         assert self.reduced(self.add, ctx, table).to_pylist() == [{"k": "a", "n": 3}]
         failing(lambda: self.reduced(lambda a, b: (a.k, None), ctx, table), "column 'n', which is not null")
-        failing(lambda: self.reduced(lambda a, b: (a.k, "x"), ctx, table), "'x' (a str)", "no int64")
+        failing(lambda: self.reduced(lambda a, b: (a.k, "x"), ctx, table), "'x' (a str)", "not of type int64")
         failing(lambda: self.reduced(lambda a, b: 1 / 0, ctx, table), "ZeroDivisionError")

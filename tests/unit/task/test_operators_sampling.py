@@ -12,8 +12,14 @@ import pyarrow as pa
 import pytest
 
 from firesteel.task.batches import nullable
-from firesteel.task.operators.describe import Describe, DescribePart, described, output_schema, partial_schema
-from firesteel.task.operators.duplicates import OnePerKey, OnePerKeyCombiner
+from firesteel.task.operators.aggregation.describe import (
+    Describe,
+    DescribePart,
+    described,
+    output_schema,
+    partial_schema,
+)
+from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.task.operators.sampling import Sample
 from operators_support import collect, context, rows, unit
 

@@ -233,7 +233,7 @@ def test_what_was_not_written_in_order_is_refused(tmp_path):
     sorting = Sorting(tmp_path, [table(0, 100)], ORDERS[0], 2)
     unsaid = replace(sorting.gate(0, 2), boundaries=None)
     program = VertexProgram(GateHead((0,)), (), (), (sorting.schema,), gate_orders=(sorting.order,))
-    with pytest.raises(FiresteelError, match="nobody said"):
+    with pytest.raises(FiresteelError, match="its ranges are not given"):
         run_task(program, sorting.context(0, 1), [unsaid], [], sorting.store, {}, "lz4")
     program = replace(program, head=KeyedHead(Sort("sort", sorting.order), (0,)), gate_orders=())
     with pytest.raises(PartitionException, match="another schema"):

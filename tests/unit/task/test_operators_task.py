@@ -14,7 +14,7 @@ from firesteel.errors import PartitionException
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.spark.driver.serialise import dumps
 from firesteel.task.functions.batch_functions import MapInArrow
-from firesteel.task.operators.aggregate import (
+from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
     FinalAggregate,
     PartialAggregate,

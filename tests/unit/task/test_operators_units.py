@@ -11,7 +11,7 @@ import pytest
 
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.task.functions.group_functions import ApplyInArrow
-from firesteel.task.operators.aggregate import Aggregation, Distinct, FullAggregate
+from firesteel.task.operators.aggregation.aggregate import Aggregation, Distinct, FullAggregate
 from firesteel.task.operators.composed import UnitedInput
 from firesteel.task.operators.join import HashJoin, join_schema
 from firesteel.task.operators.units import SpoolInput, run_keyed, run_unit, unit_limit, units

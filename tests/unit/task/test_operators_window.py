@@ -161,7 +161,7 @@ def test_any_type_can_be_handed_on(tmp_path):
         (lambda s: s.window(order_by="t", n="rank"), "is not a window function"),
         (lambda s: s.window(order_by="t", t=window.rank()), "a column 't' already"),
         (lambda s: s.window(order_by="t", n=window.lag("x")), "no column 'x' for lag"),
-        (lambda s: s.window(order_by="t", n=window.lag("t", 1, "a")), "default 'a' of lag is no int64"),
+        (lambda s: s.window(order_by="t", n=window.lag("t", 1, "a")), "default 'a' of lag is not of type int64"),
         (lambda s: s.window(order_by="t", n=window.cumulative_sum("s")), "sum does not work on column 's'"),
         (lambda s: s.with_broadcast(x=s._stream).window(order_by="t", n=window.rank()), "is not used"),
     ],

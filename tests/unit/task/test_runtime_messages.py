@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from driver_loop import END, Loop, decode, deploy, failed, finished
 from firesteel.scheduler.kernel import events as e
-from firesteel.spark.driver.message_deduplication import MessageDeduplication
-from firesteel.spark.driver.reports import reports_of
+from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,
@@ -94,20 +93,20 @@ def record(batch, subtask, token):
     return encode(FinishedMessage(Where(batch, subtask, 0, token, "n", 1.0, 2.0, 3.0), (), (), 0, 0, 0))
 
 
-def fresh(inbox, *keys):
-    many = inbox.fresh(decode_many([record(*key) for key in keys]))
+def fresh(messages, *keys):
+    many = messages.fresh(decode_many([record(*key) for key in keys]))
     return list(zip(*(many.column(name).tolist() for name in ("batch", "subtask", "token")), strict=True))
 
 
 def test_each_message_is_new_once_until_its_batch_is_over():
-    inbox = MessageDeduplication()
-    assert fresh(inbox, (0, 1, 7), (0, 1, 7), (3, 1, 7), (0, 1, 8)) == [(0, 1, 7), (3, 1, 7), (0, 1, 8)]
-    assert fresh(inbox, (0, 1, 7), (0, 2, 7), (3, 1, 7)) == [(0, 2, 7)]
-    assert not inbox.is_fresh(Where(0, 2, 0, 7, "n", 0, 0, 0))
-    assert inbox.is_fresh(Where(0, 2, 0, 9, "n", 0, 0, 0))
-    assert fresh(inbox, (0, 2, 9)) == []
-    inbox.forget(range(1))
-    assert fresh(inbox, (0, 2, 9), (3, 1, 7)) == [(0, 2, 9)]
+    messages = MessageDeduplication()
+    assert fresh(messages, (0, 1, 7), (0, 1, 7), (3, 1, 7), (0, 1, 8)) == [(0, 1, 7), (3, 1, 7), (0, 1, 8)]
+    assert fresh(messages, (0, 1, 7), (0, 2, 7), (3, 1, 7)) == [(0, 2, 7)]
+    assert not messages.is_fresh(Where(0, 2, 0, 7, "n", 0, 0, 0))
+    assert messages.is_fresh(Where(0, 2, 0, 9, "n", 0, 0, 0))
+    assert fresh(messages, (0, 2, 9)) == []
+    messages.forget(range(1))
+    assert fresh(messages, (0, 2, 9), (3, 1, 7)) == [(0, 2, 9)]
 
 
 def test_a_drain_is_told_in_one_event_per_vertex_and_failures_keep_their_place():

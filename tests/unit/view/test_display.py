@@ -11,14 +11,15 @@ from msgspec.structs import replace
 from tests import journal_samples, stream_samples
 
 from firesteel.api.environment import ExecutionEnvironment
-from firesteel.report.attempts import Attempt
+from firesteel.report.attempts import Attempt, lives
+from firesteel.report.history import JobHistory
 from firesteel.report.stream_report import rescale_sentence
 from firesteel.report.tables import attempts_table, decisions_table, timings_table, vertices_table
 from firesteel.scheduler.kernel.records import Decision, StateChange
 from firesteel.task.expressions import col
 from firesteel.view.notebook.adaptive_stream import status_html
 from firesteel.view.notebook.graph import MOST_NODES, Edge, Node, graph_svg
-from firesteel.view.notebook.job import MOST_ROWS, attempts_html, decisions_html, job_html
+from firesteel.view.notebook.job import MOST_ROWS, attempts_of, decisions_html, job_html
 from firesteel.view.notebook.tables import install, table_html
 from firesteel.view.notebook.timeline import MOST_BARS, MOST_STEPS, running
 
@@ -36,6 +37,10 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 def by_tag(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
     return [element for element in root.iter() if element.tag.rsplit("}", 1)[-1] == name]
+
+
+def attempts(records: list) -> ElementTree.Element:
+    return parsed(f"<div>{attempts_of(JobHistory(records), lives(records, all_of_them=True))}</div>")
 
 
 def big_job(subtasks: int) -> list:
@@ -74,7 +79,7 @@ def test_a_bar_says_what_became_of_its_attempt():
 
 
 def test_attempts_of_subtasks_with_several_come_first():
-    rows = by_tag(parsed(attempts_html(journal_samples.mirrored())), "tr")[1:]
+    rows = by_tag(attempts(journal_samples.mirrored()), "tr")[1:]
     assert [texts(row)[1] for row in rows] == ["1", "1", "1", "0", "2"]
 
 
@@ -172,7 +177,7 @@ def test_the_tables_of_a_job_are_readable_and_others_are_left_alone():
 
 def test_the_table_of_attempts_has_the_same_timeline_as_the_job():
     records = journal_samples.mirrored()
-    root, whole = parsed(table_html(attempts_table(records))), parsed(attempts_html(records))
+    root, whole = parsed(table_html(attempts_table(records))), attempts(records)
     (drawn,), (expected,) = by_tag(root, "svg"), by_tag(whole, "svg")
     bars = [
         [(rect.get("y"), rect.get("fill"), rect.get("stroke-dasharray")) for rect in by_tag(svg, "rect")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firesteel.scheduler.streaming.events import BatchCommitted, QueryIdle
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.streams.cluster import Cluster
 from firesteel.spark.streams.engine import Place, place_of
 from firesteel.spark.streams.failures import described
@@ -41,7 +41,7 @@ def test_a_source_that_does_not_say_what_waits_leaves_the_backlog_open():
 
 
 def batches(events):
-    return [(type(event).__name__, event.batch, event.held) for event in events]
+    return [(type(event).__name__, event.batch, event.at_barrier) for event in events]
 
 
 def test_commits_are_told_as_they_are_heard_of():
@@ -51,34 +51,34 @@ def test_commits_are_told_as_they_are_heard_of():
     assert commits.heard(Progress(2), 1.0) == []
 
 
-def test_a_held_commit_is_told_by_the_hold_whoever_comes_first():
+def test_a_commit_at_the_barrier_is_told_by_the_barrier_whoever_comes_first():
     commits = Commits(1, 3)
-    commits.holding = True
+    commits.set_barrier(True)
     assert commits.heard(Progress(4, rows=40), 0.0) == []
-    (event,) = commits.held(4, None, 0.1)
+    (event,) = commits.at_barrier(4, None, 0.1)
     assert isinstance(event, BatchCommitted)
-    assert (event.batch, event.rows, event.held) == (4, 40, True)
-    assert batches(commits.held(5, Progress(5), 0.2)) == [("BatchCommitted", 5, True)]
+    assert (event.batch, event.rows, event.at_barrier) == (4, 40, True)
+    assert batches(commits.at_barrier(5, Progress(5), 0.2)) == [("BatchCommitted", 5, True)]
     assert commits.heard(Progress(5), 0.3) == []
 
 
-def test_a_checkpoint_that_was_told_before_is_held_as_an_idle_query():
+def test_a_checkpoint_that_was_told_before_is_at_the_barrier_as_an_idle_query():
     commits = Commits(1, 3)
     commits.heard(Progress(4), 0.0)
-    commits.holding = True
-    (event,) = commits.held(4, None, 0.1)
+    commits.set_barrier(True)
+    (event,) = commits.at_barrier(4, None, 0.1)
     assert isinstance(event, QueryIdle)
-    assert (event.batch, event.held) == (4, True)
+    assert (event.batch, event.at_barrier) == (4, True)
 
 
-def test_what_waited_for_a_hold_that_ends_is_told():
+def test_what_waited_for_a_barrier_that_ends_is_told():
     commits = Commits(1, 3)
-    commits.holding = True
+    commits.set_barrier(True)
     commits.heard(Progress(4), 0.0)
     commits.heard(Progress(5), 0.0)
-    assert batches(commits.held(5, None, 0.1)) == [("BatchCommitted", 4, False), ("BatchCommitted", 5, True)]
+    assert batches(commits.at_barrier(5, None, 0.1)) == [("BatchCommitted", 4, False), ("BatchCommitted", 5, True)]
     commits.heard(Progress(6), 0.2)
-    commits.holding = False
+    commits.set_barrier(False)
     assert batches(commits.release(0.3)) == [("BatchCommitted", 6, False)]
 
 
@@ -177,9 +177,9 @@ def test_what_changed_in_a_cluster_is_said_with_names():
 def test_a_commit_that_the_listener_has_not_told_of_is_known_from_what_spark_has_kept():
     commits = Commits(1, 3)
     assert commits.misses(6) and not commits.misses(4)
-    commits.holding = True
+    commits.set_barrier(True)
     commits.heard(Progress(4, rows=4), 0.0)
     assert commits.misses(6) and not commits.misses(5)
-    told = commits.held(6, Progress(6), 0.1, [Progress(6), Progress(5, rows=5), Progress(4, rows=9)])
+    told = commits.at_barrier(6, Progress(6), 0.1, [Progress(6), Progress(5, rows=5), Progress(4, rows=9)])
     assert [(event.batch, event.rows) for event in told] == [(4, 4), (5, 5), (6, 0)]
     assert not commits.heard(Progress(5), 0.2), "late"

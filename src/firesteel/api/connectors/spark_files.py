@@ -18,7 +18,7 @@ import pyarrow as pa
 from firesteel.api.connectors.spark_formats import check_table, hidden, said
 from firesteel.api.ddl import check_spark_types
 from firesteel.connectors.files.paths import as_paths, is_local
-from firesteel.connectors.files.sinks import FileCommit
+from firesteel.connectors.files.writing.sinks import FileCommit
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import check_text_schema
 from firesteel.errors import FiresteelError, UsageError

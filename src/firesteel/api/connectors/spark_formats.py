@@ -105,7 +105,7 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, str]:
             continue
         if not isinstance(value, str | int | float | bool):
             raise UsageError(
-                f"The option {name} is a {type(value).__name__}, which Spark's options cannot be.",
+                f"The option {name} is a {type(value).__name__}, which Spark does not take as an option.",
                 hint="They are strings, numbers, True or False.",
             )
         found[name] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -148,7 +148,7 @@ def _check_driver(session: Any, options: Mapping[str, str]) -> Any:
     except Exception as error:
         text = said(error)
         if "No suitable driver" not in text and "ClassNotFoundException" not in text:
-            raise UsageError(f"These options are none for JDBC: {hidden(text, options)}.") from error
+            raise UsageError(f"These are not options of JDBC: {hidden(text, options)}.") from error
         kind = re.match(r"jdbc:([a-z0-9]+)", url)
         if kind is None:
             raise UsageError(

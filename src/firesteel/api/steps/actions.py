@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from firesteel.api.caller import caller_place
 from firesteel.api.ddl import check_spark_types
-from firesteel.api.place import caller_place
 from firesteel.api.steps import keyed
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from firesteel.api.place import caller_level
+from firesteel.api.caller import caller_level
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.caching import Kept, with_caches
 from firesteel.compile.compiled import CompiledJob

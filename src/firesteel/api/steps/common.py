@@ -8,14 +8,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from firesteel.api.place import caller_place, function_name
+from firesteel.api.caller import caller_place, function_name
 from firesteel.api.steps.spark_columns import aggregation, is_spark_column
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.operators.aggregate import Aggregation
-
-Sides = tuple[tuple[str, Any], ...]
-"""(name, StreamEdge) of each broadcast side input."""
+from firesteel.task.operators.aggregation.aggregate import Aggregation
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from firesteel.task.batches import nullable
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
 from firesteel.task.functions.rows import check_row_schema
-from firesteel.task.operators.reduce import Reduce, ReduceCombiner
+from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner
 from firesteel.task.operators.relational import Filter, as_expression, check_filter
 from firesteel.task.program import Operator
 

@@ -20,7 +20,7 @@ from firesteel.humanize import first_of
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.task.expressions import plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
-from firesteel.task.operators.aggregate import (
+from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
     Distinct,
     DistinctCombiner,
@@ -30,9 +30,9 @@ from firesteel.task.operators.aggregate import (
     aggregate_schema,
     partial_schema,
 )
-from firesteel.task.operators.duplicates import OnePerKey, OnePerKeyCombiner
+from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
+from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
-from firesteel.task.operators.narrow import NarrowCombiner
 from firesteel.task.operators.relational import as_expression, check_columns
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from firesteel.errors import UsageError, shortened
 from firesteel.task.expressions import all_of, any_of, lit
-from firesteel.task.operators.aggregate import Aggregation
+from firesteel.task.operators.aggregation.aggregate import Aggregation
 from firesteel.task.operators.relational import unknown_column
 
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, ">": gt, "<=": le, ">=": ge}

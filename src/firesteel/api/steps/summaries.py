@@ -15,7 +15,7 @@ from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.task.operators.describe import (
+from firesteel.task.operators.aggregation.describe import (
     STATISTICS,
     Describe,
     DescribePart,

@@ -36,7 +36,7 @@ def run_tpch_demo(out: Path, master: str | None, options: Mapping[str, Any], dat
     if missing:
         raise UsageError(
             f"There is no table {' and no table '.join(missing)} in '{tables}'.",
-            hint="It is to hold customer.parquet, orders.parquet and lineitem.parquet, or directories of these names.",
+            hint="It must hold customer.parquet, orders.parquet and lineitem.parquet, or directories of these names.",
         )
     given = {lookup(key).key for key in options}
     volume = {} if DATA_VOLUME_PER_TASK.key in given else {DATA_VOLUME_PER_TASK.key: VOLUME}

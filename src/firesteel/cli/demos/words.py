@@ -82,7 +82,7 @@ def identifier_counts(env: ExecutionEnvironment, roots: list[Path]) -> DataStrea
 
 
 def source_roots() -> list[Path]:
-    """Where this Python keeps its library and its packages; none inside another."""
+    """Returns the directories of this Python's library and packages; none inside another."""
     paths = sysconfig.get_paths()
     found = sorted({Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
     return [p for p in found if p.is_dir() and not any(p != q and p.is_relative_to(q) for q in found)]

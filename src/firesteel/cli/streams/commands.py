@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firesteel.cli.shared import Config, Master, OptionPairs, Quiet, given_options, no_script, number, show, whole
-from firesteel.cli.streams.words import as_json_text, ended
+from firesteel.cli.streams.output import as_json_text, ended
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import printable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from firesteel.journal.file import AnyJournalRecord
 
 stream_app = typer.Typer(
-    help="Run streams that rescale, and look after running ones.",
+    help="Run streams that rescale, and control running ones.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -38,18 +38,16 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A stream's name or the end of it, or its checkpoint: a path that is there means just that one.",
+        help="A stream's name or the end of it, or its checkpoint's path.",
     ),
 ]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask, though the stream lies elsewhere and a terminal is there.")
-]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lower = Annotated[
-    int | None, typer.Option("--lower", parser=whole("--lower"), metavar="N", help="Never fewer partitions.")
+    int | None, typer.Option("--lower", parser=whole("--lower"), metavar="N", help="The least partitions.")
 ]
 Upper = Annotated[
-    int | None, typer.Option("--upper", parser=whole("--upper"), metavar="N", help="Never more partitions.")
+    int | None, typer.Option("--upper", parser=whole("--upper"), metavar="N", help="The most partitions.")
 ]
 
 
@@ -91,7 +89,7 @@ def run(
 
 @stream_app.command("list")
 def list_streams(
-    every: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include streams that have ended.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List your streams on this machine."""
@@ -105,7 +103,7 @@ def list_streams(
 @stream_app.command()
 def status(
     name: Name,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the stream ends.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep showing it until the stream ends.")] = False,
     interval: Annotated[
         float,
         typer.Option(
@@ -170,7 +168,7 @@ def rescale(
             help="The new parallelism; without, what the scheduler wants, whatever the downtime.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is done; exit 1 if it was not.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is done; exit 1 if it fails.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -279,7 +277,7 @@ def agree(entry: StreamEntry, name: str, what: str, yes: bool) -> None:
     question = f"{what} the stream '{entry.name}' on '{entry.checkpoint}' (process {entry.pid})? [y/N] "
     print(printable(question), end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise FiresteelError("Nothing was changed.", hint="Say --yes, or the checkpoint, not to be asked.")
+        raise FiresteelError("Nothing was changed.", hint="Use --yes, or give the checkpoint, to skip the question.")
 
 
 def _can_ask() -> bool:

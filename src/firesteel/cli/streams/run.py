@@ -50,14 +50,14 @@ def _run(script: Path, names: Mapping[str, Any], job: StreamJob) -> int:
     if not callable(build):
         raise UsageError(
             f"{script} defines no function build(spark).",
-            hint="It is to return a DataStreamWriter that is not started. A script that calls AdaptiveStream.start itself is "
+            hint="It must return a DataStreamWriter that is not started. A script that calls AdaptiveStream.start itself is "
             f"run by: firesteel run {shlex.quote(str(script))}",
         )
     checkpoint = job.checkpoint or names.get("checkpoint")
     if not checkpoint:
         raise UsageError(
-            "It is not said where the stream's checkpoint lies.",
-            hint=f"Say --checkpoint DIR, or set checkpoint = 'DIR' in {script}.",
+            "The stream's checkpoint is not given.",
+            hint=f"Give --checkpoint DIR, or set checkpoint = 'DIR' in {script}.",
         )
     common = ResourceRequirements()
     lower = common.lower if job.lower is None else job.lower

@@ -8,13 +8,13 @@ import time
 import msgspec
 
 from firesteel.cli.shared import show
-from firesteel.cli.streams.words import as_json_text, ended, is_terminal
+from firesteel.cli.streams.output import as_json_text, ended, is_terminal
 from firesteel.control.client import StreamClient, StreamGone
 from firesteel.control.messages import StreamStatus
 from firesteel.view.stream_view import OVER, status_line, status_table
 
 _PASSING = re.compile(r"\([^()]*\)")
-"""Where a status says how long something takes yet."""
+"""The parts of a status that say how long something takes yet."""
 
 
 def watch(client: StreamClient, interval: float, as_json: bool) -> None:

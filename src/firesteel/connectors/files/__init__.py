@@ -1,4 +1,4 @@
-"""Parts that all sources and sinks of files share: paths, partitions, splits by lines, compression, publishing all or nothing.
+"""Parts that all files share, read or written: paths, partitions, compression, schemas, conditions, errors of object stores.
 
-Begin with ``source`` and ``sinks``.
+Begin with ``reading.source`` and ``writing.sinks``; neither folder imports the other.
 """

@@ -179,7 +179,7 @@ def _check_values(found: InputFiles, field: pa.Field, texts: list[str | None]) -
     except (pa.ArrowException, ValueError) as error:
         raise UsageError(
             f"A directory of {found.label(found.files[0].root)} has a value for the partition column '{field.name}' "
-            f"that is no {field.type}: {first_line(error)}.",
+            f"that is not of type {field.type}: {first_line(error)}.",
             hint=f"Give its type: partitions='{field.name} string'.",
         ) from None
 

@@ -117,7 +117,7 @@ def find_files(paths: PathLike | Iterable[PathLike], filesystem: pafs.FileSystem
 
 
 def find_target(path: PathLike | Any, filesystem: pafs.FileSystem | None = None) -> Location:
-    """Where a sink writes. Globs mean nothing here; trailing slashes are dropped. Raises UsageError."""
+    """The place that a sink writes to. Globs mean nothing here; trailing slashes are dropped. Raises UsageError."""
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"{path!r} is not a path.", hint="Give the path or URL of a directory to write to.")
     text = os.fspath(path)
@@ -371,3 +371,14 @@ def _did_you_mean(location: Location) -> str:
     if close:
         return f"Did you mean {parent.at(str(path.parent / close[0])).label}?"
     return f"The directory {parent.label} has no '{path.name}'."
+
+
+def as_filesystem(filesystem: Any) -> pafs.FileSystem | None:
+    """A ``pyarrow.fs`` filesystem of one that a user gave, which may be of fsspec. Raises UsageError."""
+    if filesystem is None or isinstance(filesystem, pafs.FileSystem):
+        return filesystem
+    if callable(getattr(filesystem, "find", None)) and getattr(filesystem, "protocol", None) is not None:
+        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+    raise UsageError(
+        f"{filesystem!r} is not a filesystem.", hint="Give a pyarrow.fs.FileSystem, or a filesystem of fsspec."
+    )

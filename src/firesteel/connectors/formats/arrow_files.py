@@ -12,14 +12,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.evolution import widened
-from firesteel.connectors.files.footers import FooterSource
-from firesteel.connectors.files.packing import pack, piece_bytes
-from firesteel.connectors.files.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
+from firesteel.connectors.files.reading.evolution import widened
+from firesteel.connectors.files.reading.footers import FooterSource
+from firesteel.connectors.files.reading.packing import pack, piece_bytes
+from firesteel.connectors.files.reading.source import Piece
 from firesteel.connectors.files.shaping import gather
-from firesteel.connectors.files.sinks import FileSink
-from firesteel.connectors.files.source import Piece
+from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import TaskContext
@@ -182,7 +182,7 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
                 plain = _ratio_of_file(reader, stored)
                 return _Footer(file, schema, (stored * plain).astype(np.int64), plain)
     except FileNotFoundError:
-        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nobody writes there.") from None
+        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException, struct.error, ValueError) as error:
         what = "is empty" if not file.size else "is truncated, damaged or not an Arrow IPC file"
         raise UsageError(
@@ -234,7 +234,7 @@ class ArrowSink(FileSink):
     chunk_bytes = 4 << 20
 
     def __init__(self, path: PathLike, *, compression: str | None = None, **options: Any) -> None:
-        """``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`."""
+        """``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`."""
         super().__init__(path, **options)
         if compression not in (None, "none", "uncompressed", "lz4", "zstd"):
             raise UsageError(

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import corrupt
 from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
-from firesteel.connectors.files.corrupt import RefusedError
-from firesteel.connectors.files.inference import first_blocks, merge_types
-from firesteel.connectors.files.lines import BOM, count_lines, is_text, with_line_end
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line
+from firesteel.connectors.files.reading import corrupt
+from firesteel.connectors.files.reading.corrupt import RefusedError
+from firesteel.connectors.files.reading.inference import first_blocks, merge_types
+from firesteel.connectors.files.reading.lines import BOM, count_lines, is_text, with_line_end
+from firesteel.connectors.files.reading.source import FileSource, Piece, for_each_file
 from firesteel.connectors.files.shaping import fit, gather, plain_schema
-from firesteel.connectors.files.source import FileSource, Piece, for_each_file
 from firesteel.connectors.formats.csv_format import CsvFormat, convert, difference, header_line, settled, wire_type
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import first_of, named_twice
@@ -161,7 +161,7 @@ class CsvSource(FileSource):
         return True
 
     def _columns(self, block: bytes, types: dict[str, pa.DataType], read: pacsv.ReadOptions) -> dict[str, Any]:
-        """These columns of the block, as these types; None where that cannot be."""
+        """Returns these columns of the block, as these types; None where that is not possible."""
         if not types:
             return {}
         parse = self._csv.parse_options(self._skipping(block))
@@ -509,17 +509,6 @@ class CsvSource(FileSource):
         begin = _row_offset(block, row)
         return self._bad_row(label, error, f"line {lines + count_lines(block[:begin]) + 1}", cell)
 
-    def _lines_in_front(self, piece: Piece, offset: int) -> int:
-        count, at = 0, 0
-        with self._opened(piece) as file:
-            while at < offset:
-                part = file.read_at(min(_READ_BLOCK, offset - at), at)
-                if not part:
-                    break
-                at += len(part)
-                count += part.count(b"\n") or count_lines(part)
-        return count
-
     def _find_row(self, block: bytes, error: Exception) -> tuple[int | None, tuple[str, str] | None]:
         """The row's number in the block, from 0, and the (column, value) that does not fit."""
         text = str(error)
@@ -583,7 +572,7 @@ class CsvSource(FileSource):
             data_type = self._own.field(name).type
             shown = value if len(value) <= 80 else value[:80] + "..."
             return FiresteelError(
-                f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} is none.",
+                f"{label}, {where}: column '{name}' is {data_type}, and {shown!r} does not fit.",
                 hint=f"Give its type, schema='{name} string, ...' (with all columns){self._or_null(value, data_type)}.",
             )
         text = re.sub(r"^CSV parse error: (Row #\d+: )?", "", first_line(error))
@@ -605,7 +594,7 @@ _HINT_ROWS = (
 
 
 def _row_offset(block: bytes, row: int) -> int:
-    """Where the row begins; empty lines are not rows."""
+    """Returns the position at which the row begins; empty lines are not rows."""
     at, seen = 0, 0
     for line in block.splitlines(keepends=True):
         if line.strip(b"\r\n"):

@@ -139,7 +139,7 @@ def zoned(column: Any, data_type: pa.DataType) -> Any:
 
 
 def header_line(block: bytes) -> tuple[int, int]:
-    """Where the first line that is not empty begins, and where it ends, line end included; (0, 0): there is none."""
+    """Returns the positions at which the first line that is not empty begins and ends, line end included; (0, 0): there is none."""
     if not block.strip():
         return 0, 0
     begin = len(block) - len(block.lstrip(b"\r\n"))

@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from firesteel.connectors.files.compression import codec_option
-from firesteel.connectors.files.part_files import PartWriter
 from firesteel.connectors.files.paths import PathLike
-from firesteel.connectors.files.sinks import FileSink
+from firesteel.connectors.files.writing.part_files import PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import CsvFormat
 from firesteel.errors import FiresteelError, UsageError
 
@@ -21,7 +21,7 @@ class CsvSink(FileSink):
 
     ``header``: names of the columns in the first line of every file. ``null_value``: what is written for null, without
     quotes. NaN and infinities are written as Spark does. ``compression``: of the files, gzip, bz2, zstd or lz4.
-    ``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`.
+    ``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`.
     """
 
     kind = "write_csv"

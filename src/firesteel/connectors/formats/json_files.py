@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import corrupt
 from firesteel.connectors.files.compression import codec_of, codec_option, damaged, plain_stream, refuse_other_codecs
-from firesteel.connectors.files.corrupt import RefusedError
-from firesteel.connectors.files.inference import first_blocks
-from firesteel.connectors.files.lines import count_lines, is_text
-from firesteel.connectors.files.part_files import PartWriter
 from firesteel.connectors.files.paths import PathLike
+from firesteel.connectors.files.reading import corrupt
+from firesteel.connectors.files.reading.corrupt import RefusedError
+from firesteel.connectors.files.reading.inference import first_blocks
+from firesteel.connectors.files.reading.lines import count_lines, is_text
+from firesteel.connectors.files.reading.source import FileSource, Piece
 from firesteel.connectors.files.shaping import gather, plain_schema
-from firesteel.connectors.files.sinks import FileSink
-from firesteel.connectors.files.source import FileSource, Piece
+from firesteel.connectors.files.writing.part_files import PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.connectors.formats.csv_format import zoned
 from firesteel.connectors.formats.json_text import check_json_type, json_rows
 from firesteel.connectors.formats.json_values import (
@@ -41,7 +41,6 @@ from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import TaskContext
 
-_READ_BLOCK = 4 << 20
 _MANY_LINES = 2048
 _DEEP, _DEEPEST_TYPE = 500, 64
 _NULL_LINE = re.compile(rb"(?:^|[\r\n])[ \t]*null")
@@ -226,14 +225,6 @@ class JsonSource(FileSource):
     def _bad(self, piece: Piece, where: str, error: BadValueError) -> FiresteelError:
         return FiresteelError(f"{self._prefix + piece.path}, {where}: {error.text}.", hint=error.hint)
 
-    def _lines_in_front(self, piece: Piece, offset: int) -> int:
-        count, at = 0, 0
-        with self._opened(piece) as file:
-            while at < offset and (part := file.read_at(min(_READ_BLOCK, offset - at), at)):
-                at += len(part)
-                count += part.count(b"\n") or count_lines(part)
-        return count
-
 
 def _fast(
     block: bytes, schema: pa.Schema, wire: pa.Schema, known: frozenset[str] | None = None
@@ -373,7 +364,7 @@ class JsonSink(FileSink):
     """Writes a directory of files with a JSON object a line (see ``json_text``).
 
     ``ignore_null_fields``: leave out fields that are null, as Spark does; False: write them as ``null``. ``compression``: of
-    the files, gzip, bz2, zstd or lz4. ``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`.
+    the files, gzip, bz2, zstd or lz4. ``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`.
     """
 
     kind = "write_json"

@@ -98,7 +98,7 @@ def _values(
     try:
         return _converted(line, row, converters, schema, known)
     except RecursionError:
-        hint = "Mend the line, or give a schema without that field."
+        hint = "Correct the line, or give a schema without that field."
         raise BadValueError(line, "a value is nested too deeply", hint) from None
 
 
@@ -140,7 +140,7 @@ def _bad_value(line: int, name: str, error: _Unfit) -> BadValueError:
     shown = shown if len(shown) <= 80 else shown[:80] + "..."
     return BadValueError(
         line,
-        f"column '{name}'{error.path} is {error.data_type}, and {shown!r} is none",
+        f"column '{name}'{error.path} is {error.data_type}, and {shown!r} does not fit",
         f"Give its type, schema='{name} string, ...' (with all columns; string takes any value).",
     )
 
@@ -186,7 +186,7 @@ def _line_objects(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]
             raise BadValueError(
                 number,
                 f"this is not JSON: {_shown(line)} ({error})",
-                "Mend or remove the line; where objects are spread over lines, read with newlines_in_values=True.",
+                "Correct or remove the line; where objects are spread over lines, read with newlines_in_values=True.",
             ) from None
         if not isinstance(value, dict):
             raise BadValueError(

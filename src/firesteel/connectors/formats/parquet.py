@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
 from firesteel.connectors.files.conditions import has_type
-from firesteel.connectors.files.evolution import check_merge_schema, common_type, widened
-from firesteel.connectors.files.footers import FooterSource
-from firesteel.connectors.files.packing import pack, piece_bytes
-from firesteel.connectors.files.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_local
+from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
+from firesteel.connectors.files.reading.footers import FooterSource
+from firesteel.connectors.files.reading.packing import pack, piece_bytes
 from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
-from firesteel.connectors.files.sinks import FileSink
+from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.program import TaskContext
@@ -66,7 +66,7 @@ class ParquetSource(FooterSource[_Footer]):
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
     files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, and with ``merge_schema``
-    other columns and types that can be widened (see :mod:`~firesteel.connectors.files.evolution`), nothing else.
+    other columns and types that can be widened (see :mod:`~firesteel.connectors.files.reading.evolution`), nothing else.
     ``partitions``: as in :func:`~firesteel.connectors.files.partitions.find_partitions`. ``columns`` and ``filter`` as in
     :meth:`push_down`.
 
@@ -190,7 +190,7 @@ class ParquetSource(FooterSource[_Footer]):
                 if stream.size() != groups.size:
                     raise FiresteelError(
                         f"{label} changed while the job was running.",
-                        hint="Run the job again when nobody writes to it.",
+                        hint="Run the job again when nothing writes to it.",
                     )
                 local = is_local(self._filesystem)
                 with pq.ParquetFile(
@@ -241,7 +241,7 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
             return _Footer(file, schema, rows, sizes)
     except FileNotFoundError:
-        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nobody writes there.") from None
+        raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
         what = "is empty" if not file.size else "is truncated, damaged or not a Parquet file"
         raise UsageError(
@@ -311,7 +311,7 @@ class ParquetSink(FileSink):
     def __init__(
         self, path: PathLike, *, compression: str = "snappy", merge_schema: bool = False, **options: Any
     ) -> None:
-        """``options``: those of :class:`~firesteel.connectors.files.sinks.FileSink`."""
+        """``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`."""
         super().__init__(path, **options)
         self._merges = check_merge_schema(merge_schema, self.kind)
         try:
@@ -357,7 +357,7 @@ class ParquetSink(FileSink):
                 said = ["no such column" if kind is None else str(kind) for kind in kinds]
                 raise UsageError(
                     f"What is in {self.target.label} does not fit: column '{name}' is {said[0]} there and {said[1]} in the stream, "
-                    "so that nobody could read both.",
+                    "so that both could not be read together.",
                     hint="Bring the stream's columns to what is there (with_column, select), or write to another directory."
                     + (
                         ""

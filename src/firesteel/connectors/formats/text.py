@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files import lines
 from firesteel.connectors.files.compression import codec_option, refuse_other_codecs
-from firesteel.connectors.files.lines import with_plain_ends
-from firesteel.connectors.files.part_files import PartWriter
 from firesteel.connectors.files.paths import PathLike
-from firesteel.connectors.files.sinks import FileSink
-from firesteel.connectors.files.source import FileSource, Piece
+from firesteel.connectors.files.reading import lines
+from firesteel.connectors.files.reading.lines import with_plain_ends
+from firesteel.connectors.files.reading.source import FileSource, Piece
+from firesteel.connectors.files.writing.part_files import PartWriter
+from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.task.program import TaskContext
 
@@ -146,7 +146,7 @@ class TextSink(FileSink):
 
     def __init__(self, path: PathLike, *, compression: str | None = None, **options: Any) -> None:
         """``compression``: of the files, gzip, bz2, zstd or lz4; ``options``: those of
-        :class:`~firesteel.connectors.files.sinks.FileSink`."""
+        :class:`~firesteel.connectors.files.writing.sinks.FileSink`."""
         super().__init__(path, **options)
         self._compress(codec_option(compression, "write_text", infer=False))
 

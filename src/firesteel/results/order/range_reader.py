@@ -41,9 +41,9 @@ class _Run(Slice):
     """The messages of one region that may hold keys of a range: rows in order. Numbers count from the first of them."""
 
     cut_before: int
-    """These messages at the beginning may hold keys before the range,"""
+    """Number of messages at the beginning that may hold keys before the range,"""
     cut_from: int
-    """and the ones from this one on keys beyond it."""
+    """and the first of those that may hold keys beyond it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,14 @@ def _made_by(function: str, path: str) -> Any:
         made: Any = make.function(path)
     except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        raise UsageError(f"{OPTION} = '{function}' gave no file system for {path} ({said}).", hint=_HOW) from error
+        raise UsageError(
+            f"{OPTION} = '{function}' did not return a file system for {path} ({said}).", hint=_HOW
+        ) from error
     if isinstance(made, pafs.FileSystem):
         return made
     if hasattr(made, "protocol") and hasattr(made, "open") and hasattr(made, "info"):  # as fsspec has them
         return pafs.PyFileSystem(pafs.FSSpecHandler(made))
-    raise UsageError(f"{OPTION} = '{function}' returned {type(made).__name__}, which is no file system.", hint=_HOW)
+    raise UsageError(f"{OPTION} = '{function}' returned {type(made).__name__}, which is not a file system.", hint=_HOW)
 
 
 def first_line(error: BaseException) -> str:

@@ -243,7 +243,7 @@ class ResultStore:
         return sorted(info.base_name for info in infos if info.type == pafs.FileType.File)
 
     def _deleted(self, names: Sequence[str]) -> dict[str, OSError]:
-        """Those that are still there, with why."""
+        """Returns the objects that are still there, with the reason."""
         if self._local is not None:
             tried = {name: _unlink(self._local / name) for name in names}
         elif names:

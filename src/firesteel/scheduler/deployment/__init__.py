@@ -1,4 +1,5 @@
 """Deployment of executions: scheduling strategies, readiness of inputs, slots asked for, deployment descriptors.
 
-Begin with ``vertexwise_strategy`` (adaptive batch) or ``region_strategy`` (default), then ``deployer``.
+``deployment`` puts the parts together. Begin with ``vertexwise_strategy`` (adaptive batch) or ``region_strategy`` (default), then
+``deployer``.
 """

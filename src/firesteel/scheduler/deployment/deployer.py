@@ -8,6 +8,7 @@ from collections.abc import Callable
 from firesteel.model.arrays import Ints, without
 from firesteel.scheduler.deployment.descriptors import DeploymentDescriptorFactory
 from firesteel.scheduler.kernel.commands import Deploy, DeployRegions, Placement
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.slots.allocators import (
@@ -28,12 +29,14 @@ class ExecutionDeployer:
         recorder: Recorder,
         *,
         placement: Callable[[ExecutionDeploymentOption], Placement | None],
+        profiler: Profiler,
     ) -> None:
         self._operations = operations
         self._descriptors = descriptors
         self._allocator = allocator
         self._recorder = recorder
         self._placement = placement
+        self._profiler = profiler
 
     def allocate_slots_and_deploy(self, options: list[DeploymentOption]) -> list[tuple[int, Ints]]:
         """Returns what got no slot, vertex and subtasks: it stays as it is, for the caller to ask again."""
@@ -70,4 +73,5 @@ class ExecutionDeployer:
 
     def _deploy(self, granted: ExecutionDeploymentOption, placement: Placement | None) -> Deploy:
         self._operations.move(granted.vertex, granted.executions, ExecutionState.SCHEDULED)
-        return self._descriptors.deploy(granted, placement)
+        with InPhase(self._profiler, SchedulingPhase.DEPLOY):
+            return self._descriptors.deploy(granted, placement)

@@ -79,7 +79,7 @@ class DeploymentDescriptorFactory:
         )
 
     def gate(self, result: IntermediateResult) -> GateDescriptor:
-        """Where each partition lies, -1 for one that is not available, and the merged objects."""
+        """Returns the place of each partition, -1 for one that is not available, and the merged objects."""
         cached = self._gates.get(result.dataset.id)
         if cached is not None and cached[0] == result.version:
             return cached[1]

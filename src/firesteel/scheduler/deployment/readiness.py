@@ -14,8 +14,15 @@ from firesteel.scheduler.topology.regions import RegionBlock
 class Readiness:
     def __init__(self, graph: DefaultExecutionGraph) -> None:
         self._graph = graph
-        self.withheld: set[int] = set()
+        self._withheld: set[int] = set()
         """Data sets that are there, but are not read just yet (``merging``)."""
+
+    def withhold(self, dataset: int) -> None:
+        """It is there, but nobody reads it until :meth:`let_go`."""
+        self._withheld.add(dataset)
+
+    def let_go(self, dataset: int) -> None:
+        self._withheld.discard(dataset)
 
     def deployable(self, vertex_id: int, subtasks: Ints) -> Mask:
         """Returns a mask of these subtasks: True where only a slot and the rest of the region are missing."""
@@ -36,7 +43,7 @@ class Readiness:
         return able
 
     def deployable_regions(self, block: RegionBlock, regions: Ints) -> Ints:
-        """Those of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
+        """Returns the ones of these (ascending) regions whose members can all run. Each consumed group is asked once, however many
         read it."""
         if block.is_trivial:
             return regions[self.deployable(block.vertices[0], regions)]
@@ -48,7 +55,7 @@ class Readiness:
 
     def readable(self, edge: EdgeGroups, subtasks: Ints) -> Mask:
         """Returns a mask of these consumers: True for those that can read all they need of this input, once their whole region runs."""
-        if edge.dataset in self.withheld:
+        if edge.dataset in self._withheld:
             return np.zeros(len(subtasks), np.bool_)
         if self._graph.result(edge.dataset).is_pipelined:
             return np.ones(len(subtasks), np.bool_)

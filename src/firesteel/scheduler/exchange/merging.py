@@ -86,7 +86,6 @@ class _Asked:
     gate: GateDescriptor
     bounds: Ints
     since: float
-    waited_for: bool = True
 
 
 @dataclass(slots=True)
@@ -136,6 +135,7 @@ class Merging:
         self._late: dict[int, _Asked] = {}
         """Merges that nobody waits for any more, by number."""
         self._number = 0
+        graph.add_withdrawal_listener(self._withdrawn)
 
     @property
     def is_open(self) -> bool:
@@ -212,7 +212,7 @@ class Merging:
         self._number += 1
         asked = _Asked(self._number, self._describe(result), bounds, self._recorder.at)
         watched = self._watched[result.dataset.id] = _Watched(result, asked)
-        self._readiness.withheld.add(result.dataset.id)
+        self._readiness.withhold(result.dataset.id)
         self._recorder.emit(MergePartitions(asked.number, asked.gate, bounds))
         patience = max(PATIENCE_SECONDS, PATIENCE_FACTOR * estimate.cost)
         until = self._recorder.at + patience
@@ -231,8 +231,8 @@ class Merging:
         objects, result = _objects(asked, event), watched.result
         usable = _unchanged(asked, objects, result)
         self._drop(event.dataset, _select(objects, ~usable))
-        result.merged = kept = _select(objects, usable) if usable.any() else None
-        result.version += 1
+        kept = _select(objects, usable) if usable.any() else None
+        result.read_merged(kept)
         count = 0 if kept is None else len(kept.first)
         failed = len(asked.bounds) - 1 - len(event.groups)
         stale = f", {_count(int((~usable).sum()))} of partitions produced anew meanwhile" if not usable.all() else ""
@@ -278,8 +278,7 @@ class Merging:
         if not bad.any():
             return False
         watched.damaged.append(_select(merged, bad))
-        watched.result.merged = _select(merged, ~bad) if not bad.all() else None
-        watched.result.version += 1
+        watched.result.read_merged(_select(merged, ~bad) if not bad.all() else None)
         return True
 
     def drop_all(self) -> None:
@@ -296,10 +295,10 @@ class Merging:
         ]
 
     def _go_ahead(self, result: IntermediateResult) -> None:
-        self._readiness.withheld.discard(result.dataset.id)
+        self._readiness.let_go(result.dataset.id)
         self._resume([(edge, np.arange(len(edge))) for edge in result.consumers])
 
-    def withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
+    def _withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
         """Partitions were lost, restarted or released. Whoever reads a merged object reads each of its partitions: with
         the first that goes, it has no reader any more, or only such as are restarted."""
         dataset = result.dataset.id
@@ -311,15 +310,14 @@ class Merging:
         elif result.merged is not None:
             hit = _covers(result.merged, gone)
             self._drop(dataset, _select(result.merged, hit))
-            result.merged = _select(result.merged, ~hit) if not hit.all() else None
+            result.read_merged(_select(result.merged, ~hit) if not hit.all() else None)
 
     def _release(self, dataset: int, watched: _Watched) -> None:
         merged = [watched.result.merged] if watched.result.merged is not None else []
         for objects in [*merged, *watched.damaged]:
             self._drop(dataset, objects)
         if merged:
-            watched.result.merged = None
-            watched.result.version += 1
+            watched.result.read_merged(None)
         watched.damaged = []
 
     def _drop(self, dataset: int, objects: MergedObjects) -> None:

@@ -29,11 +29,11 @@ ALL: Ints = np.zeros(1, np.int64)
 
 class PartitionReleaseStrategy(Protocol):
     def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        """These (distinct) subtasks have been admitted."""
+        """Notes that these (distinct) subtasks have been admitted."""
         ...
 
     def executions_reset(self, tasks: Mapping[int, Ints]) -> None:
-        """These subtasks, whole regions, are about to be reset: some of them had finished."""
+        """Notes that these subtasks, whole regions, are about to be reset: some of them had finished."""
         ...
 
     def job_finished(self) -> None: ...
@@ -59,7 +59,7 @@ class Releasing:
         self._recorder = recorder
 
     def release(self, dataset: int, partitions: Ints) -> None:
-        """Those of these (distinct) partitions that are there go. A persistent result is left alone."""
+        """Releases the ones of these (distinct) partitions that are there. A persistent result is left alone."""
         result = self._graph.result(dataset)
         if result.dataset.persistent:
             return
@@ -119,8 +119,6 @@ class RegionPartitionGroupReleaseStrategy:
                     self._releasing.release(edge.dataset, self._consumption[edge.dataset].connect(edge))
 
     def executions_finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> None:
-        if self._only_produces(vertex):
-            return
         gone: dict[int, list[Ints]] = {}
         for consumer, finished in self._finished(vertex, subtasks).items():
             for edge in self._graph.vertices[consumer].inputs:
@@ -143,16 +141,6 @@ class RegionPartitionGroupReleaseStrategy:
     def job_finished(self) -> None:
         """All is released."""
 
-    def _only_produces(self, vertex: ExecutionJobVertex) -> bool:
-        """It consumes nothing, and nobody is done with anything it produces: the commonest case, and a quick answer."""
-        if vertex.inputs or self._graph.regions.logical_of[vertex.id] in self._running:
-            return False
-        for result in vertex.blocking_results:
-            consumption = self._consumption.get(result.dataset.id)
-            if consumption is None or consumption.num_done:
-                return False
-        return True
-
     def _finished(self, vertex: ExecutionJobVertex, subtasks: Ints) -> dict[int, Ints]:
         """The subtasks whose region has finished with these."""
         block = self._graph.regions.block(vertex.id)
@@ -164,7 +152,7 @@ class RegionPartitionGroupReleaseStrategy:
         return block.members(regions[running[regions] == 0])
 
     def _undone(self, number: int, tasks: Mapping[int, Ints]) -> dict[int, Ints]:
-        """Those of these subtasks whose region had finished."""
+        """Returns the ones of these subtasks whose region had finished."""
         block = self._graph.regions.blocks[number]
         if number not in self._running:
             (vertex,) = block.vertices
@@ -190,7 +178,7 @@ class _Consumption:
         """``edges``: how many inputs of job vertices consume it, also those that are not initialised."""
         self._open = np.full(result.num_partitions, edges, np.int32)
         """Number of groups that need each partition."""
-        self.num_done = 0
+        self._num_done = 0
         self._unfinished: dict[int, Ints] = {}
         """By edge: how many consumers of each group have not finished."""
 
@@ -201,11 +189,11 @@ class _Consumption:
         return np.flatnonzero(self._open == 0)
 
     def done(self, partitions: Ints) -> Ints:
-        """Those of these partitions that nobody needs any more."""
-        return partitions[self._open[partitions] == 0] if self.num_done else NONE
+        """Returns the ones of these partitions that no consumer needs any more."""
+        return partitions[self._open[partitions] == 0] if self._num_done else NONE
 
     def consumed(self, edge: EdgeGroups, subtasks: Ints) -> Ints:
-        """These consumers have finished; returns the partitions that nobody needs any more."""
+        """Notes that these consumers have finished; returns the partitions that no consumer needs any more."""
         closed = self._closed(edge, subtasks)
         if not len(closed):
             return NONE
@@ -224,7 +212,7 @@ class _Consumption:
         return groups[unfinished[groups] == 0]
 
     def needed_again(self, edge: EdgeGroups, subtasks: Ints) -> None:
-        """These consumers had finished, and run again."""
+        """Notes that these consumers had finished, and run again."""
         if not len(subtasks):
             return
         groups, counts = edge.tally_consumers(subtasks)
@@ -245,4 +233,4 @@ class _Consumption:
         before = self._open[partitions]
         after = before + steps
         self._open[partitions] = after
-        self.num_done += int((after == 0).sum()) - int((before == 0).sum())
+        self._num_done += int((after == 0).sum()) - int((before == 0).sum())

@@ -21,6 +21,7 @@ from firesteel.scheduler.exchange.key_ranges import KeyRanges, bytes_in, decide_
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES, SizeRows
 from firesteel.scheduler.kernel.commands import Command
 from firesteel.scheduler.kernel.events import PartitionReports, SizesLoaded
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 
 
 def _ignore(_command: Command) -> None:
@@ -42,8 +43,11 @@ class BlockingResultInfo:
         num_subpartitions: int,
         emit: Callable[[Command], None] = _ignore,
         buffer_bytes: int = BUFFER_BYTES,
+        *,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
         """``emit`` is given commands about rows; ``buffer_bytes``: of rows kept in memory before they are stored."""
+        self._profiler = profiler
         self.dataset = dataset.id
         self.is_broadcast = dataset.ship is ShipStrategy.BROADCAST
         self.num_partitions = num_partitions
@@ -59,10 +63,6 @@ class BlockingResultInfo:
         """None once every consumer is decided."""
         self.is_exact = True
         """False: a row could not be read back, so that its share of the sums was guessed."""
-
-    def get_blocking_partition_sizes(self) -> Ints:
-        """Plain bytes each producer wrote, int64 (numBytesProduced); a broadcast counts once, however many read it."""
-        return self.partition_bytes
 
     @property
     def awaits_ranges(self) -> bool:
@@ -106,6 +106,10 @@ class BlockingResultInfo:
 
         Rows of sizes have one size per subpartition: the scheduler has checked that.
         """
+        with InPhase(self._profiler, SchedulingPhase.SIZES):
+            self._record(partitions, attempts, reports)
+
+    def _record(self, partitions: Ints, attempts: Ints, reports: PartitionReports) -> None:
         self.erase(partitions[self.recorded[partitions]])
         self._begin()
         self.partition_bytes[partitions] = reports.bytes
@@ -317,9 +321,11 @@ def blocking_result_info(
     num_subpartitions: int,
     emit: Callable[[Command], None] = _ignore,
     buffer_bytes: int = BUFFER_BYTES,
+    *,
+    profiler: Profiler = NO_PROFILER,
 ) -> BlockingResultInfo:
     kind = _KINDS.get(dataset.ship, AllToAllBlockingResultInfo)
-    return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes)
+    return kind(dataset, num_partitions, num_subpartitions, emit, buffer_bytes, profiler=profiler)
 
 
 _KINDS: dict[ShipStrategy, type[BlockingResultInfo]] = {

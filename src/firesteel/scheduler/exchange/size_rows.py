@@ -1,4 +1,4 @@
-"""Where the packed rows of sizes of one result are: a few in memory, the others in the driver's scratch files.
+"""The packed rows of sizes of one result: a few in memory, the others in the driver's scratch files.
 
 Rows wait in a small buffer; a full buffer goes out as one command. They are asked for again when a producer restarts
 before its consumers are decided, or when consumers are cut over single cells.
@@ -87,7 +87,7 @@ class SizeRows:
             self._store()
 
     def give_up(self, partitions: Ints, written: Ints) -> tuple[list[bytes], list[int]]:
-        """These executions are void: forget their rows. Returns those in memory, and asks for those in the files.
+        """Forgets the rows of executions that are void. Returns those in memory, and asks for those in the files.
 
         ``written``: plain bytes of each; those of rows that cannot be read are returned too.
         """
@@ -112,7 +112,7 @@ class SizeRows:
         return rows, unreadable
 
     def forget(self, partitions: Ints) -> None:
-        """These executions are void, and no sum holds their rows: nothing is asked for."""
+        """Forgets the rows of executions that are void and in no sum: nothing is asked for."""
         if not self._attempts.flags.writeable:
             return
         for partition, attempt in zip(partitions.tolist(), self._attempts[partitions].tolist(), strict=True):

@@ -76,7 +76,7 @@ class ConsumerInvalidation:
         made_at: NDArray[np.float64],
         runs: Mask,
     ) -> None:
-        """Those that run, not for the first time, and get other rows than before. One alone with a partition does not."""
+        """Notes which consumers run, not for the first time, and get other rows than before. One alone with a partition does not."""
         producer = self._graph.vertices[result.dataset.producer]
         shared = _times_read(ranges, np.ones(vertex.parallelism, np.bool_), result.num_partitions) > 1
         differs = np.where(shared | producer.unlike, made_at, -np.inf)

@@ -7,12 +7,14 @@ import numpy as np
 
 from firesteel.humanize import plural
 from firesteel.model.arrays import Ints, distinct
+from firesteel.options import Options
 from firesteel.scheduler.deployment.vertexwise_strategy import SchedulingStrategy
+from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.exchange.release import PartitionReleaseStrategy
 from firesteel.scheduler.failover.failure_accounting import Failure, FailureAccounting
 from firesteel.scheduler.failover.partition_loss import PartitionLoss
 from firesteel.scheduler.failover.regions import Restart, RestartPipelinedRegionFailoverStrategy
-from firesteel.scheduler.failover.restart_strategies import Verdict
+from firesteel.scheduler.failover.restart_strategies import Verdict, restart_strategy
 from firesteel.scheduler.kernel.commands import JobStatus
 from firesteel.scheduler.kernel.events import PartitionsLost
 from firesteel.scheduler.kernel.job import Job
@@ -34,16 +36,17 @@ class ExecutionFailureHandler:
         recorder: Recorder,
         timers: Timers,
         *,
-        accounting: FailureAccounting,
-        losses: PartitionLoss,
+        options: Options,
+        merging: Merging,
         release: PartitionReleaseStrategy,
         metrics: Metrics,
     ) -> None:
         self._graph = operations.graph
         self._operations = operations
         self._job = job
-        self._accounting = accounting
-        self._losses = losses
+        strategy = restart_strategy(options, self._graph.job_graph.name)
+        self._accounting = FailureAccounting(strategy, self._graph.executions, recorder)
+        self._losses = PartitionLoss(self._graph, merging, recorder)
         self._scheduling = scheduling
         self._recorder = recorder
         self._timers = timers

@@ -78,7 +78,7 @@ class PartitionLoss:
             self._recorder.emit(VerifyPartitions(dataset, others, lost.attempts[others], lost.tokens[others]))
 
     def confirmed(self, event: PartitionsLost) -> Failure | None:
-        """Those of these objects that are the current ones are withdrawn: as a failure of their producers."""
+        """Withdraws the objects that are the current ones; returns this as a failure of their producers."""
         result = self._graph.results[event.dataset]
         if result is None:
             return None

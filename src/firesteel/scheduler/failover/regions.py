@@ -73,7 +73,7 @@ class _Closure:
             self._add_consumers(self._graph.vertices[at], new)
 
     def _add(self, vertex: int, subtasks: Ints) -> None:
-        """These subtasks, and with them all of their regions."""
+        """Adds these subtasks, and with them all of their regions."""
         if vertex not in self._tasks:
             self._tasks[vertex] = np.zeros(self._graph.vertices[vertex].parallelism, np.bool_)
         new = subtasks[~self._tasks[vertex][subtasks]]

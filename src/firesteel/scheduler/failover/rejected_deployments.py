@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from firesteel.humanize import format_seconds, plural
 from firesteel.model.arrays import Ints
-from firesteel.options import MAX_RETURNS, Options
+from firesteel.options import MAX_REJECTIONS, Options
 from firesteel.scheduler.kernel.commands import Placement
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
@@ -45,7 +45,7 @@ class RejectedDeployments:
         joined: Joined,
     ) -> None:
         """``joined`` sees to it that what is given to it is deployed."""
-        self._limit = options[MAX_RETURNS]
+        self._limit = options[MAX_REJECTIONS]
         self._operations = operations
         self._table = operations.graph.executions
         self._recorder = recorder
@@ -82,7 +82,7 @@ class RejectedDeployments:
             self._timers.set(f"silent-{self._waits}", until, lambda: self._give_up(vertex, quiet))
 
     def heard_of(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
-        """These have begun their programs, or finished."""
+        """Notes executions that have begun their programs, or finished."""
         if vertex.id in self._in_row:
             self._in_row[vertex.id][self._table.index[rows]] = 0
 
@@ -101,23 +101,23 @@ class RejectedDeployments:
                 self._decide_stay(vertex, subtasks[stay])
 
     def _give_up(self, vertex: ExecutionJobVertex, rows: Rows) -> None:
-        """Those of them that were launched on a blocked node and have still said nothing are cancelled, and replaced."""
+        """Cancels and replaces the executions that were launched on a blocked node and have still not reported."""
         rows = rows[self._table.state[rows] == S.DEPLOYING]
         rows = rows[self._on_avoided(rows)]
         where = _named({self._table.node_name(row) for row in rows.tolist()})
-        why = f"no word from it for {format_seconds(SILENT_SECONDS)} since {where} was given it"
+        why = f"nothing heard from it for {format_seconds(SILENT_SECONDS)} since it was launched on {where}"
         self._operations.cancel(vertex, rows, why)
         # They do not count as rejected: nothing ever runs on a node that stands still.
         for part in in_passes(self._table, rows):
             new = vertex.replace_executions(part, self._recorder.at)
-            self._joined(vertex, new, f"in the place of one that {where} says nothing of", False)
+            self._joined(vertex, new, f"in the place of one that {where} does not report", False)
 
     def _on_blocked(self, rows: Rows) -> Mask:
         """Returns a mask of these rows: True for those launched on a node that was blocked by then, and still is."""
         return self._launched_on(rows, {entry.node: entry.start for entry in self._blocklist.entries.values()})
 
     def _on_avoided(self, rows: Rows) -> Mask:
-        """Those of them that could know that they should be rejected."""
+        """Returns a mask of the executions that could know that they should be rejected."""
         since = self._blocklist.avoided_since
         return self._launched_on(rows, {node: start + TOLD_SECONDS for node, start in since.items()})
 
@@ -146,8 +146,8 @@ class RejectedDeployments:
             "placement",
             vertex=vertex.id,
             name=vertex.job.name,
-            inputs={"subtasks": subtasks.tolist(), "returns": self._limit},
-            rule=MAX_RETURNS.key,
+            inputs={"subtasks": subtasks.tolist(), "rejections": self._limit},
+            rule=MAX_REJECTIONS.key,
             result="anywhere",
             reason=f"executions of {subtasks_named(subtasks)} of '{vertex.job.name}' were rejected {times} in a row: "
             "the next ones run wherever Spark starts them",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,15 @@ from firesteel.model.arrays import Ints, Names, is_ascending
 from firesteel.model.descriptors import Encoded, GateColumns, encode_gate
 from firesteel.scheduler.kernel.events import FailureCause
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
+
+Offset = TypeVar("Offset", np.int32, np.int64)
+
+
+def _runs(offsets: NDArray[Offset], chosen: Ints) -> tuple[NDArray[Offset], Ints]:
+    """The runs ``offsets[k]:offsets[k + 1]`` of the chosen k, one behind another: their offsets, and the place of each entry."""
+    spans = np.diff(offsets)[chosen]
+    ends = np.concatenate(([0], np.cumsum(spans))).astype(offsets.dtype)
+    return ends, np.repeat(offsets[chosen] - ends[:-1], spans) + np.arange(ends[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +44,7 @@ class InputRanges:
         """The ranges of these subtasks, in their order."""
         if len(subtasks) == self.parallelism and is_ascending(subtasks):
             return self
-        spans = np.diff(self.offsets)[subtasks]
-        offsets = np.concatenate(([0], np.cumsum(spans))).astype(np.int32)
-        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        offsets, places = _runs(self.offsets, subtasks)
         return InputRanges(offsets, self.rects[places])
 
     @property
@@ -62,9 +69,7 @@ class Splits:
         """The splits of these (distinct) subtasks, in their order."""
         if len(subtasks) == self.parallelism and is_ascending(subtasks):
             return self
-        spans = np.diff(self.offsets)[subtasks]
-        offsets = np.concatenate(([0], np.cumsum(spans)))
-        places = np.repeat(self.offsets[subtasks] - offsets[:-1], spans) + np.arange(offsets[-1])
+        offsets, places = _runs(self.offsets, subtasks)
         return Splits(offsets, self.indexes[places])
 
     @property
@@ -86,7 +91,7 @@ class MergedObjects:
 
 @dataclass(frozen=True, eq=False)
 class GateDescriptor:
-    """Where the partitions of a consumed data set lie. Built, and encoded, once for consumers that read all of it.
+    """The places of the partitions of a consumed data set. Built, and encoded, once for consumers that read all of it.
 
     ``attempts`` and ``tokens`` (int64, one per partition) name the accepted object of each partition:
     ``results.object_name(dataset, partition, attempt, token)``. A pointwise deployment is told of the partitions of
@@ -155,7 +160,7 @@ class VertexAbsorbed(Command):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
+    """The nodes on which executions should run, and how soon. A wish that the data plane fulfils as well as it can."""
 
     avoid: tuple[str, ...] = ()
     """Nodes that they must not go to while another one can take them."""
@@ -262,7 +267,7 @@ class MergePartitions(Command):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseMerged(Command):
-    """These merged objects are not needed any more: delete them."""
+    """Deletes merged objects that are not needed any more."""
 
     dataset: int
     merged: MergedObjects

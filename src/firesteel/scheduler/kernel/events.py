@@ -129,7 +129,7 @@ class ExecutionReports:
         )
 
     def select(self, places: Ints) -> ExecutionReports:
-        """Those at these places, in this order."""
+        """Returns the entries at these places, in this order."""
         return ExecutionReports(
             self.tokens[places],
             self.deployed_at[places],

@@ -40,7 +40,7 @@ def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
 
 
 def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
-    """These bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
+    """Returns these bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
     options, fixed, slots = parsed(values)
     changed = bounds if slots is None else replace(bounds, slots=slots)
     for option, field in (

@@ -294,7 +294,7 @@ def _check_input(index: int, result: ConsumedResult) -> None:
             continue
         if np.shape(sizes) != shape:
             raise UsageError(
-                f"Input {index} gives sizes of shape {np.shape(sizes)}, but shape {shape} is due.",
+                f"Input {index} gives sizes of shape {np.shape(sizes)}, but shape {shape} is expected.",
                 hint="Every producer gives one size per subpartition.",
             )
         check_sizes(sizes)

@@ -111,7 +111,7 @@ class Line:
         return ends
 
     def _reach(self, limit: int, max_slices: int | None, ranges: int) -> Callable[[int], int]:
-        """Where the largest range that begins at a position ends.
+        """Returns a function from the position at which a range begins to the one at which the largest such range ends.
 
         With many ranges it is cheaper to look all positions up at once than each one in its turn.
         """
@@ -132,7 +132,7 @@ class Line:
         return end
 
     def _reach_back(self, limit: int, max_slices: int | None, ranges: int) -> Callable[[int], int]:
-        """Where the largest range that ends at a position begins."""
+        """Returns a function from the position at which a range ends to the one at which the largest such range begins."""
         sums, slices = self._sums, self._slices
         if self.size <= _DENSE * ranges:
             starts = np.searchsorted(self.prefix, self.prefix - min(limit, self.total), "left")

@@ -25,6 +25,8 @@ from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandl
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.kernel.commands import InputRanges
+from firesteel.scheduler.kernel.events import SizesLoaded
+from firesteel.scheduler.kernel.profiler import InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.parallelism.bounds import bounds_for
 from firesteel.scheduler.parallelism.decider import decide_vertex
@@ -123,6 +125,8 @@ class Planner:
         subpartitions: SubpartitionCounts,
         coordinators: OperatorCoordinatorHandler,
         recorder: Recorder,
+        *,
+        profiler: Profiler,
     ) -> None:
         """Raises UsageError when the options name a decider that cannot be loaded."""
         self._decider = Decider(options)
@@ -131,9 +135,14 @@ class Planner:
         self._subpartitions = subpartitions
         self._coordinators = coordinators
         self._recorder = recorder
+        self._profiler = profiler
 
     def source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex that reads a source, and start its coordinator. All inputs it has beside are broadcast."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
+            return self._source(vertex, bounds)
+
+    def _source(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         with _naming(vertex):
             plan = decide_source(vertex.source or NO_SPLITS, bounds, self._options[DEFAULT_SOURCE_PARALLELISM])
         self._recorder.decision("source parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
@@ -160,14 +169,35 @@ class Planner:
             ready &= info.is_settled
         return ready
 
+    def sizes_loaded(self, event: SizesLoaded) -> None:
+        """Rows that :meth:`knows_sizes` asked for, or that a restart takes from the sums, have come back."""
+        result = self._graph.results[event.dataset]
+        unreadable = 0 if result is None else result.info.loaded(event)
+        if unreadable:
+            self._recorder.decision(
+                "sizes",
+                inputs={"dataset": event.dataset, "rows": unreadable},
+                rule="shaped like the sum",
+                result=unreadable,
+                reason=(
+                    f"the sizes that {plural(unreadable, 'producer')} of data set {event.dataset} had reported could not "
+                    "be read back from the driver's scratch files: they are taken to be shaped like the sum over all"
+                ),
+            )
+
     def decided(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """Decide a vertex whose consumed results are all finished: parallelism and ranges."""
-        plan = self.plan(vertex, bounds)
-        return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
+            plan = self._plan(vertex, bounds)
+            return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
         pointwise, so that single blocks can go ahead, or some are read while they are made."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
+            return self._by_count(vertex, bounds)
+
+    def _by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         inputs = [self._unmeasured(vertex, index) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = decide_vertex(inputs, replace(bounds, cut="by-count"))
@@ -182,7 +212,12 @@ class Planner:
         """A vertex of known parallelism whose input is cut once it is there."""
         return self._initialization(vertex, parallelism, None, None)
 
-    def plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+    def ranges(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        """Decide the ranges of a vertex that is initialised already, now that all results it consumes are finished."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE):
+            return self._plan(vertex, bounds)
+
+    def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         self._decide_key_ranges(vertex)
         bounds = self._without_sizes(vertex, bounds)
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
@@ -201,7 +236,8 @@ class Planner:
                 self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
-        return self._graph.initialize_job_vertex(plan, self._recorder.at)
+        with InPhase(self._profiler, SchedulingPhase.INITIALIZE):
+            return self._graph.initialize_job_vertex(plan, self._recorder.at)
 
     def _initialization(
         self, vertex: JobVertex, parallelism: int, ranges: tuple[InputRanges, ...] | None, input_bytes: Ints | None

@@ -12,6 +12,7 @@ from firesteel.scheduler.kernel.job import Job
 from firesteel.scheduler.kernel.metrics import Metrics
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.slots.allocators import ExecutionSlotAllocator
 from firesteel.scheduler.slots.network_memory import NetworkMemory
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.requests import SlotRequests
@@ -166,7 +167,7 @@ class DefaultFineGrainedResources:
         self.pool.validate()
 
     def _tell_who_admits(self) -> None:
-        """Where Spark counts cores, it depends on the workers' sizes whether memory has to be counted too."""
+        """Records who admits executions: where Spark counts cores, the workers' sizes decide whether memory has to be counted too."""
         pool = self.pool
         if pool.admits == self._admits:
             return
@@ -211,3 +212,19 @@ class DefaultFineGrainedResources:
             reason=f"others got {passed} slots while none was large enough for '{step}': room for one is kept on "
             f"{', '.join(names)} until it is there, and again whenever that happens",
         )
+
+
+def fine_grained_resources(
+    allocator: ExecutionSlotAllocator,
+    job: Job,
+    recorder: Recorder,
+    timers: Timers,
+    options: Options,
+    *,
+    graph: DefaultExecutionGraph,
+    metrics: Metrics,
+) -> FineGrainedResources:
+    """Slot sharing groups have resources where a pool gives the slots."""
+    if not isinstance(allocator, SlotPool):
+        return NoFineGrainedResources()
+    return DefaultFineGrainedResources(allocator, job, recorder, timers, options, graph=graph, metrics=metrics)

@@ -68,7 +68,7 @@ class JobSlots:
         self.name = name
         self.number = number
         self.workers = workers
-        self.tell = tell
+        self._tell = tell
         self.requirements: Sequence[Requirement] = ()
         self.since = 0
         """When it began to wait or last got a slot, among all jobs."""
@@ -107,17 +107,27 @@ class JobSlots:
         """Slots."""
         return sum(int(other.workers.booked.sum()) for other in self._manager.others_of(self))
 
-    def refresh(self) -> None:
-        """Its workers are as free as other jobs leave them."""
-        self._manager.account.refresh(self.number)
-
     def allowances(self, need: Ints, most: int, *, whole: bool = False) -> list[tuple[int, Ints | None]]:
         """So many slots it may have from what is free less so much (by resource and worker; None: all that is free), then so
         many more from what is free less more. ``whole``: all of them or none."""
         return self._manager.allowances(self, need, most, whole)
 
     def granted(self, count: int) -> None:
-        self._manager.granted(self, count)
+        self.since = self._manager.granted(count)
+
+    def tell(self) -> None:
+        """It may ask again: told once, until it has."""
+        self.is_told = True
+        self._tell()
+
+    def count_memory(self, admits: bool) -> None:
+        """``admits``: memory can run out before cores on the workers, for what this job asks for."""
+        self.admits = admits
+
+    def begin_round(self) -> None:
+        """It is going to ask for all that it waits for: what other jobs leave is free, and it gave way to nobody yet."""
+        self._manager.account.refresh(self.number)
+        self.gave_way = False
 
     def may_keep(self, due: int) -> bool:
         """Returns whether room may be kept for a request that was due after so many grants: first come, first served."""
@@ -127,7 +137,7 @@ class JobSlots:
     def keep(self, kept: list[tuple[int, Ints]]) -> None:
         """This room is kept from all jobs from now on."""
         if [(n, need.tolist()) for n, need in kept] != [(n, need.tolist()) for n, need in self.kept]:
-            self._manager.kept_changes += 1
+            self._manager.kept_changed()
         self.kept = kept
 
     def kept_by_others(self) -> Ints:
@@ -136,7 +146,12 @@ class JobSlots:
 
     def declare(self, requirements: Sequence[Requirement], next_due: int | None) -> None:
         """Its round of asking is over: this is what it waits for."""
-        self._manager.declare(self, requirements, next_due)
+        manager = self._manager
+        if requirements and not self.requirements:
+            self.since = manager.next_turn()
+        self.requirements, self.next_due, self.is_told = requirements, next_due, False
+        self.kept_seen, self.granted_seen = manager.kept_changes, manager.num_granted
+        self.rooms = [] if self.is_alone else manager.rooms(self)
 
     def settle(self) -> None:
         """It has dealt with its event: others that could have more now are told to ask."""
@@ -188,10 +203,10 @@ class SlotManager:
         if self._jobs.pop(job.number, None) is None:
             return
         self.account.close(job.number)
-        self.kept_changes += bool(job.kept)
+        if job.kept:
+            self.kept_changed()
         for other in self._jobs.values():
             if job.admits and not other.is_told:  # who left all to Spark before may do so again
-                other.is_told = True
                 other.tell()
         self.settle(job)
 
@@ -307,35 +322,35 @@ class SlotManager:
 
     # --- who waits, and who is told ----------------------------------------------------------------------------
 
-    def granted(self, job: JobSlots, count: int) -> None:
-        self.num_granted += count
+    def next_turn(self) -> int:
+        """A number, among all jobs, for one that begins to wait now or has just got a slot: the least of them goes first."""
         self._waits += 1
-        job.since = self._waits
+        return self._waits
 
-    def declare(self, job: JobSlots, requirements: Sequence[Requirement], next_due: int | None) -> None:
-        if requirements and not job.requirements:
-            self._waits += 1
-            job.since = self._waits
-        job.requirements, job.next_due, job.is_told = requirements, next_due, False
-        job.kept_seen, job.granted_seen = self.kept_changes, self.num_granted
-        job.rooms = self._rooms(job) if self.num_jobs > 1 else []
+    def granted(self, count: int) -> int:
+        """Returns the turn of the job that got them."""
+        self.num_granted += count
+        return self.next_turn()
+
+    def kept_changed(self) -> None:
+        """Other room is kept than before."""
+        self.kept_changes += 1
 
     def settle(self, job: JobSlots) -> None:
         for other in list(self.others_of(job)):
             if other.requirements and not other.is_told and self._could_have_more(other):
-                other.is_told = True
                 other.tell()
 
     def _could_have_more(self, job: JobSlots) -> bool:
         """Than was open to it when it last asked; or it is its turn to have room kept."""
         if self._may_keep(job) and self.is_first(job, job.next_due or 0):
             return True
-        rooms = self._rooms(job)
+        rooms = self.rooms(job)
         return len(rooms) != len(job.rooms) or any(
             len(now) != len(then) or bool((now > then).any()) for now, then in zip(rooms, job.rooms, strict=True)
         )
 
-    def _rooms(self, job: JobSlots) -> list[Ints]:
+    def rooms(self, job: JobSlots) -> list[Ints]:
         """Slots that are open to the job, by worker, of each need of each of its requirements."""
         self.account.refresh(job.number)
         fair, share = self._fair_share(job), self.account.share(job.number)

@@ -23,9 +23,9 @@ from firesteel.scheduler.slots.addresses import Taken
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption, RegionDeploymentOption
 from firesteel.scheduler.slots.manager import JoinSession, Requirement, first_fit, join_nobody
 from firesteel.scheduler.slots.reservations import Asker, Reservations
-from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode
+from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, SlotEnforcement, SlotMode
 from firesteel.scheduler.slots.sharing import SharedSlots, shared_slots
-from firesteel.scheduler.slots.workers import KINDS, UNBOUNDED, UNIT, Dimensions, Workers
+from firesteel.scheduler.slots.workers import UNBOUNDED, UNIT, Dimensions, Workers
 from firesteel.scheduler.topology.executions import ExecutionTable, Rows
 from firesteel.scheduler.topology.groups import Mask
 
@@ -173,7 +173,7 @@ class SlotPool:
         return RegionDeploymentOption(tuple(map(self._with_grants, chosen.parts)), chosen.regions)
 
     def _grant_regions(self, slots: SharedSlots, kinds: Ints, regions: Ints, vertex: int) -> Ints:
-        """Those that got all their slots. Like ones need equally many, so the first of them are asked for at once."""
+        """Returns the regions that got all their slots. Equal regions need equally many, so the first of them are asked for at once."""
         if len(regions) == len(slots.region):
             chosen = self._choose(int(kinds[0]), len(regions), vertex, False)
             self._hold_shared(slots.select(np.arange(len(chosen))), int(kinds[0]), chosen)
@@ -200,7 +200,7 @@ class SlotPool:
         return True
 
     def _hold_region_alone(self, slots: SharedSlots, kinds: Ints, own: Ints) -> bool:
-        """Where nothing is held, placed as ``could_fulfil`` reckons: what it says can be must not wait for ever."""
+        """Places slots as ``could_fulfil`` reckons where nothing is held: what it says can be must not wait for ever."""
         if self.num_slots.any():
             return False
         groups = [(kind, own[kinds[own] == kind]) for kind in distinct(kinds[own]).tolist()]
@@ -246,7 +246,7 @@ class SlotPool:
         version = self.workers.version
         if self._binds is None or self._binds[0] != version:
             self._binds = (version, any(map(self._memory_can_bind, self.profiles)))
-            self.session.admits = self._binds[1]
+            self.session.count_memory(self._binds[1])
         return self._binds[1]
 
     def _memory_can_bind(self, profile: ResourceProfile) -> bool:
@@ -258,7 +258,7 @@ class SlotPool:
         need = self.workers.dimensions.need(profile).astype(np.float64)
         if not need[0]:
             return True
-        sizes = slice(1, 2 + len(KINDS))
+        sizes = slice(1, 2 + len(MEMORY_KINDS))
         bounded = known[sizes] < UNBOUNDED
         return bool((bounded & (need[sizes, None] * known[0] > known[sizes] * need[0] * (1 + 1e-9))).any())
 
@@ -287,7 +287,7 @@ class SlotPool:
     # --- what is held ------------------------------------------------------------------------------------------
 
     def _hold(self, slots: Rows, kind: int, workers: Ints) -> None:
-        """These slots, of one execution each, are given out, cut from these workers."""
+        """Gives out these slots, of one execution each, cut from these workers."""
         n = len(slots)
         if not n:
             return
@@ -426,7 +426,7 @@ class SlotPool:
     def begin_round(self) -> None:
         """Everything that waits is going to be asked for."""
         self.unmet = {}
-        self.session.refresh()
+        self.session.begin_round()
         self.reservations.begin_round()
 
     def end_round(self) -> bool:

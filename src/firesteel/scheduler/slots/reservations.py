@@ -57,7 +57,6 @@ class Reservations:
         """Of the last round."""
 
     def begin_round(self) -> None:
-        self._session.gave_way = False
         for ticket in self._tickets.values():
             ticket.asked = False
 

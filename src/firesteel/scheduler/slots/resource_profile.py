@@ -20,7 +20,7 @@ MEMORY_KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "n
 class ResourceProfile:
     """``cpu_cores``; memory by kind, in bytes; ``external``: (name, amount), sorted by name.
 
-    ``UNKNOWN``: nothing was specified, any slot will do. ``ANY``: a slot that serves every request.
+    ``UNKNOWN``: nothing was specified, any slot will do.
     """
 
     cpu_cores: float = 0.0
@@ -30,10 +30,9 @@ class ResourceProfile:
     network_memory: int = 0
     external: tuple[tuple[str, float], ...] = ()
     kind: str = ""
-    """"unknown" or "any"; empty: specified."""
+    """"unknown"; empty: specified."""
 
     UNKNOWN: ClassVar[ResourceProfile]
-    ANY: ClassVar[ResourceProfile]
 
     @classmethod
     def of(cls, group: SlotSharingGroup) -> ResourceProfile:
@@ -75,11 +74,6 @@ class ResourceProfile:
         external = sorted((k.removeprefix("external."), n) for k, n in numbers.items() if k.startswith("external."))
         return cls(numbers.get("cpu_cores", 0.0), *memory, external=tuple(external))
 
-    def is_matching(self, required: ResourceProfile) -> bool:
-        """Returns whether a slot of this profile serves the request: they are equal, or it is UNKNOWN, or the slot is ANY; never
-        because it is large enough (FLIP-56)."""
-        return self == required or required.kind == "unknown" or self.kind == "any"
-
     def __str__(self) -> str:
         """``2 cores, 2 GiB (heap), 1 gpu``; ``unknown``."""
         if self.kind:
@@ -95,7 +89,6 @@ class ResourceProfile:
 
 
 ResourceProfile.UNKNOWN = ResourceProfile(kind="unknown")
-ResourceProfile.ANY = ResourceProfile(kind="any")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class SharedSlots:
     place: Ints
 
     def select(self, slots: Ints) -> SharedSlots:
-        """These (ascending)."""
+        """Returns only these slots (ascending)."""
         new = np.full(len(self.rows), -1, np.int64)
         new[slots] = np.arange(len(slots))
         place = new[self.place]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from firesteel.model.arrays import Ints
 from firesteel.scheduler.kernel.events import ExecutorChanged
 from firesteel.scheduler.slots.addresses import Addresses
-from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
+from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, WorkerResources
 from firesteel.scheduler.topology.groups import Mask
 
 Item = TypeVar("Item", np.bool_, np.int64)
@@ -26,8 +26,7 @@ UNBOUNDED = 1 << 60
 CORES, MEMORY = 0, 1
 Needs = Sequence[tuple[NDArray[np.int64], int]]
 """The parts of a request: a need, and how many slots of it."""
-KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
-FIRST_EXTERNAL = MEMORY + 1 + len(KINDS)
+FIRST_EXTERNAL = MEMORY + 1 + len(MEMORY_KINDS)
 """Place of the first external resource in a row."""
 
 
@@ -46,12 +45,12 @@ class Dimensions:
     def need(self, profile: ResourceProfile) -> Ints:
         """Of a specified profile."""
         amounts = dict(profile.external)
-        kinds = [getattr(profile, kind) for kind in KINDS]
+        kinds = [getattr(profile, kind) for kind in MEMORY_KINDS]
         external = [units(amounts.get(name, 0.0)) for name in self.external]
         return np.array([units(profile.cpu_cores), profile.memory, *kinds, *external], np.int64)
 
     def total(self, resources: WorkerResources) -> Ints:
-        kinds = [_bounded(getattr(resources, kind)) for kind in KINDS]
+        kinds = [_bounded(getattr(resources, kind)) for kind in MEMORY_KINDS]
         external = [units(resources.external.get(name, 0.0)) for name in self.external]
         return np.array([units(resources.cpu_cores), _bounded(resources.memory), *kinds, *external], np.int64)
 
@@ -178,7 +177,7 @@ class Workers:
         self.others = others
 
     def usable(self, avoided: Collection[str] = ()) -> Mask:
-        """Those that give slots: they are there, and not on a node to be avoided."""
+        """Returns a mask of the workers that give slots: they are there, and not on a node to be avoided."""
         if self._usable is None or self._usable[:2] != (self.version, avoided):
             usable = self.alive.copy()
             for number in self._numbers.values() if avoided else ():
@@ -187,7 +186,7 @@ class Workers:
         return self._usable[2]
 
     def serving(self, profile: ResourceProfile) -> Mask:
-        """Those that were not made for another need. Network memory does not count: there is room for a little more of it."""
+        """Returns a mask of the workers that were not made for another need. Network memory does not count: there is room for a little more of it."""
         return (self._made_for == 0) | (self._made_for == self._purposes.get(profile.with_network_memory(0), 0))
 
     # --- what fits ---------------------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ class Workers:
     def spare(self, profile: ResourceProfile) -> int | None:
         """Bytes by which each slot (of a specified profile) could be larger without a worker holding fewer, of whatever size
         there ever was: what is gone may come back. None: none could hold any."""
-        need, network = self.needs(profile), MEMORY + len(KINDS)
+        need, network = self.needs(profile), MEMORY + len(MEMORY_KINDS)
         asked = np.flatnonzero(need)
         slots = (self.sizes[asked] // need[asked, None]).min(axis=0, initial=UNBOUNDED)
         able = np.flatnonzero(slots)
@@ -254,7 +253,7 @@ class Workers:
         beside_others: bool = True,
         beside_jobs: bool = False,
     ) -> list[tuple[int, Ints]] | None:
-        """Where all these slots could be together if nothing were booked but ``taken`` (by resource and worker): of each, in
+        """Returns workers on which all these slots could be together if nothing were booked but ``taken`` (by resource and worker): of each, in
         this order, the worker and what it takes there. Each goes where least is lacking now. None: they do not fit.
 
         ``beside_others``: what is not ours keeps the cores that it has now. ``beside_jobs``: other jobs keep their slots.

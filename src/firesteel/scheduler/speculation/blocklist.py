@@ -68,15 +68,15 @@ class Blocklist:
         self._tell()
 
     def _time_over(self) -> None:
-        """Those whose time is over are not blocked any more."""
+        """Unblocks the nodes whose time is over."""
         for entry in [entry for entry in self.entries.values() if entry.end <= self._recorder.at]:
             del self.entries[entry.node]
-            told = f", told of {entry.times} times" if entry.times > 1 else ""
+            told = f", reported {entry.times} times" if entry.times > 1 else ""
             after = format_seconds(self._recorder.at - entry.start)
             self._decide(entry, "unblocked", f"node {entry.node} is not blocked any more, after {after}{told}")
         for entry in [entry for entry in self.entries.values() if self._ends[entry.node] <= self._recorder.at]:
             left = format_seconds(entry.end - self._recorder.at)
-            times = f"it was told of {entry.times} times by now"
+            times = f"it was reported {entry.times} times by now"
             self._decide(entry, "prolonged", f"node {entry.node} stays blocked for another {left}: {times}")
         self._set_timer()
         self._tell()

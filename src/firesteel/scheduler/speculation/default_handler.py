@@ -21,6 +21,7 @@ from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.slots.allocators import ExecutionDeploymentOption
 from firesteel.scheduler.speculation.blocklist import Blocklist
 from firesteel.scheduler.speculation.detector import SlowTaskDetector, SlowTasks
+from firesteel.scheduler.speculation.handler import NoSpeculation, SpeculativeExecutionHandler
 from firesteel.scheduler.speculation.joined_executions import JoinedExecutions
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import Execution, Rows
@@ -153,7 +154,7 @@ class DefaultSpeculativeExecutionHandler:
     # --- where and when they run -------------------------------------------------------------------------------
 
     def placement(self, option: ExecutionDeploymentOption) -> Placement:
-        """Those that run for the first time go in their turn; restarted ones were waited for long enough."""
+        """Returns a placement in which restarted executions are urgent, as they were waited for long enough; first ones go in their turn."""
         again = bool((self._table.attempt[option.executions] > 0).all())
         return self._rejected.placement(option.executions, urgent=again)
 
@@ -244,3 +245,31 @@ def _attempt(execution: Execution) -> str:
     on = f"on {execution.node}" if execution.node else ""
     inside = ", ".join(part for part in (mirror, on) if part)
     return f"attempt {execution.attempt + 1}{f' ({inside})' if inside else ''}"
+
+
+def speculative_execution_handler(
+    detector: SlowTaskDetector | None,
+    options: Options,
+    operations: ExecutionOperations,
+    recorder: Recorder,
+    timers: Timers,
+    *,
+    deployer: ExecutionDeployer,
+    readiness: Readiness,
+    blocklist: Blocklist,
+    metrics: Metrics,
+) -> SpeculativeExecutionHandler:
+    """``detector``: None: nobody tells of slow executions, so there are no mirrors."""
+    if detector is None:
+        return NoSpeculation()
+    return DefaultSpeculativeExecutionHandler(
+        options,
+        detector,
+        operations,
+        recorder,
+        timers,
+        deployer=deployer,
+        readiness=readiness,
+        blocklist=blocklist,
+        metrics=metrics,
+    )

@@ -110,14 +110,14 @@ class AbsoluteTimeRule:
         self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float
     ) -> SlowTasks | None:
         baseline = np.full(len(running.rows), self.least_seconds)
-        reason = f"whatever takes {format_seconds(self.least_seconds)} is slow"
+        reason = f"every execution that takes {format_seconds(self.least_seconds)} is slow"
         return slow_ones(vertex, running, baseline, self.name, reason)
 
 
 def fallback_rules(
     thresholds: Thresholds, graph: DefaultExecutionGraph, expected: bool, absolute: float | None
 ) -> list[SlowTaskRule]:
-    """Those that are on, in the order in which they are asked."""
+    """Returns the rules that are on, in the order in which they are asked."""
     rules: list[SlowTaskRule] = [ExpectedTimeRule(thresholds, graph)] if expected else []
     return rules if absolute is None else [*rules, AbsoluteTimeRule(absolute)]
 

@@ -36,7 +36,7 @@ class SpeculativeExecutionHandler(Protocol):
         ...
 
     def replaced(self, vertex: ExecutionJobVertex, rows: Rows, cause: str) -> bool:
-        """These ended without having begun, through nobody's fault. Whether others were made in their places."""
+        """Takes executions that ended without having begun, through no fault of theirs. Returns whether others were made in their places."""
         ...
 
     def nodes_changed(self) -> None:
@@ -48,7 +48,7 @@ class SpeculativeExecutionHandler(Protocol):
         ...
 
     def placement(self, option: ExecutionDeploymentOption) -> Placement | None:
-        """Where executions that open a round, and are deployed now, should run."""
+        """Returns the placement of executions that open a round, and are deployed now."""
         ...
 
     @property

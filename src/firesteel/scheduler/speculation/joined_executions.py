@@ -18,7 +18,7 @@ from firesteel.scheduler.topology.operations import ExecutionOperations
 from firesteel.scheduler.waiting import subtasks_named
 
 Place = Callable[[Rows, bool], Placement]
-"""Where executions should run; the second tells whether they stay wherever Spark starts them."""
+"""The placement of executions; the second value tells whether they stay wherever Spark starts them."""
 
 
 class JoinedExecutions:
@@ -35,7 +35,7 @@ class JoinedExecutions:
         """By vertex, and whether they stay wherever Spark starts them."""
 
     def add(self, vertex: ExecutionJobVertex, rows: Rows, cause: str, stay: bool = False) -> None:
-        """These were just created."""
+        """Takes executions that were just created."""
         if len(rows):
             self._operations.created(vertex, rows, cause)
             self._wait(vertex.id, rows, stay)
@@ -75,5 +75,5 @@ class JoinedExecutions:
             self._waiting[vertex, stay] = rows if before is None else np.concatenate((before, rows))
 
     def _left(self, rows: Rows) -> Rows:
-        """Those that nobody has dropped, or deployed."""
+        """Returns the executions that were neither dropped nor deployed."""
         return rows[self._table.state[rows] == ExecutionState.CREATED]

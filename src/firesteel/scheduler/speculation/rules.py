@@ -57,7 +57,7 @@ class SlowTaskRule(Protocol):
 def slow_ones(
     vertex: ExecutionJobVertex, running: RunningTimes, baseline: Floats, rule: str, reason: str
 ) -> SlowTasks | None:
-    """Those that have reached their ``baseline`` (parallel to ``running``)."""
+    """Returns the executions that have reached their ``baseline`` (parallel to ``running``)."""
     slow = running.elapsed >= baseline
     if not slow.any():
         return None
@@ -104,7 +104,7 @@ class _Compared:
     def _reason(self, vertex: ExecutionJobVertex, needed: int, found: Usual) -> str:
         multiplier, bound = self._thresholds.multiplier, format_seconds(self.least_seconds)
         if not needed:
-            return f"nobody has to finish first, and slow is what has taken {bound}"
+            return f"no execution has to finish first, and slow is what has taken {bound}"
         chosen = f"{self._chosen(needed)} of {plural(vertex.parallelism, 'subtask')}"
         took = f"{format_seconds(found.seconds)}{per_byte(found)}"
         return f"{chosen} took {took} in the median; slow is {multiplier:g} times as long, from {bound} on"

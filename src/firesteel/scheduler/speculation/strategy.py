@@ -77,8 +77,8 @@ class StrategyRule:
         self._strategy: SlowTaskStrategy = function(options)
         if not isinstance(self._strategy, SlowTaskStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise function.complaint(
-                f"returned {self._strategy!r}, which is no slow task strategy",
-                hint="It is to return an object with the method baseline(step).",
+                f"returned {self._strategy!r}, which is not a slow task strategy",
+                hint="It must return an object with the method baseline(step).",
             )
 
     def find(
@@ -102,7 +102,7 @@ class StrategyRule:
             hint = f"Return one number, or an array of {many}: one for each execution that runs."
             raise self._wrong(vertex, f"the seconds {found.seconds!r}", hint) from None
         if np.isnan(seconds).any():
-            raise self._wrong(vertex, "seconds that are no numbers (nan)", "Infinity means never.")
+            raise self._wrong(vertex, "seconds that are not numbers (nan)", "Infinity means never.")
         return seconds
 
     def _wrong(self, vertex: ExecutionJobVertex, what: str, hint: str) -> Exception:

@@ -14,14 +14,14 @@ from firesteel.scheduler.streaming import events as told
 from firesteel.scheduler.streaming.commands import (
     Continue,
     EndStream,
-    HoldCheckpoints,
     Rescale,
+    SetCommitBarrier,
     StartQuery,
     StopQuery,
 )
 from firesteel.scheduler.streaming.decisions import decide_recovery, decide_restart, decide_start, record_plan
 from firesteel.scheduler.streaming.machine import StateMachine
-from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus, TriggerCause
+from firesteel.scheduler.streaming.records import StreamEnded, StreamStatus
 from firesteel.scheduler.streaming.rescaling.checkpoint_stats import (
     CheckpointStatsTracker,
     FailedCheckpoints,
@@ -64,8 +64,8 @@ _OVER = told.QueryFailed | told.QueryStopped | told.QueryFinished
 class AdaptiveScheduler:
     """``handle`` each event, execute what it returns, in order. No I/O, no clock: time is what events say.
 
-    A held checkpoint is answered in the same ``handle`` by Continue, Rescale or StopQuery. While a Rescale or StopQuery is
-    outstanding, that is the answer to a held checkpoint which was told before. Events of a run that is over, late ones
+    A query at its commit barrier is answered in the same ``handle`` by Continue, Rescale or StopQuery. While a Rescale or StopQuery is
+    outstanding, that is the answer to a commit which was told before. Events of a run that is over, late ones
     and doubled ones change nothing; nothing does after EndStream.
     """
 
@@ -124,9 +124,9 @@ class AdaptiveScheduler:
         self._asked = 0
         self._alive = False
         """A query runs, or is about to: it is to be stopped before the end."""
-        self._holding = False
-        self._held: int | None = None
-        """Batch after which the query is held while this event is handled."""
+        self._barrier_on = False
+        self._at_barrier: int | None = None
+        """Batch after which the query waits at its commit barrier while this event is handled; None: it does not."""
         self._stopping = self._canceled = False
         self._end = ("FINISHED", "")
         self._cause = ""
@@ -136,9 +136,9 @@ class AdaptiveScheduler:
         self._recorder.begin(event)
         if self.state is S.FINISHED:
             return []
-        self._held = self._held_at(event)
-        # What is held is at a checkpoint: better than any timer.
-        if not isinstance(event, _OVER) and self._held is None:
+        self._at_barrier = self._batch_at_barrier(event)
+        # A query at its commit barrier is at a checkpoint: better than any timer.
+        if not isinstance(event, _OVER) and self._at_barrier is None:
             self._timers.fire_due()
         self._dispatch(event)
         self._timers.fire_due()
@@ -197,8 +197,8 @@ class AdaptiveScheduler:
         manager = self._manager
         if self.state is not S.EXECUTING or manager is None:
             return
-        # It is held from now on: here, if no batch has begun since, else at the next one. Nothing is replayed for it.
-        if self._held is None and self._query.plan.can_hold and manager.would_rescale:
+        # The commit barrier is set from now on: it works here, if no batch has begun since, else at the next commit. Nothing is replayed for it.
+        if self._at_barrier is None and self._query.plan.has_commit_barrier and manager.would_rescale:
             return
         manager.on_trigger(f"checkpoint {self._query.batch}" if self._query.batch >= 0 else "idle, nothing read yet")
 
@@ -233,27 +233,26 @@ class AdaptiveScheduler:
         self._begin_rescale(trigger, assessment, how)
 
     def _patience(self, trigger: str) -> Patience:
-        if self._held is not None:
+        if self._at_barrier is not None:
             return Patience()
-        if not self._query.plan.can_hold:
+        if not self._query.plan.has_commit_barrier:
             return Patience(replay=True, again=self._stats.again)
         stuck = trigger.startswith(FAILED)
         return patience(self._stats, self._assessor, self._delays, self._recorder.at, stuck=stuck)
 
     def _begin_rescale(self, trigger: str, assessment: Assessment, how: Patience) -> None:
         query = self._query
-        current = self._rescales.trigger(trigger, assessment, query, held=self._held is not None)
-        if current.predicted is not None:
-            current.predicted += how.again
+        current = self._rescales.trigger(
+            trigger, assessment, query, at_barrier=self._at_barrier is not None, again=how.again
+        )
         self._old_run, self._asked, self._alive = query.run, current.requested, True
         self._cooldown_since = None
         self._assessor.followed()
         self._failed_checkpoints.clear()
-        query.run += 1
         self._recorder.emit(
             Rescale(
                 rescale=current.rescale,
-                run=query.run,
+                run=query.next_run(),
                 parallelism=current.requested,
                 action=current.action,
                 replay=how.replay,
@@ -344,17 +343,15 @@ class AdaptiveScheduler:
     def _start_query(self, why: str) -> None:
         self._machine.go(S.CREATING_EXECUTION_GRAPH, why)
         self._submission.starts(self._intent.resources)
-        self._query.run += 1
         self._alive = True
-        self._recorder.emit(StartQuery(run=self._query.run, parallelism=self._asked))
+        self._recorder.emit(StartQuery(run=self._query.next_run(), parallelism=self._asked))
 
     def _started(self, event: told.QueryStarted) -> None:
         if self.state not in (S.CREATING_EXECUTION_GRAPH, S.RESTARTING):
             return
         query, rescaled = self._query, self._rescales.is_under_way
         query.started(event.plan, event.batch, self._asked)
-        self._stats.trigger_interval = event.plan.trigger_interval
-        self._stats.no_batch()
+        self._stats.query_started(event.plan.trigger_interval)
         self._load.started(self._busy(), event.plan.trigger_interval)
         self._cause = ""
         decide_recovery(self._recorder, event)
@@ -371,7 +368,8 @@ class AdaptiveScheduler:
         # A restart after a failure is not a rescale: the cooldown goes on.
         if self._cooldown_since is None:
             self._cooldown_since = self._recorder.at
-        self._holding, self._intent.assessment = False, None
+        self._barrier_on = False
+        self._intent.query_started()
         self._manager = RescaleManager(
             self,
             self._delays,
@@ -392,7 +390,6 @@ class AdaptiveScheduler:
             self._since = FirstChanges()
             self._assessor.granted()
         elif current is not None:
-            current.reason = current.reason or f"{plural(current.granted, 'partition')} were come to"
             self._assessor.failed(current.reason)
 
     def _leave_executing(self) -> None:
@@ -403,12 +400,12 @@ class AdaptiveScheduler:
             self._manager = None
         self._stats.no_batch()
         self._query.tell()
-        self._holding = False
+        self._barrier_on = False
 
     def _batch_started(self, event: told.BatchStarted) -> None:
         if event.run != self._query.run or event.batch <= self._query.begun:
             return
-        self._query.begun = event.batch
+        self._query.began(event.batch)
         if self.state is S.EXECUTING:
             self._rescales.takes_batch()
             self._stats.batch_started()
@@ -431,8 +428,7 @@ class AdaptiveScheduler:
     def _idle(self) -> None:
         if self.state is S.EXECUTING:
             self._rescales.first_batch(idle=True)
-            self._query.idle = True
-            self._query.tell()
+            self._query.idled()
             self._load.idle(self._recorder.at, self._busy())
             self._intent.load_said(self._load)
             self._look()
@@ -442,24 +438,24 @@ class AdaptiveScheduler:
         """Cores that the query can keep busy."""
         return self._wanted.of_executors.busy(self.parallelism, self._intent.resources)
 
-    def _held_at(self, event: told.AnyStreamEvent) -> int | None:
+    def _batch_at_barrier(self, event: told.AnyStreamEvent) -> int | None:
         if not isinstance(event, told.BatchCommitted | told.QueryIdle):
             return None
-        return event.batch if event.held and event.run == self._query.run else None
+        return event.batch if event.at_barrier and event.run == self._query.run else None
 
     def _settle(self) -> None:
-        """Answers what is held, and holds what is to come while the next checkpoint would, or may, be followed by a rescale."""
+        """Answers a query at its commit barrier; sets the barrier while a rescale would, or may, follow the next checkpoint."""
         if self.state not in (S.EXECUTING, S.CREATING_EXECUTION_GRAPH):
             return
-        run, manager, holding = self._query.run, self._manager, False
-        if self.state is S.EXECUTING and manager is not None and self._query.plan.can_hold:
+        run, manager, wanted = self._query.run, self._manager, False
+        if self.state is S.EXECUTING and manager is not None and self._query.plan.has_commit_barrier:
             tells = may_tell(self._intent.assessment, self._load, self._stats, self._recorder.at)
-            holding = manager.would_rescale or (tells and manager.phase is not Phase.COOLDOWN)
-        if holding != self._holding:
-            self._holding = holding
-            self._recorder.emit(HoldCheckpoints(run=run, on=holding))
-        if self._held is not None:
-            self._recorder.emit(Continue(run=run, batch=self._held))
+            wanted = manager.would_rescale or (tells and manager.phase is not Phase.COOLDOWN)
+        if wanted != self._barrier_on:
+            self._barrier_on = wanted
+            self._recorder.emit(SetCommitBarrier(run=run, on=wanted))
+        if self._at_barrier is not None:
+            self._recorder.emit(Continue(run=run, batch=self._at_barrier))
 
     # -- rescaling
 
@@ -471,14 +467,15 @@ class AdaptiveScheduler:
             return
         if isinstance(event, told.RescaleStepped):
             self._rescales.stepped(event.step, event.batch)
-            if event.step is told.RescaleStep.START:
-                self._query.parallelism = self._query.parallelism if current.reason else current.requested
+            if event.step is told.RescaleStep.START and not current.reason:
+                self._query.repartitioned(current.requested)
             if event.step is told.RescaleStep.START and self.state is S.RESTARTING:
                 back = "back to " if current.reason else ""
                 self._machine.go(S.CREATING_EXECUTION_GRAPH, f"{back}{plural(self.parallelism, 'partition')}")
             return
-        current.reason = event.cause
-        self._asked = self._query.parallelism = event.parallelism
+        self._rescales.falls_back(event.cause)
+        self._asked = event.parallelism
+        self._query.repartitioned(event.parallelism)
         if event.final:
             self._rescales.failed(event.cause, event.parallelism)
             self._fail(event.cause)
@@ -512,7 +509,8 @@ class AdaptiveScheduler:
         if current is None or not current.trigger:
             return
         if current.step is told.RescaleStep.START and not current.reason:
-            self._query.parallelism = self._asked = current.requested
+            self._asked = current.requested
+            self._query.repartitioned(current.requested)
             self._rescales.started(current.requested, 0)
             self._rescales.complete(f"its first start failed: {cause}")
             return
@@ -554,7 +552,7 @@ class AdaptiveScheduler:
             )
         ):
             return False
-        current.cause = TriggerCause.RECOVERABLE_FAILOVER
+        self._rescales.made_with_restart()
         self._begin_rescale("a restart after a failure", now, Patience(replay=True))
         return True
 

@@ -35,8 +35,8 @@ class StartQuery(StreamCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldCheckpoints(StreamCommand):
-    """From now on (``on``) each commit of the query is told with ``held`` and waits for an answer; or no more."""
+class SetCommitBarrier(StreamCommand):
+    """Sets the commit barrier (``on``): each commit of the query is told with ``at_barrier`` and waits for an answer; or removes it."""
 
     run: int
     on: bool
@@ -44,7 +44,7 @@ class HoldCheckpoints(StreamCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue(StreamCommand):
-    """The answer to a held checkpoint: let the next batch begin."""
+    """The answer to a query at its commit barrier: let the next batch begin."""
 
     run: int
     batch: int
@@ -52,7 +52,7 @@ class Continue(StreamCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescale(StreamCommand):
-    """Hold, stop, bring the state to ``parallelism`` partitions, start as ``run``.
+    """Stop at the commit barrier, bring the state to ``parallelism`` partitions, start as ``run``.
 
     Answered by RescaleStepped for each step and then QueryStarted, or by RescaleFailed and then QueryStarted with the
     old number; where the query itself failed before it was stopped, or its batch when it was replayed, by QueryFailed.
@@ -70,7 +70,7 @@ class Rescale(StreamCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQuery(StreamCommand):
-    """Answered by QueryStopped. ``savepoint``: hold first, so that the running batch is committed."""
+    """Answered by QueryStopped. ``savepoint``: at the commit barrier, so that the running batch is committed."""
 
     run: int
     savepoint: bool

@@ -93,8 +93,8 @@ class StreamPlan:
     """Of a processing-time trigger with a gap, seconds; None: batches follow each other."""
     continuous: bool = True
     """False: AvailableNow or Once, the query ends by itself."""
-    can_hold: bool = True
-    """False: this Spark has no way to hold a query at its commit; a rescale replays the batch that had begun."""
+    has_commit_barrier: bool = True
+    """False: this Spark offers no way to stop a query at its commit; a rescale replays the batch that had begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class BatchCommitted(StreamEvent):
     """Rows (or whatever the source counts) known to wait; None: the source does not say."""
     input_rate: float = 0.0
     processed_rate: float = 0.0
-    held: bool = False
+    at_barrier: bool = False
     """The query does nothing further until :class:`~firesteel.scheduler.streaming.commands.Continue`, Rescale or StopQuery."""
 
 
@@ -140,7 +140,7 @@ class QueryIdle(StreamEvent):
 
     run: int
     batch: int
-    held: bool = False
+    at_barrier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +176,7 @@ class QueryFinished(StreamEvent):
 class RescaleStep(Enum):
     """Steps of the data plane's protocol, in order; each is told when it begins."""
 
-    HOLD = "hold"
+    COMMIT_BARRIER = "commit barrier"
     STOP = "stop"
     REPLAY = "replay"
     """Only where a batch was left half done."""

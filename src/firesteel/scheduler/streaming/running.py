@@ -44,6 +44,23 @@ class RunningQuery:
             return self.last.state_bytes
         return None if self.plan.stateful and self.pinned and self.batch >= 0 else 0
 
+    def next_run(self) -> int:
+        """The data plane is asked for one more run; returns its number."""
+        self.run += 1
+        return self.run
+
+    def repartitioned(self, parallelism: int) -> None:
+        """Its state has so many partitions now."""
+        self.parallelism = parallelism
+
+    def began(self, batch: int) -> None:
+        self.begun = batch
+
+    def idled(self) -> None:
+        """Nothing came since the last batch."""
+        self.idle = True
+        self.tell()
+
     def started(self, plan: StreamPlan, batch: int, asked: int) -> None:
         self.tell()  # what the query before did, with the parallelism it had
         self.plan, self.batch, self.begun = plan, batch, batch

@@ -54,7 +54,7 @@ SCHEDULER_STATES = Transitions(
         (S.RESTARTING, S.WAITING_FOR_RESOURCES, "stopped; resources are looked at anew"),
         (S.RESTARTING, S.CREATING_EXECUTION_GRAPH, "stopped, and what runs next is known"),
         (S.RESTARTING, S.CANCELING, "cancelled or stopped meanwhile"),
-        (S.RESTARTING, S.FAILING, "the state cannot be brought into order"),
+        (S.RESTARTING, S.FAILING, "the state cannot be repaired"),
         (S.STOP_WITH_SAVEPOINT, S.FINISHED, "the last batch is committed and the query stopped"),
         (S.STOP_WITH_SAVEPOINT, S.CANCELING, "cancelled meanwhile"),
         (S.STOP_WITH_SAVEPOINT, S.RESTARTING, "it failed before its last batch was committed"),

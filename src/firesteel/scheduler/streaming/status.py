@@ -29,9 +29,9 @@ def waits_while_executing(assessment: Assessment, manager: RescaleManager, now: 
         return f"nothing: {wish.reason}" if wish.rule == "the partitions still suffice" else ""
     aim = f"{plural(wish.parallelism, 'partition')} instead of {assessment.running}"
     if assessment.refused:
-        return f"nothing: {aim} cannot be had: {assessment.refused}"
+        return f"nothing: {aim} is not possible: {assessment.refused}"
     if assessment.awaits_word:
-        return f"your word for {aim}: {assessment.awaits_word}"
+        return f"your confirmation for {aim}: {assessment.awaits_word}"
     if not wish.sufficient:
         return f"more slots: {wish.reason}"
     again = f"; the last rescale failed: {failure.splitlines()[0]}" if failure else ""

@@ -22,6 +22,7 @@ from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blockin
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
 from firesteel.scheduler.kernel.events import ExecutionReports
+from firesteel.scheduler.kernel.profiler import NO_PROFILER, InPhase, Profiler, SchedulingPhase
 from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, ExecutionState
 from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
@@ -59,6 +60,11 @@ class IntermediateResult:
         self.version = 0
         """Changes with every change of what is available, or merged: caches compare it."""
 
+    def read_merged(self, merged: MergedObjects | None) -> None:
+        """From now on these are read in the place of the partitions they hold; None: each partition's own object is."""
+        self.merged = merged
+        self.version += 1
+
     @property
     def is_pipelined(self) -> bool:
         return self.dataset.type is ResultPartitionType.PIPELINED
@@ -69,7 +75,7 @@ class IntermediateResult:
         return self.num_available == self.num_partitions
 
     def admit(self, partitions: Ints, attempts: Ints, tokens: Ints) -> list[tuple[EdgeGroups, Ints]]:
-        """These (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
+        """Notes that these (distinct) partitions can be read; returns the groups whose consumers may be able to run now, per edge."""
         self.attempts[partitions], self.tokens[partitions] = attempts, tokens
         self.available[partitions] = self.stored[partitions] = True
         self.num_available += len(partitions)
@@ -88,7 +94,7 @@ class IntermediateResult:
         return [(edge, groups) for edge, groups in complete if len(groups)]
 
     def withdraw(self, partitions: Ints, stored: bool) -> Ints:
-        """These cannot be read any more; returns those of them that could. ``stored``: the object may be there still."""
+        """Notes that these partitions cannot be read any more; returns the ones that could. ``stored``: the object may be there still."""
         gone = partitions[self.available[partitions]]
         if not stored:
             self.stored[partitions] = False
@@ -129,7 +135,7 @@ class ExecutionJobVertex:
         self.results: list[IntermediateResult] = []
         """Its results, in the order of its outputs."""
         self.blocking_results: list[IntermediateResult] = []
-        """Those of them that are stored."""
+        """Returns the partitions of these that are stored."""
         self.commits: dict[int, tuple[bytes, ...]] = {}
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = unwritten(len(IO_COUNTERS), 0)
@@ -244,13 +250,12 @@ class DefaultExecutionGraph:
         job_graph: JobGraph,
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
-        withdrawn: Withdrawn = lambda _result, _gone: None,
+        profiler: Profiler = NO_PROFILER,
     ) -> None:
-        """``emit`` is given what results have to be stored and read of their sizes; ``withdrawn`` is told of partitions that
-        cannot be read any more."""
+        """``emit`` is given what results have to be stored and read of their sizes."""
         self.job_graph = job_graph
         self._emit = emit
-        self._withdrawn = withdrawn
+        self._profiler = profiler
         self.size_buffer_bytes = BUFFER_BYTES
         """Of each result's packed rows of sizes, what is kept in memory."""
         self.executions = table
@@ -259,9 +264,14 @@ class DefaultExecutionGraph:
         self.consumers: list[list[int]] = [sorted(set(job_graph.consumers(d.id))) for d in job_graph.datasets]
         self.regions = SchedulingPipelinedRegions(job_graph)
         self._listeners: list[SchedulingTopologyListener] = []
+        self._withdrawal_listeners: list[Withdrawn] = []
 
     def add_listener(self, listener: SchedulingTopologyListener) -> None:
         self._listeners.append(listener)
+
+    def add_withdrawal_listener(self, withdrawn: Withdrawn) -> None:
+        """``withdrawn``: told of partitions that cannot be read any more."""
+        self._withdrawal_listeners.append(withdrawn)
 
     def result(self, dataset: int) -> IntermediateResult:
         """Raises KeyError while its producer is not initialised."""
@@ -338,7 +348,8 @@ class DefaultExecutionGraph:
 
     def notify_execution_graph_updated(self, new_vertices: Sequence[int]) -> None:
         """Once for all vertices that an event made: their regions are made here."""
-        self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
+        with InPhase(self._profiler, SchedulingPhase.REGIONS):
+            self.regions.grow({v: self.vertices[v].parallelism for v in new_vertices}, self._inner_edges)
         for listener in self._listeners:
             listener.notify_scheduling_topology_updated(self, new_vertices)
 
@@ -362,8 +373,14 @@ class DefaultExecutionGraph:
 
     def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
         described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
-        info = blocking_result_info(described, num_partitions, num_subpartitions, self._emit, room)
-        return IntermediateResult(info, described, self._withdrawn)
+        info = blocking_result_info(
+            described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
+        )
+        return IntermediateResult(info, described, self._partitions_withdrawn)
+
+    def _partitions_withdrawn(self, result: IntermediateResult, gone: Ints) -> None:
+        for withdrawn in self._withdrawal_listeners:
+            withdrawn(result, gone)
 
     def _groups(self, result: IntermediateResult, vertex: ExecutionJobVertex, ranges: InputRanges | None) -> EdgeGroups:
         # Without ranges nobody can tell which partitions a consumer reads: then it waits for all of them.

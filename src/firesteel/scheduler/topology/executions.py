@@ -271,10 +271,6 @@ class ExecutionVertex:
     def current_executions(self) -> list[Execution]:
         return [Execution(self.table, row) for row in self.table.current_rows(self.newest)]
 
-    def get_current_execution(self, attempt: int) -> Execution | None:
-        """The current execution of this attempt number; None: it failed, was cancelled, or never was."""
-        return next((e for e in self.current_executions if e.attempt == attempt), None)
-
     @property
     def current_execution(self) -> Execution:
         """The one nearest to FINISHED by the seed's state priority, the earliest created on a tie."""

@@ -88,7 +88,7 @@ class ExecutionOperations:
             self._recorder.emit(Cancel(vertex.id, *self.names(rows), reason))
 
     def drop(self, vertex: ExecutionJobVertex, rows: Rows, reason: str) -> None:
-        """These executions will not be deployed."""
+        """Notes that these executions will not be deployed."""
         self.move(vertex.id, rows, ExecutionState.CANCELED, cause=reason)
 
     def end_all(self, reason: str) -> None:

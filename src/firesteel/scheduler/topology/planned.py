@@ -55,7 +55,7 @@ def planned_vertex(graph: JobGraph, vertex: JobVertex) -> dict[str, Any]:
 
 
 def _slot_sharing_groups(graph: JobGraph) -> dict[str, dict[str, float]]:
-    """Those that have vertices; none of them where none has resources."""
+    """Returns the groups that have vertices; none of them where none has resources."""
     groups = {group.name: group for group in map(graph.group_of, range(len(graph.vertices)))}
     if not any(group.has_resources for group in groups.values()):
         return {}

@@ -63,7 +63,7 @@ class Ending:
         self._tell_rejected(rows[rejected & ~runs.retires[rows]], retired=False)
         self._tell_rejected(rows[rejected & runs.retires[rows]], retired=True)
         if fails.any():
-            cause = e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function")
+            cause = e.FailureCause(e.FailureKind.USER, "an injected error of the user's function")
             self.tell_failed(rows[fails], cause)
         rest = rows[~gone & ~fails & ~rejected]
         if len(rest):
@@ -197,7 +197,7 @@ class Ending:
             check(not deleted, f"{missing} was deleted while subtasks read it")
             cause = e.FailureCause(
                 e.FailureKind.PARTITION,
-                "a made-up loss of an object",
+                "an injected loss of an object",
                 dataset=missing.dataset,
                 partition=missing.partition,
                 attempt=missing.attempt,

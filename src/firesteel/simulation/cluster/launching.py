@@ -15,7 +15,7 @@ from firesteel.simulation.violation import check
 
 LAUNCH_SECONDS = 0.02
 """From the slot to the program's first step."""
-RETURN_SECONDS = 0.1
+REJECTION_SECONDS = 0.1
 """From the slot to the word that the execution is rejected: a node that is slow is slow in this as well."""
 COMPUTE_BYTES_PER_SECOND = 100e6
 
@@ -49,7 +49,7 @@ class Launcher:
         if plane.blocked.any() or faults.retire:
             retires = runs.retires[rows] = self._retires(rows)
             rejected = runs.rejected[rows] = self._are_rejected(rows) | retires
-            seconds[rejected] = RETURN_SECONDS
+            seconds[rejected] = REJECTION_SECONDS
             runs.fails[rows[rejected]] = False
         ends = self._together(rows, cluster.ends_of(slots, now, seconds))
         cluster.occupy(slots, rows, ends)
@@ -109,7 +109,7 @@ class Launcher:
         return self._plane.dice.which(self._plane.world.faults.retire, len(rows)) & np.array(has_external)
 
     def _check_places(self, rows: Ints) -> None:
-        """These begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
+        """Checks where executions begin their programs: not on a node that was blocked when they were deployed, if another has a slot.
         Nodes that they were told to avoid, and that are blocked no more, are no others.
         """
         plane = self._plane
@@ -149,7 +149,7 @@ class Launcher:
     # --- word of it ------------------------------------------------------------------------------------------------
 
     def _tell_of_launch(self, rows: Ints) -> None:
-        """These, of one vertex, have been launched."""
+        """Notes that these executions, of one vertex, have been launched."""
         plane, faults = self._plane, self._plane.world.faults
         if plane.dice.happens(faults.untold):
             return

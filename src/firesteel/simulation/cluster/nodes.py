@@ -99,10 +99,6 @@ class Cluster:
         """Of slots on nodes that stand still: seconds of work at full speed."""
 
     @property
-    def num_alive_slots(self) -> int:
-        return int(self.alive[self.node_of].sum())
-
-    @property
     def healthy(self) -> NDArray[np.bool_]:
         """Nodes that live and move."""
         return self.alive & (self.speed > 0)

@@ -178,7 +178,7 @@ class Runs:
         return [(self.deployment_of(int(group[0])), group) for group in groups]
 
     def end(self, rows: Ints, state: RunState) -> None:
-        """These have ended, whatever came of it. Of one that was called gone before, nothing more is to be told."""
+        """Notes that these executions have ended, whatever came of it. Of one that was called gone before, nothing more is to be told."""
         self.state[rows] = np.where(self.state[rows] == RunState.TOLD, RunState.TOLD, state)
         for deployment, group in self.by_deployment(rows):
             deployment.left -= len(group)

@@ -75,7 +75,7 @@ class SlotQueue:
         self._lanes[1].append(_Waiting(rows, gangs))
 
     def take(self, free: Ints, node_of: Ints, alive: Mask, now: float) -> tuple[Ints, Ints]:
-        """Those that run next, and the slot of each. ``free``: slots; ``node_of``: of each slot; ``alive``: nodes."""
+        """Returns the executions that run next, and the slot of each. ``free``: slots; ``node_of``: of each slot; ``alive``: nodes."""
         taken: list[Ints] = []
         slots: list[Ints] = []
         for lane in self._lanes:
@@ -98,7 +98,7 @@ class SlotQueue:
         return np.concatenate(taken), np.concatenate(slots)
 
     def drop(self, rows: Ints, size: int) -> None:
-        """These do not want a slot any more. ``size``: rows of the table."""
+        """Drops executions that do not want a slot any more. ``size``: rows of the table."""
         gone = np.zeros(size, np.bool_)
         gone[rows] = True
         for lane in self._lanes:

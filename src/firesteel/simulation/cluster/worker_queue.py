@@ -94,7 +94,7 @@ class WorkerQueue:
         return found
 
     def take(self, free: Ints, node_of: Ints, alive: Mask, now: float) -> tuple[Ints, Ints]:
-        """Those that run next, and the slot of each, on the node of the worker that holds them from here on.
+        """Returns the executions that run next, and the slot of each, on the node of the worker that holds them from here on.
 
         ``free``: slots; ``node_of``: of each slot; ``alive``: nodes.
         """
@@ -119,7 +119,7 @@ class WorkerQueue:
         return np.array(taken, np.int64), np.array(slots, np.int64)
 
     def drop(self, rows: Ints, size: int) -> None:
-        """These do not want to run any more. ``size``: rows of the table."""
+        """Drops executions that do not want to run any more. ``size``: rows of the table."""
         for lane in self._lanes:
             for entry in lane:
                 entry.rows = np.setdiff1d(entry.rows, rows)
@@ -130,7 +130,7 @@ class WorkerQueue:
         self._regions = deque(region for region in self._regions if region.members)
 
     def take_bound(self, worker: str) -> Ints:
-        """Those that cannot run but there, where the pool alone says what runs where; they wait no more."""
+        """Returns the executions that can run only there, where the pool alone says what runs where; they wait no more."""
         if self._workers.enforcement is not SlotEnforcement.POOL:
             return np.empty(0, np.int64)
         entries = [entry for lane in self._lanes for entry in lane]
@@ -172,7 +172,7 @@ class WorkerQueue:
     def _start_as_told(
         self, entry: _Waiting, room: dict[int, list[int]], bound: bool
     ) -> tuple[list[tuple[int, int]], Ints]:
-        """Those whose worker has room for them; and the others that may run elsewhere by now."""
+        """Returns the executions whose worker has room for them, and the others that may run elsewhere by now."""
         started: list[tuple[int, int]] = []
         others: list[int] = []
         for row in entry.rows.tolist():

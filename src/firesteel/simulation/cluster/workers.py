@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from firesteel.model.arrays import Ints, Names
 from firesteel.scheduler.kernel.commands import SlotGrants
-from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, WorkerResources
+from firesteel.scheduler.slots.resource_profile import MEMORY_KINDS, ResourceProfile, SlotEnforcement, WorkerResources
 from firesteel.simulation.violation import check
 
-KINDS = ("task_heap_memory", "task_off_heap_memory", "managed_memory", "network_memory")
 NOWHERE = Names.of([])
 _ROUNDING = 1e-6
 
@@ -56,7 +55,7 @@ class Worker:
         if not profile.is_specified:
             cores, memory = whole.cpu_cores / self.slots, whole.memory / self.slots
             return Held(grants.group, cores, cores if exact else 1.0, memory, {}, {}, addresses, strayed)
-        kinds = {kind: float(getattr(profile, kind)) for kind in KINDS}
+        kinds = {kind: float(getattr(profile, kind)) for kind in MEMORY_KINDS}
         cores = profile.cpu_cores
         rounded = cores if exact else float(max(1, math.ceil(cores)))
         return Held(grants.group, cores, rounded, profile.memory, kinds, dict(profile.external), addresses, strayed)
@@ -98,7 +97,7 @@ class Worker:
         self._check_addresses(known)
 
     def _check_kinds(self, known: list[Held], told: str) -> None:
-        for kind in KINDS:
+        for kind in MEMORY_KINDS:
             most = getattr(self.resources, kind)
             amount = sum(held.kinds.get(kind, 0.0) for held in known)
             check(most is None or amount <= most + 1, f"{told} {amount:,.0f} B of {most} B as {kind}")

@@ -1,1 +1,1 @@
-"""Fault injection: dice from one seed, what goes wrong and when, and random jobs and resources on which everything does."""
+"""Fault injection: dice from one seed, and what goes wrong and when."""

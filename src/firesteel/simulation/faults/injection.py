@@ -259,7 +259,7 @@ class FaultInjection:
                 plane.storage.lose(gate.dataset, gate.tokens[place : place + 1])
                 self._ending.tell_missing(rows, np.zeros(1, np.int64), [reading.named(gate, place)])
                 return
-        self._ending.tell_failed(rows, e.FailureCause(e.FailureKind.USER, "a made-up error of the user's function"))
+        self._ending.tell_failed(rows, e.FailureCause(e.FailureKind.USER, "an injected error of the user's function"))
 
     def lose(self, dataset: int, count: int = 1) -> None:
         """Some objects of a data set vanish, or cannot be read any more."""

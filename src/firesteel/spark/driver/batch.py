@@ -8,7 +8,8 @@ partitions of its DataFrame, a subset of them where only some are deployed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,6 @@ import numpy as np
 from firesteel.model.arrays import Ints
 from firesteel.model.descriptors import encode_executions
 from firesteel.scheduler.kernel.commands import Deploy, DeployRegions
-from firesteel.spark.driver.environments import WithEnvironment, environment
 from firesteel.spark.driver.serialise import dumps_splits
 from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
@@ -30,6 +30,8 @@ from firesteel.task.executor.spark_task import BatchFunction, DataFrameFunction
 
 Execution = tuple[int, int]
 """Vertex and subtask."""
+_wrapping = threading.Lock()
+"""Held while a function is wrapped for Python workers: PySpark reads ``SparkContext.environment`` then."""
 
 
 @dataclass(eq=False)
@@ -296,3 +298,30 @@ def java_range(context: Any, n: int) -> Any:
     """``[0, n)`` as a Java ArrayList in a handful of py4j calls; a Python list costs one call per element."""
     util = context._jvm.java.util
     return util.ArrayList(util.stream.IntStream.range(0, n).boxed().toList())
+
+
+class WithEnvironment:
+    """A SparkContext with more variables for Python workers, which Spark keeps apart for each environment.
+
+    For an RDD made of it (``rdd.ctx``) and what is derived from that.
+    """
+
+    def __init__(self, context: Any, variables: Mapping[str, str]) -> None:
+        self._context = context
+        self.environment = {**context.environment, **variables}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+@contextmanager
+def environment(context: Any, variables: Mapping[str, str]) -> Generator[None]:
+    """The same for a DataFrame's functions, which ask the session for its context: one batch at a time wraps them."""
+    with _wrapping:
+        before = context.environment
+        if variables:
+            context.environment = {**before, **variables}
+        try:
+            yield
+        finally:
+            context.environment = before

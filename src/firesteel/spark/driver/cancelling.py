@@ -43,6 +43,10 @@ class Cancelling:
         self.had_zombies = False
         """Something was cancelled: its Python workers may write for a few seconds yet."""
 
+    def leaves_zombies(self) -> None:
+        """Spark has broken tasks off, without being asked from here."""
+        self.had_zombies = True
+
     def cancel(self, cancel: Cancel) -> None:
         """A batch of which nothing else is left is cancelled in Spark; of others, single tasks are killed.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from firesteel.spark.driver.batch import Batch
-from firesteel.spark.placement.status import SparkTask
+from firesteel.spark.placement.status_store import SparkTask
 
 URGENT_SECONDS = 5.0
 """So long after something was doomed it is looked for more often."""
@@ -90,7 +90,7 @@ class Killer:
         return bool(self._doomed) and time.monotonic() < self._urgent_until
 
     def batches(self) -> list[Batch]:
-        """Those to look at, whether the job still waits for them or not."""
+        """Returns the batches to look at, whether the job still waits for them or not."""
         with self._lock:
             return [entry.batch for entry in self._doomed.values()]
 
@@ -99,7 +99,7 @@ class Killer:
         return batch.id in self._doomed
 
     def look(self, batch: Batch, tasks: Sequence[SparkTask]) -> None:
-        """These run now."""
+        """Looks at the tasks of a batch that run now."""
         over = batch.ended.is_set()
         with self._lock:
             entry = self._doomed.get(batch.id)

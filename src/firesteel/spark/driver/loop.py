@@ -54,15 +54,14 @@ from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancellin
 from firesteel.spark.driver.channel import Channel
 from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.driver.merge import Merger
-from firesteel.spark.driver.message_deduplication import MessageDeduplication
+from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.spark.driver.postmortem import PostMortem
-from firesteel.spark.driver.reports import reports_of
 from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
@@ -172,6 +171,7 @@ class JobDriver:
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
+        self._others = given.session.listen(self._queue.put, given.clock.now)
         self._status = SparkStatus(given.context)
         self._post_mortem = PostMortem(
             self._status, given.nodes, given.store, of_wall=given.clock.of_wall, now=given.clock.now
@@ -206,7 +206,7 @@ class JobDriver:
             Deploy: self._deploy,
             DeployRegions: self._deploy,
             BlockNodes: self._avoidance.block,
-            ShareBlockedNode: given.session.block,
+            ShareBlockedNode: self._others.block,
             Cancel: self._cancelling.cancel,
             ReleasePartitions: self.outputs.release,
             StoreBlob: lambda command: self._blobs.store(command.digest, command.data),
@@ -249,7 +249,6 @@ class JobDriver:
             slot_provisioning=self._in.slot_provisioning,
             slots_of_others=self._in.session.slots_of_others,
         )
-        self._in.session.listen(self._queue.put, self._now)
         try:
             if self._in.slot_provisioning.mode is not None:
                 self._hear_of_workers(watcher)
@@ -447,7 +446,7 @@ class JobDriver:
         if batch.cancelled:
             self._cancelling.report_cancelled(batch)
         elif ended.error is not None and was_cancelled(ended.error):
-            self._cancelling.had_zombies = True
+            self._cancelling.leaves_zombies()
             self._feed(ev.CancelRequested(at=self._now(), reason="cancelled in Spark"))
             self._cancelling.report_cancelled(batch)
         else:
@@ -455,7 +454,7 @@ class JobDriver:
 
     def _report_given_up(self, batch: Batch, error: BaseException | None) -> None:
         """Reports the culprit as failed; its siblings are sent again by the scheduler, uncounted."""
-        self._cancelling.had_zombies = True
+        self._cancelling.leaves_zombies()
         _log.debug("batch %s was given up", batch.tag, exc_info=error)
         events = list(self._post_mortem.of_batch(batch, error))
         self._cancelling.follow(batch)
@@ -566,7 +565,7 @@ class JobDriver:
     def _stop_everything(self) -> None:
         """Nothing of the job goes on when this returns, but Python workers that Spark has yet to kill."""
         for batch in self._active.values():
-            self._cancelling.had_zombies = True
+            self._cancelling.leaves_zombies()
             self._runner.cancel(batch)
         until = time.monotonic() + CANCEL_PATIENCE_SECONDS
         for batch in self._active.values():

@@ -15,8 +15,8 @@ import numpy as np
 from firesteel.scheduler.kernel import events as ev
 from firesteel.spark.driver.batch import Batch, Execution
 from firesteel.spark.driver.spark_errors import WITHOUT_A_WORD, GivenUp, TaskEnd, read_error, read_task_error
-from firesteel.spark.placement.nodes import NodeNames
-from firesteel.spark.placement.status import SparkStatus, SparkTask
+from firesteel.spark.placement.node_names import NodeNames
+from firesteel.spark.placement.status_store import SparkStatus, SparkTask
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.messages import FailedMessage
 from firesteel.task.executor.place import Place

@@ -43,13 +43,13 @@ from firesteel.spark.driver.loop import Clock, DriverInput, JobDriver, JobEnd
 from firesteel.spark.driver.outcome import JobOutcome, object_names
 from firesteel.spark.driver.serialise import dumps, serialise_program, serialise_programs
 from firesteel.spark.driver.threads import local_properties
-from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
-from firesteel.spark.session.memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import check_session, is_local, own_interrupts
 from firesteel.spark.session.shipping import ship
+from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
@@ -291,7 +291,7 @@ class JobRun:
 
     @property
     def journal(self) -> Path | None:
-        """Where its records are written."""
+        """The journal to which its records are written."""
         return self._instruments.journal_path()
 
     def sinks(self) -> list[Any]:

@@ -34,7 +34,7 @@ class GivenUp:
     """Spark itself is gone, or it was asked for something impossible: trying again is of no use."""
 
 
-WITHOUT_A_WORD = GivenUp("Spark's job ended without a word from some of its tasks.", None, None, None, 0, True)
+WITHOUT_A_WORD = GivenUp("Spark's job ended before some of its tasks reported.", None, None, None, 0, True)
 
 
 def read_error(error: BaseException) -> GivenUp:

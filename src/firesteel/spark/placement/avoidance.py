@@ -11,7 +11,7 @@ from firesteel.scheduler.kernel.events import ExecutorChanged
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.locality_preferences import locations
-from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.slot_blockers import SlotBlockers
 from firesteel.spark.storage.cleaning import Cleaner
 from firesteel.task.executor import blocklist_copy as blocklist
@@ -45,7 +45,7 @@ class Avoidance:
         return locations(self._nodes, placement.avoid) if placement.avoid else ()
 
     def rejected(self, nodes: Iterable[str], at: float) -> list[Decision]:
-        """These nodes, one for each execution that they rejected, had a free slot. What was decided of that."""
+        """Takes nodes, one for each execution that they rejected, that had a free slot. Returns what was decided of that."""
         if self._in_order is None:
             self._in_order = not pools.is_fair(self._context)
         if self._in_order:  # nothing waits in Spark for their slots

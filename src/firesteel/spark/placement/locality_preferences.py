@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from firesteel.spark.placement.nodes import NodeNames
+from firesteel.spark.placement.node_names import NodeNames
 
 MAX_WISHES = 20_000
 """Tasks times locations of one batch. Spark keeps a list per location and task; a larger batch goes where it may."""

@@ -20,8 +20,8 @@ import numpy as np
 from firesteel.scheduler.kernel.events import Event, ExecutionsDeploying, ExecutorChanged, WorkersOccupied
 from firesteel.spark.driver.batch import Batch
 from firesteel.spark.driver.kill import Killer
-from firesteel.spark.placement.nodes import ExecutorInfo, NodeNames
-from firesteel.spark.placement.status import SparkStatus, SparkTask
+from firesteel.spark.placement.node_names import ExecutorInfo, NodeNames
+from firesteel.spark.placement.status_store import SparkStatus, SparkTask
 from firesteel.spark.slots.provisioning import NoSlotProvisioning, SlotProvisioning
 
 LOOK_SECONDS = 1.0

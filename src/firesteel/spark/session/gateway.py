@@ -76,7 +76,7 @@ class Start:
     def _popen(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             if self._given_up:
-                raise InterruptedError("the start of Spark was given up")
+                raise InterruptedError("the start of Spark was cancelled")
             process: Any = subprocess.Popen(*args, **kwargs)
             self.process = process
         self._errors.read(process.stderr)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from firesteel.errors import UsageError
 from firesteel.results.storage.retry import retried
 from firesteel.spark.driver.spark_errors import read_error
-from firesteel.spark.placement.nodes import learn
+from firesteel.spark.placement.node_names import learn
 from firesteel.spark.session.probe import Findings, Probe
 from firesteel.spark.session.sessions import is_local
 from firesteel.spark.slots import workers

@@ -67,7 +67,7 @@ class Probe:
         executor = os.environ.get("SPARK_LOCAL_DIRS", "")
         memory = 0
         if versions["pyarrow"] and versions["numpy"]:
-            from firesteel.spark.session.memory import machine_memory
+            from firesteel.spark.session.task_memory import machine_memory
 
             memory = machine_memory()
         place = here(self.node_variable)

@@ -19,7 +19,7 @@ LEAST_PYARROW = (26, 0)
 LEAST_SPARK = (3, 5)
 BELOW_SPARK = (5, 0)
 LEAST_STREAMING = (4, 0)
-"""Streams are held by the engine's progress lock and resumed with settings that Spark 3.5 does not have."""
+"""Streams need the engine's progress lock, and settings, that Spark 3.5 does not have."""
 NEWEST_JAVA = (((4, 2), 23),)
 """Below this Spark, the newest Java: Java 24 took out what the Hadoop of older Sparks calls (``Subject.getSubject``)."""
 NEWEST_JAVA_OF_ARROW = (((4, 0), 20),)
@@ -95,7 +95,7 @@ def _distutils() -> Generator[None]:
         import pyspark
 
         raise UsageError(
-            f"PySpark {pyspark.__version__} needs the module 'distutils', which Python has no more since 3.12.",
+            f"PySpark {pyspark.__version__} needs the module 'distutils', which Python 3.12 removed.",
             hint="Run pip install setuptools, which brings it, here and where executors run; or take Python 3.11 or Spark 4.",
         ) from None
 
@@ -141,7 +141,7 @@ def check_frames(session: Any) -> None:
         java = str(session.sparkContext._jvm.java.lang.System.getProperty("java.specification.version"))
         if java.isdigit() and int(java) > newest:
             raise UsageError(
-                f"Spark {session.version} hands no DataFrame over on Java {java}: its Arrow needs Java {newest} or older.",
+                f"Spark {session.version} cannot pass a DataFrame on with Java {java}: its Arrow needs Java {newest} or older.",
                 hint="Take Java 17, or Spark 4. All else works.",
             )
     try:
@@ -150,7 +150,7 @@ def check_frames(session: Any) -> None:
     except ImportError as error:
         said = " ".join(str(error).split())
         raise UsageError(
-            f"Spark {session.version} hands no DataFrame over: {said}", hint="Run pip install 'firesteel[pandas]'."
+            f"Spark {session.version} cannot pass the DataFrame on: {said}", hint="Run pip install 'firesteel[pandas]'."
         ) from None
 
 

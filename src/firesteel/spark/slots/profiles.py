@@ -21,7 +21,7 @@ from typing import Any
 from firesteel.errors import UsageError
 from firesteel.options import MIB
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
-from firesteel.spark.session.memory import spark_bytes
+from firesteel.spark.session.task_memory import spark_bytes
 from firesteel.spark.slots.workers import default_overhead, has_off_heap
 
 _STEP = 64 * MIB
@@ -101,7 +101,7 @@ def spark_profile(context: Any, need: Need, group: str) -> Any:
             except Exception as error:
                 raise UsageError(
                     f"Spark cannot give slots to the group '{group}' on '{context.master}': {_reason(error)}",
-                    hint="Take the resources from the group (a coarse group runs anywhere), or change the session's settings.",
+                    hint="Remove the resources of the group (a group without any runs anywhere), or change the session's settings.",
                 ) from error
             _made[key] = made
         return _made[key]

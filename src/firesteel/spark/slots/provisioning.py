@@ -17,11 +17,11 @@ from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MEMORY_WATCH, O
 from firesteel.scheduler.kernel.commands import Deploy, SlotGrants
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, SlotEnforcement, SlotMode, WorkerResources
-from firesteel.spark.placement.nodes import ExecutorInfo
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.sessions import grows, is_local
 from firesteel.spark.slots.profiles import Need, executor_need, spark_profile, task_need
 from firesteel.spark.slots.workers import Workers, counts_overhead
-from firesteel.task.executor.slot import SlotInformation, thread_environment
+from firesteel.task.executor.slots.slot import SlotInformation, thread_environment
 
 REGISTERING_SECONDS = 10.0
 """Seconds after the session's start in which executors are taken to be still registering."""
@@ -207,7 +207,7 @@ class SparkSlotProvisioning:
         need = self._need(group, profile)
         made = spark_profile(self._context, need, group)
         if need.executor is not None:
-            self._workers.made_for = {**(self._workers.made_for or {}), made.id: (profile, need.executor.slots_memory)}
+            self._workers.profile_made(made.id, profile, need.executor.slots_memory)
         return made
 
     def _need(self, group: str, profile: ResourceProfile) -> Need:

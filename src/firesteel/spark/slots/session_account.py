@@ -23,11 +23,18 @@ from firesteel.scheduler.slots.workers import Workers
 class _Session:
     lock: Any = field(default_factory=threading.RLock)
     manager: SlotManager = field(default_factory=SlotManager)
-    jobs: list[SessionJob] = field(default_factory=list)
+    listeners: dict[SessionJob, SessionListener] = field(default_factory=dict)
+    """Of the jobs that run."""
     blocked: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     """By node: whose job blocked it, why, and until when (``time.monotonic``)."""
     num_open: int = 0
     """Jobs that have not closed; guarded by ``_registry``."""
+
+    def opened(self) -> None:
+        self.num_open += 1
+
+    def closed(self) -> None:
+        self.num_open -= 1
 
 
 _sessions: dict[str, _Session] = {}
@@ -46,6 +53,40 @@ def forget_blocked_nodes(application: str) -> None:
             _let_go(application, session)
 
 
+class SessionListener:
+    """A job that runs: it hears of the others of its session, and they of it."""
+
+    def __init__(self, session: _Session, job: str, put: Callable[[Event], None], now: Callable[[], float]) -> None:
+        """``job``: its name. ``put``: takes what it hears. ``now``: seconds on its clock."""
+        self._session = session
+        self._job = job
+        self._put = put
+        self._now = now
+
+    def block(self, command: ShareBlockedNode) -> None:
+        """All other jobs hear of it, those to come as well."""
+        with self._session.lock:
+            blocked, now = self._session.blocked, time.monotonic()
+            for node in [node for node, (_, _, end) in blocked.items() if end <= now]:
+                del blocked[node]
+            end = now + command.end - self._now()
+            blocked[command.node] = (self._job, command.cause, max(end, blocked.get(command.node, ("", "", 0.0))[2]))
+            for other in self._session.listeners.values():
+                if other is not self:
+                    other.node_blocked(command.node, self._job, command.cause, end)
+
+    def slots_freed(self) -> None:
+        """It may ask for slots again."""
+        self._put(SlotsFreed(at=self._now()))
+
+    def node_blocked(self, node: str, job: str, cause: str, end: float) -> None:
+        """``end``: as ``time.monotonic`` tells it."""
+        at = self._now()
+        left = end - time.monotonic()
+        if left > 0:
+            self._put(NodeBlocked(at=at, node=node, cause=cause, end=at + left, job=job))
+
+
 class SessionJob:
     """One job's side. ``application``: None for a job that shares with nobody. ``shares_slots``: the slot pools decide what runs."""
 
@@ -55,13 +96,9 @@ class SessionJob:
         self._is_open = True
         self._shares_slots = shares_slots
         self._slots: JobSlots | None = None
-        self._put: Callable[[Event], None] | None = None
-        self._now: Callable[[], float] = time.monotonic
         with _registry:
             self._session = _Session() if application is None else _sessions.setdefault(application, _Session())
-            self._session.num_open += 1
-        with self._session.lock:
-            self._session.jobs.append(self)
+            self._session.opened()
 
     def join(self, name: str, workers: Workers, left_to_spark: LeftToSpark) -> JobSlots:
         """The job's slot pool books its slots here from now on."""
@@ -73,24 +110,13 @@ class SessionJob:
         """While it lasts no other job that shares slots uses its scheduler."""
         return self._session.lock if self._shares_slots else nullcontext()
 
-    def listen(self, put: Callable[[Event], None], now: Callable[[], float]) -> None:
+    def listen(self, put: Callable[[Event], None], now: Callable[[], float]) -> SessionListener:
         """From now on the job hears of others, first of the nodes that are blocked. ``now``: seconds on its clock."""
         with self._session.lock:
-            self._put, self._now = put, now
+            listener = self._session.listeners[self] = SessionListener(self._session, self._name, put, now)
             for node, (job, cause, end) in self._session.blocked.items():
-                self._tell_blocked(node, job, cause, end)
-
-    def block(self, command: ShareBlockedNode) -> None:
-        """All other jobs hear of it, those to come as well."""
-        with self._session.lock:
-            blocked, now = self._session.blocked, time.monotonic()
-            for node in [node for node, (_, _, end) in blocked.items() if end <= now]:
-                del blocked[node]
-            end = now + command.end - self._now()
-            blocked[command.node] = (self._name, command.cause, max(end, blocked.get(command.node, ("", "", 0.0))[2]))
-            for other in self._session.jobs:
-                if other is not self:
-                    other._tell_blocked(command.node, self._name, command.cause, end)
+                listener.node_blocked(node, job, cause, end)
+            return listener
 
     def slots_of_others(self) -> Mapping[str, int]:
         """Slots that other jobs hold, by executor."""
@@ -100,26 +126,19 @@ class SessionJob:
     def close(self) -> None:
         """The job is over, however it ended. Twice is as good as once."""
         with self._session.lock:
-            self._put = None
-            if self in self._session.jobs:
-                self._session.jobs.remove(self)
+            self._session.listeners.pop(self, None)
             if self._slots is not None:
                 self._slots.close()
             if self._is_open:
                 self._is_open = False
                 with _registry:
-                    self._session.num_open -= 1
+                    self._session.closed()
                 _let_go(self._application, self._session)
 
     def _tell_of_slots(self) -> None:
-        if self._put is not None:
-            self._put(SlotsFreed(at=self._now()))
-
-    def _tell_blocked(self, node: str, job: str, cause: str, end: float) -> None:
-        at = self._now()
-        left = end - time.monotonic()
-        if self._put is not None and left > 0:
-            self._put(NodeBlocked(at=at, node=node, cause=cause, end=at + left, job=job))
+        listener = self._session.listeners.get(self)
+        if listener is not None:
+            listener.slots_freed()
 
 
 def _let_go(application: str | None, session: _Session) -> None:

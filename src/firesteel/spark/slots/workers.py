@@ -16,10 +16,10 @@ from typing import Any
 from firesteel.humanize import format_bytes
 from firesteel.options import EXECUTOR_MEMORY, FRAMEWORK_MEMORY, MIB, Options
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
-from firesteel.spark.placement.nodes import ExecutorInfo
-from firesteel.spark.session.memory import machine_memory, spark_bytes
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.probe import EXECUTOR_MEMORY_VARIABLE, Findings
 from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.task_memory import machine_memory, spark_bytes
 
 OVERHEAD_FACTOR, LEAST_OVERHEAD = 0.1, 384 * MIB
 """Spark's, where nothing was said of the overhead."""
@@ -60,8 +60,12 @@ class Workers:
         self._told = _told.setdefault(context.applicationId, _Told())
         self._heap = heap_of(conf, "driver" if self._local else "executor")
         self._addresses = _driver_resources(context) if self._local else {}
-        self.made_for: dict[int, tuple[ResourceProfile, int]] | None = None
+        self._made_for: dict[int, tuple[ResourceProfile, int]] | None = None
         """By Spark resource profile, where Spark makes executors for them: need and bytes for slots; None: it does not."""
+
+    def profile_made(self, number: int, need: ResourceProfile, slots_memory: int) -> None:
+        """Spark makes executors for this Spark resource profile; ``slots_memory``: bytes that each has for slots."""
+        self._made_for = {**(self._made_for or {}), number: (need, slots_memory)}
 
     def described(self, listed: Mapping[str, ExecutorInfo]) -> dict[str, ExecutorInfo]:
         """The same executors, with what they can give to slots."""
@@ -79,9 +83,9 @@ class Workers:
         }
 
     def _profile(self, number: int) -> ResourceProfile | None:
-        if self.made_for is None:
+        if self._made_for is None:
             return None
-        return self.made_for[number][0] if number in self.made_for else ResourceProfile.UNKNOWN
+        return self._made_for[number][0] if number in self._made_for else ResourceProfile.UNKNOWN
 
     def source(self) -> str:
         """Returns the source of the workers' memory, in words."""
@@ -96,7 +100,7 @@ class Workers:
         return "what the executors' machines have besides the JVMs' heaps, shared by cores"
 
     def _resources(self, executor: str, info: ExecutorInfo, share: float, neighbours: int) -> WorkerResources:
-        if self.made_for is not None and info.profile_id and info.profile_id not in self.made_for:
+        if self._made_for is not None and info.profile_id and info.profile_id not in self._made_for:
             return WorkerResources(0.0, 0)  # another job's: Spark gives it nothing of ours
         external = {name: float(len(addresses)) for name, addresses in info.external}
         if self._local:
@@ -106,8 +110,8 @@ class Workers:
         )
 
     def _memory(self, executor: str, info: ExecutorInfo, share: float, neighbours: int) -> int:
-        if self.made_for is not None and info.profile_id in self.made_for:
-            return self.made_for[info.profile_id][1]
+        if self._made_for is not None and info.profile_id in self._made_for:
+            return self._made_for[info.profile_id][1]
         if self._option is not None:
             return self._option
         if executor in self._told.executors:

@@ -181,7 +181,7 @@ def private_directory() -> Path:
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.stat().st_uid != os.getuid():
         raise UsageError(
-            f"{path} belongs to somebody else, so results between steps cannot lie there.",
+            f"{path} belongs to another user, so results between steps cannot be stored there.",
             hint=f"Remove it, or set {STORAGE_DIR.key} to a directory of your own.",
         )
     return path

@@ -36,7 +36,7 @@ class Owner(Enum):
     DEAD = "its process is gone"
     ALIVE = "it still runs, or is just ending"
     ELSEWHERE = "of another machine"
-    UNKNOWN = "whose it is cannot be told yet"
+    UNKNOWN = "its owner is not known yet"
 
 
 @dataclass(frozen=True, slots=True)

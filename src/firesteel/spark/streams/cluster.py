@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from firesteel.scheduler.streaming.events import ClusterChanged
-from firesteel.spark.placement.nodes import ExecutorInfo
-from firesteel.spark.placement.status import SparkStatus
+from firesteel.spark.placement.node_names import ExecutorInfo
+from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.session.sessions import grows, is_local
 from firesteel.spark.streams.offers import Offers
 

@@ -1,9 +1,9 @@
-"""Holds a streaming query at its checkpoints: after a commit, before anything of the next batch is planned.
+"""The commit barrier of a streaming query: it waits there after a commit, before anything of the next batch is planned.
 
 It sits in Spark's engine (see :mod:`firesteel.spark.streams.engine`), so that it works alike for every source and sink.
 While armed, a thread of our own owns the engine's progress lock, which hinders no task; whenever the engine queues for it, it is
 let through, one place at a time, up to the checkpoint. There the driver is told, and answers: go on, or stop. A query that is
-stopped while it is held ends without a batch begun.
+stopped at the barrier ends without a batch begun.
 
 No answer, a driver that is gone, a query that failed: after a bound at the latest the lock is free again.
 """
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from firesteel.spark.streams.engine import Engine, Found, Place
 
 ANSWER_SECONDS = 30.0
-"""A held query goes on by itself after so long without an answer."""
+"""A query at the barrier goes on by itself after so long without an answer."""
 STOP_SECONDS = 120.0
 """So long a stop may take to be noticed by Spark."""
 ACQUIRE_SECONDS = 0.5
@@ -38,7 +38,7 @@ _log = logging.getLogger("firesteel.spark")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AtBarrier:
     """The query is at a checkpoint and waits for an answer."""
 
     run: int
@@ -46,8 +46,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldLost:
-    """Spark could not be asked any more: the query goes on, or has ended, and is not held again."""
+class BarrierLost:
+    """Spark could not be asked any more: the query goes on, or has ended, and the barrier is gone."""
 
     run: int
     why: str
@@ -73,14 +73,14 @@ class _Looks:
         return min(MOST_PAUSE, max(LEAST_PAUSE, SHARE * (time.monotonic() - self._seen)))
 
 
-HoldReport = Held | HoldLost
+BarrierReport = AtBarrier | BarrierLost
 
 
-class QueryHold(Protocol):
-    """``arm`` and ``go_on`` return at once; ``stop`` blocks, until ``close`` at the latest. All may be called from any thread but the hold's own."""
+class CommitBarrier(Protocol):
+    """``arm`` and ``go_on`` return at once; ``stop`` blocks, until ``close`` at the latest. All may be called from any thread but the barrier's own."""
 
     @property
-    def can_hold(self) -> bool: ...
+    def is_available(self) -> bool: ...
 
     def arm(self, on: bool) -> None: ...
 
@@ -93,16 +93,16 @@ class QueryHold(Protocol):
     def close(self) -> None: ...
 
 
-class NoHold:
-    """Where Spark offers none: a query is stopped as it is, and what it had begun is replayed."""
+class NoCommitBarrier:
+    """The stand-in where Spark offers none: a query is stopped as it is, and what it had begun is replayed."""
 
-    can_hold = False
+    is_available = False
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
 
     def arm(self, on: bool) -> None:
-        """Commits are told by Spark's listener; the driver takes them for held while it wants them so."""
+        """Commits are told by Spark's listener; the driver takes the query for waiting while the barrier is set."""
 
     def go_on(self, batch: int) -> None:
         """It has gone on already."""
@@ -119,11 +119,11 @@ class NoHold:
         """Nothing is owned."""
 
 
-class EngineHold:
-    """``report`` is called in the hold's thread, and only hands over; ``stop_query`` stops the query and waits for its end."""
+class EngineCommitBarrier:
+    """``report`` is called in the barrier's thread, and only hands over; ``stop_query`` stops the query and waits for its end."""
 
     def __init__(
-        self, run: int, engine: Engine, stop_query: Callable[[], None], report: Callable[[HoldReport], None]
+        self, run: int, engine: Engine, stop_query: Callable[[], None], report: Callable[[BarrierReport], None]
     ) -> None:
         self._run_number = run
         self._engine = engine
@@ -134,23 +134,23 @@ class EngineHold:
         self._stopping = False
         self._closed = False
         self._waits = False
-        """It is held, and an answer is due."""
+        """The query is at the barrier, and an answer is due."""
         self._over = threading.Event()
-        """The query is not active any more, or the hold is closed."""
+        """The query is not active any more, or the barrier is closed."""
         self._clean = False
         self._begins: Callable[[], None] = lambda: None
         self._told: tuple[int, bool] | None = None
         self._due = (-2, 0.0)
         """The batch that was not told because another one was due, and until when that is waited for."""
         self._owned = False
-        """The lock is ours; of the hold's thread alone."""
+        """The lock is ours; of the barrier's thread alone."""
         self._thread: threading.Thread | None = None
 
     # --- for the driver's threads ----------------------------------------------------------------------------
 
     @property
-    def can_hold(self) -> bool:
-        """Not any more after HoldLost."""
+    def is_available(self) -> bool:
+        """Not any more after BarrierLost."""
         return not self._closed
 
     def arm(self, on: bool) -> None:
@@ -162,15 +162,15 @@ class EngineHold:
             self._changed.notify_all()
 
     def go_on(self, batch: int) -> None:
-        """The answer to Held: the next batch may begin."""
+        """The answer to AtBarrier: the next batch may begin."""
         with self._changed:
             self._waits = False
             self._changed.notify_all()
 
     def stop(self, begins: Callable[[], None]) -> bool:
-        """Stops the query at its next checkpoint, now if it is held there; ``begins`` is called when that is come to.
+        """Stops the query at its next checkpoint, now if it waits there; ``begins`` is called when the stop begins.
 
-        True: no batch was begun. False: the query failed or ended before, or the hold was closed: then it is stopped where it is.
+        True: no batch was begun. False: the query failed or ended before, or the barrier was closed: then it is stopped where it is.
         """
         self._begins = begins
         with self._changed:
@@ -200,10 +200,10 @@ class EngineHold:
 
     def _begin(self) -> None:
         if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="firesteel-hold", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="firesteel-commit-barrier", daemon=True)
             self._thread.start()
 
-    # --- in the hold's thread --------------------------------------------------------------------------------
+    # --- in the barrier's thread -----------------------------------------------------------------------------
 
     def _run(self) -> None:
         why = ""
@@ -212,7 +212,7 @@ class EngineHold:
                 self._follow()
                 self._let_go()
         except Exception as error:
-            _log.debug("the hold of run %d ended", self._run_number, exc_info=error)
+            _log.debug("the commit barrier of run %d ended", self._run_number, exc_info=error)
             why = f"{type(error).__name__}: {error}"
         finally:
             with suppress(Exception):  # the JVM is gone, and the lock with it
@@ -222,7 +222,7 @@ class EngineHold:
             self._waits = False
         self._over.set()
         if why:
-            self._report(HoldLost(self._run_number, why))
+            self._report(BarrierLost(self._run_number, why))
 
     def _wanted(self) -> bool:
         """Waits until the lock is wanted. False: it never will be again."""
@@ -260,7 +260,7 @@ class EngineHold:
                 return
             if self._engine.is_queued():
                 if self._engine.place(queued=True) is Place.CHECKPOINT:
-                    self._hold()
+                    self._reached()
                 self._let_go()  # the lock is fair: the engine, which waits for it, comes before us
                 looks = _Looks()
                 continue
@@ -268,7 +268,7 @@ class EngineHold:
                 if self._end_if_over():
                     return
                 if self._engine.place(queued=False) is Place.GAP and not self._engine.is_queued():
-                    self._hold(asleep=True)
+                    self._reached(asleep=True)
             self._pause(looks.pause())
 
     def _pause(self, seconds: float) -> None:
@@ -276,7 +276,7 @@ class EngineHold:
             if self._is_wanted():
                 self._changed.wait(seconds)
 
-    def _hold(self, *, asleep: bool = False) -> None:
+    def _reached(self, *, asleep: bool = False) -> None:
         """The engine is at a checkpoint, and stays there while the lock is ours. ``asleep``: or until it wakes up."""
         if self._end_if_over():
             return
@@ -290,11 +290,11 @@ class EngineHold:
                     return
                 self._told = at
                 self._waits = True
-            self._report(Held(self._run_number, found))
+            self._report(AtBarrier(self._run_number, found))
             if not self._await_answer():
                 return
-        if not asleep or self._engine.end_asleep():  # else it has woken up, and is held at its next checkpoint
-            self._stop_held()
+        if not asleep or self._engine.end_asleep():  # else it has woken up, and waits at its next checkpoint
+            self._stop_at_barrier()
 
     def _is_let_pass(self, batch: int) -> bool:
         """A batch without rows that is due comes first, for after a restart it would not: windows that are over would stay
@@ -315,10 +315,10 @@ class EngineHold:
             self._waits = False
             if answered:
                 return self._stopping and not self._closed
-        _log.warning("A held stream got no answer within %.0f s, and goes on.", ANSWER_SECONDS)
+        _log.warning("A stream at its commit barrier got no answer within %.0f s, and goes on.", ANSWER_SECONDS)
         return False
 
-    def _stop_held(self) -> None:
+    def _stop_at_barrier(self) -> None:
         """Spark marks the query as ended at once, and then waits for its thread, which waits for our lock."""
         self._begins()
         stopper = threading.Thread(target=self._stop_quietly, name="firesteel-stop", daemon=True)
@@ -334,9 +334,9 @@ class EngineHold:
             self._stop_query()
 
 
-def hold_of(
-    run: int, query: Any, context: Any, stop_query: Callable[[], None], report: Callable[[HoldReport], None]
-) -> QueryHold:
-    """The hold of a started query; of one that offers none, its twin."""
+def commit_barrier_of(
+    run: int, query: Any, context: Any, stop_query: Callable[[], None], report: Callable[[BarrierReport], None]
+) -> CommitBarrier:
+    """Returns the commit barrier of a started query; where Spark offers none, one that just stops the query."""
     engine = Engine.of(query, context)
-    return NoHold(stop_query) if engine is None else EngineHold(run, engine, stop_query, report)
+    return NoCommitBarrier(stop_query) if engine is None else EngineCommitBarrier(run, engine, stop_query, report)

@@ -1,7 +1,7 @@
 """The loop that runs one stream: what happens to its query and its cluster in, events to its scheduler, commands carried out.
 
-One thread owns the scheduler, an inbox and the timers. Whatever may take long (starting, holding, stopping, rewriting state) is
-done in the protocol's thread, which only puts something into the inbox.
+One thread owns the scheduler, a queue of events and the timers. Whatever may take long (starting, stopping, rewriting state) is
+done in the protocol's thread, which only puts something into the queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol as Interface
 from firesteel.journal.file import Instruments
 from firesteel.scheduler.kernel.commands import CancelTimer, Command, Record, SetTimer
 from firesteel.scheduler.kernel.records import JournalRecord
-from firesteel.scheduler.streaming.commands import Continue, EndStream, HoldCheckpoints, Rescale, StartQuery, StopQuery
+from firesteel.scheduler.streaming.commands import Continue, EndStream, Rescale, SetCommitBarrier, StartQuery, StopQuery
 from firesteel.scheduler.streaming.events import (
     AnyStreamEvent,
     BatchStarted,
@@ -33,14 +33,14 @@ from firesteel.scheduler.streaming.events import (
     TimerFired,
 )
 from firesteel.scheduler.streaming.records import RescaleRecord, StreamStatus
+from firesteel.spark.streams.checkpoint.warming import warm_up
 from firesteel.spark.streams.cluster import LOOK_SECONDS, ClusterWatch
-from firesteel.spark.streams.commit_barrier import Held, HoldLost
+from firesteel.spark.streams.commit_barrier import AtBarrier, BarrierLost
 from firesteel.spark.streams.listener import Heard, HeardIdle
 from firesteel.spark.streams.offers import Offers
 from firesteel.spark.streams.protocol import Protocol, Run, RunEnded, RunStarted, recent_progress
 from firesteel.spark.streams.query import Build, QueryStarter
 from firesteel.spark.streams.timers import Timers
-from firesteel.spark.streams.warming import warm_up
 
 FIRST_LOOK_SECONDS, FIRST_LOOKS = 0.05, 200
 """Seconds between looks, and their number, when a query that has just started is asked for its first batch."""
@@ -96,21 +96,21 @@ class StreamDriver:
         self._scheduler = scheduler
         self._instruments = instruments
         self._clock = Clock()
-        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        self._queue: SimpleQueue[Any] = SimpleQueue()
         self._protocol = Protocol(
             spark,
             QueryStarter(spark, build, checkpoint, name),
             checkpoint,
-            report=self._inbox.put,
+            report=self._queue.put,
             now=self._clock.now,
             stepped=stepped,
         )
-        self._watch = _Watch(ClusterWatch(spark.sparkContext, offers), self._inbox.put, self._clock.now)
+        self._watch = _Watch(ClusterWatch(spark.sparkContext, offers), self._queue.put, self._clock.now)
         self._ended = ended
         self._lock = threading.Lock()
         """Of the scheduler: ``status`` is asked from other threads."""
         self._run: Run | None = None
-        self._later: list[Heard | HeardIdle | Held] = []
+        self._later: list[Heard | HeardIdle | AtBarrier] = []
         """Of a run that is not yet known here."""
         self._timers = Timers()
         self._events = 0
@@ -122,7 +122,7 @@ class StreamDriver:
             StartQuery: self._protocol.do,
             Rescale: self._release,
             StopQuery: self._release,
-            HoldCheckpoints: self._hold,
+            SetCommitBarrier: self._set_barrier,
             Continue: self._go_on,
             SetTimer: lambda command: self._timers.set(command.timer, command.at),
             CancelTimer: lambda command: self._timers.cancel(command.timer),
@@ -141,7 +141,7 @@ class StreamDriver:
 
     def post(self, event: AnyStreamEvent) -> None:
         """Returns at once; an event after the stream's end is dropped."""
-        self._inbox.put(event)
+        self._queue.put(event)
 
     def status(self) -> StreamStatus:
         with self._lock:
@@ -176,7 +176,7 @@ class StreamDriver:
                 if self._end is not None:
                     break
                 try:
-                    item = self._inbox.get(timeout=self._timers.pause(self._clock.now()))
+                    item = self._queue.get(timeout=self._timers.pause(self._clock.now()))
                 except Empty:
                     continue
                 self._take(item)
@@ -191,7 +191,7 @@ class StreamDriver:
             try:  # each of them, whatever the one before came to: the last gives the checkpoint back
                 tidy()
             except Exception as error:
-                _log.warning("The stream has ended, but not all of it could be tidied up: %s", error)
+                _log.warning("The stream has ended, but cleaning up after it failed: %s", error)
         self._done.set()
 
     def _fire_timers(self) -> None:
@@ -205,7 +205,7 @@ class StreamDriver:
                 self._started(item.run)
             case RunEnded():
                 self._gone(item)
-            case Heard() | HeardIdle() | Held() | HoldLost():
+            case Heard() | HeardIdle() | AtBarrier() | BarrierLost():
                 self._heard(item, now)
             case _:
                 if isinstance(item, _LIKELY):
@@ -219,45 +219,45 @@ class StreamDriver:
 
     def _started(self, run: Run) -> None:
         self._run = run
-        self._watch.run = run
+        self._watch.look_at(run)
         self._feed(run.started)
         later, self._later = self._later, []
         for item in later:
             self._heard(item, self._clock.now())
 
-    def _heard(self, item: Heard | HeardIdle | Held | HoldLost, now: float) -> None:
+    def _heard(self, item: Heard | HeardIdle | AtBarrier | BarrierLost, now: float) -> None:
         run = self._run
         if run is None or item.run > run.number:
-            if not isinstance(item, HoldLost):
+            if not isinstance(item, BarrierLost):
                 self._later.append(item)
             return
         if item.run < run.number:
             return
         match item:
             case Heard():
-                if not run.hold.can_hold and run.commits.holding:
-                    self._feed_all(run.commits.held(item.progress.batch, item.progress, now))
+                if not run.barrier.is_available and run.commits.barrier_on:
+                    self._feed_all(run.commits.at_barrier(item.progress.batch, item.progress, now))
                 else:
                     self._feed_all(run.commits.heard(item.progress, now))
             case HeardIdle():
-                if not run.commits.holding or not run.hold.can_hold:
-                    held = run.commits.holding
-                    self._feed(QueryIdle(at=now, run=run.number, batch=run.commits.last, held=held))
-            case Held(found=found):
-                if not run.commits.holding:
-                    run.hold.go_on(found.batch)
+                if not run.commits.barrier_on or not run.barrier.is_available:
+                    waits = run.commits.barrier_on
+                    self._feed(QueryIdle(at=now, run=run.number, batch=run.commits.last, at_barrier=waits))
+            case AtBarrier(found=found):
+                if not run.commits.barrier_on:
+                    run.barrier.go_on(found.batch)
                 recent = recent_progress(run) if run.commits.misses(found.batch) else ()
-                self._feed_all(run.commits.held(found.batch, found.of_batch(), now, recent))
-            case HoldLost():  # from now on it is taken for held where it was committed, and what it began is replayed
+                self._feed_all(run.commits.at_barrier(found.batch, found.of_batch(), now, recent))
+            case BarrierLost():  # from now on it is taken for waiting where it was committed, and what it began is replayed
                 events = run.commits.release(now)
-                held = run.commits.holding
-                self._feed_all(replace(event, held=held and event is events[-1]) for event in events)
+                waits = run.commits.barrier_on
+                self._feed_all(replace(event, at_barrier=waits and event is events[-1]) for event in events)
 
     def _gone(self, item: RunEnded) -> None:
         run, now = item.run, self._clock.now()
         if run is not self._run:
             return
-        run.commits.holding = False
+        run.commits.set_barrier(False)
         self._feed_all(run.commits.ended(item.recent, item.committed, now))
         if item.failed is not None:
             self._feed(item.failed)
@@ -279,24 +279,24 @@ class StreamDriver:
 
     # --- commands --------------------------------------------------------------------------------------------
 
-    def _hold(self, command: HoldCheckpoints) -> None:
+    def _set_barrier(self, command: SetCommitBarrier) -> None:
         run = self._run
         if run is None or run.number != command.run:
             return
-        run.commits.holding = command.on
-        run.hold.arm(command.on)
+        run.commits.set_barrier(command.on)
+        run.barrier.arm(command.on)
         if not command.on:
             self._feed_all(run.commits.release(self._clock.now()))
 
     def _go_on(self, command: Continue) -> None:
         run = self._run
         if run is not None and run.number == command.run:
-            run.hold.go_on(command.batch)
+            run.barrier.go_on(command.batch)
 
     def _release(self, command: Rescale | StopQuery) -> None:
-        """The query is stopped where it is held, or at its next commit, which is told as it is heard of."""
+        """The query is stopped at the barrier where it waits, or at its next commit, which is told as it is heard of."""
         if self._run is not None:
-            self._run.commits.holding = False
+            self._run.commits.set_barrier(False)
         self._protocol.do(command)
 
     def _write(self, record: JournalRecord) -> None:
@@ -317,7 +317,7 @@ class _Watch:
         self._cluster = cluster
         self._report = report
         self._now = now
-        self.run: Run | None = None
+        self._run: Run | None = None
         self._looked: Run | None = None
         self._looks = 0
         self._told: tuple[int, int] = (0, -1)
@@ -326,6 +326,10 @@ class _Watch:
 
     def begin(self) -> None:
         self._thread.start()
+
+    def look_at(self, run: Run) -> None:
+        """Looks for this run's batches from now on."""
+        self._run = run
 
     def end(self) -> None:
         self._stopped.set()
@@ -346,18 +350,18 @@ class _Watch:
 
     def _wait(self) -> float:
         """A query that has just started is looked at often: when its first batch begins, a rescale's downtime is over."""
-        run = self.run
+        run = self._run
         fresh = run is not None and self._told[0] != run.number and self._looks < FIRST_LOOKS
         return FIRST_LOOK_SECONDS if fresh or run is None else LOOK_SECONDS
 
     def _look_at_batch(self) -> None:
-        run = self.run
+        run = self._run
         if run is None or run.expected:
             return
         if run is not self._looked:
             self._looked, self._looks = run, 0
         self._looks += 1
-        batch = run.hold.running()
+        batch = run.barrier.running()
         if batch is not None and batch > run.commits.last and (run.number, batch) > self._told:
             self._told = (run.number, batch)
             self._report(BatchStarted(at=self._now(), run=run.number, batch=batch))

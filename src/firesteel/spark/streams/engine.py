@@ -24,7 +24,7 @@ AWAKE_PAUSE = 0.0005
 
 
 class Place(Enum):
-    """Where the engine's thread is."""
+    """The place of the engine's thread."""
 
     PLANNING = "constructNextBatch"
     RUNNING = "runBatch"
@@ -99,7 +99,7 @@ class Engine:
 
     @classmethod
     def of(cls, query: Any, context: Any) -> Engine | None:
-        """None where this Spark, or this kind of query, offers no hold."""
+        """None where this Spark, or this kind of query, offers no commit barrier."""
         from py4j.clientserver import ClientServer
         from py4j.protocol import Py4JError
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.scheduler.streaming.events import StreamPlan
-from firesteel.spark.streams.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
-from firesteel.spark.streams.repartition import ESCAPED, has_link, lacks_repartition
+from firesteel.spark.streams.checkpoint.checkpoint_files import PROVIDER, ROCKSDB, SHUFFLE_PARTITIONS, CheckpointState
+from firesteel.spark.streams.checkpoint.repartition import ESCAPED, has_link, lacks_repartition
 
 STREAM_SETTINGS = {PROVIDER: ROCKSDB}
 """Settings that a session needs so that a fresh query can be rescaled later."""
@@ -34,7 +34,7 @@ _GLOBAL = (
 )
 _TRIGGERS = {
     "ContinuousTrigger": "A continuous query has no micro-batches to stop between: give it a processing-time trigger.",
-    "RealTimeTrigger": "A query in real-time mode cannot be held at a checkpoint: give it a processing-time trigger.",
+    "RealTimeTrigger": "A query in real-time mode cannot be stopped at a checkpoint: give it a processing-time trigger.",
 }
 
 _IN_CHECKPOINT = {

@@ -18,9 +18,9 @@ from firesteel.options import EXECUTOR_MEMORY, MIB, Options
 from firesteel.scheduler.slots.workers import UNIT, units
 from firesteel.scheduler.streaming.events import ExecutorOffer
 from firesteel.scheduler.streaming.wanted.slots import memory_beside_heap, task_cpus
-from firesteel.spark.placement.nodes import ExecutorInfo
-from firesteel.spark.session.memory import machine_memory, spark_bytes
+from firesteel.spark.placement.node_names import ExecutorInfo
 from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.task_memory import machine_memory, spark_bytes
 from firesteel.spark.slots.workers import counts_overhead, default_overhead
 
 CPUS = "spark.task.cpus"
@@ -108,7 +108,7 @@ def _check_external(context: Any, group: SlotSharingGroup) -> None:
         raise UsageError(
             f"Slots of {group} cannot be had on '{context.master}': Spark hands external resources to the tasks of a streaming query "
             "on a cluster only.",
-            hint="Run the stream on a cluster, or take the external resources from the group.",
+            hint="Run the stream on a cluster, or remove the external resources from the group.",
         )
     given = {
         key.removeprefix(_TASK).removesuffix(_AMOUNT): float(value)
@@ -147,7 +147,7 @@ def _beside_heap(context: Any, group: SlotSharingGroup, options: Options, heap: 
         raise UsageError(
             f"A slot of {group} needs {format_bytes(need)} beside the heap, and how much of it the executors have is not known "
             "here.",
-            hint=f"Say it with {EXECUTOR_MEMORY.key}, or take off-heap and managed memory from the group.",
+            hint=f"Give it with {EXECUTOR_MEMORY.key}, or remove off-heap and managed memory from the group.",
         )
     if need > has:
         raise UsageError(

@@ -44,7 +44,7 @@ class Progress:
             processed_rate=_rate(told.get("processedRowsPerSecond")),
         )
 
-    def event(self, run: int, at: float, *, held: bool) -> BatchCommitted:
+    def event(self, run: int, at: float, *, at_barrier: bool) -> BatchCommitted:
         return BatchCommitted(
             at=at,
             run=run,
@@ -56,38 +56,42 @@ class Progress:
             backlog=self.backlog,
             input_rate=self.input_rate,
             processed_rate=self.processed_rate,
-            held=held,
+            at_barrier=at_barrier,
         )
 
 
 class Commits:
-    """Of one run. Spark's listener speaks late, and may lose a word; a held checkpoint is told by the hold itself.
+    """Of one run. Spark's listener speaks late, and may lose a word; a commit at the barrier is told by the barrier itself.
 
-    While checkpoints are held (``holding``), what the listener says of a commit waits for the hold's word on the same one.
+    While the barrier is set (``barrier_on``), what the listener says of a commit waits for the barrier's word on the same one.
     """
 
     def __init__(self, run: int, committed: int) -> None:
         self.last = committed
         """The last commit that was told."""
-        self.holding = False
+        self.barrier_on = False
         self._run = run
         self._early: dict[int, Progress] = {}
+
+    def set_barrier(self, on: bool) -> None:
+        """``on``: from now on the query stops at the barrier behind each commit; else it does not any more."""
+        self.barrier_on = on
 
     def heard(self, progress: Progress, at: float) -> list[BatchCommitted]:
         """From the listener."""
         if progress.batch <= self.last:
             return []
         self._early[progress.batch] = progress
-        return [] if self.holding else self.release(at)
+        return [] if self.barrier_on else self.release(at)
 
     def misses(self, batch: int) -> bool:
         """A commit before ``batch`` was neither told nor heard of."""
         return any(each not in self._early for each in range(self.last + 1, batch))
 
-    def held(
+    def at_barrier(
         self, batch: int, progress: Progress | None, at: float, recent: Iterable[Progress] = ()
     ) -> list[BatchCommitted | QueryIdle]:
-        """The query is held, and ``batch`` is its last commit. The last event is the one that waits for an answer.
+        """The query is at the barrier, and ``batch`` is its last commit. The last event is the one that waits for an answer.
 
         ``recent``: what Spark has kept, for a listener that is late.
         """
@@ -99,14 +103,14 @@ class Commits:
             progress = known or Progress(batch)
         events: list[BatchCommitted | QueryIdle] = [*self.release(at, batch - 1)]
         if batch <= self.last:
-            return [*events, QueryIdle(at=at, run=self._run, batch=self.last, held=True)]
+            return [*events, QueryIdle(at=at, run=self._run, batch=self.last, at_barrier=True)]
         self.last = batch
-        return [*events, progress.event(self._run, at, held=True)]
+        return [*events, progress.event(self._run, at, at_barrier=True)]
 
     def release(self, at: float, up_to: int | None = None) -> list[BatchCommitted]:
-        """Tells what waited for the hold's word, which will not come."""
+        """Tells what waited for the barrier's word, which will not come."""
         ready = sorted(batch for batch in self._early if up_to is None or batch <= up_to)
-        events = [self._early.pop(batch).event(self._run, at, held=False) for batch in ready]
+        events = [self._early.pop(batch).event(self._run, at, at_barrier=False) for batch in ready]
         self.last = max([self.last, *ready])
         return events
 

@@ -1,6 +1,6 @@
 """Carries out what a stream's scheduler asks of Spark, one thing after the other: start, rescale, stop.
 
-A rescale: hold the query at its next checkpoint, stop it there, bring the state to the new number, start again. Whatever goes
+A rescale: stop the query at its next commit barrier, bring the state to the new number, start again. Whatever goes
 wrong on the way, the checkpoint is brought into order and the query started with the number it has.
 """
 
@@ -27,14 +27,14 @@ from firesteel.scheduler.streaming.events import (
     RescaleStepped,
 )
 from firesteel.spark.driver.threads import aside
-from firesteel.spark.streams.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
-from firesteel.spark.streams.commit_barrier import QueryHold, hold_of
+from firesteel.spark.streams.checkpoint.checkpoint_files import SHUFFLE_PARTITIONS, CheckpointFiles, CheckpointState
+from firesteel.spark.streams.checkpoint.recovery import recover, replay_pending
+from firesteel.spark.streams.checkpoint.repartition import Repartitioned, cancel_repartition, repartition_state
+from firesteel.spark.streams.commit_barrier import CommitBarrier, commit_barrier_of
 from firesteel.spark.streams.failures import STOPPED_FROM_OUTSIDE, Described, describe
 from firesteel.spark.streams.listener import Heard, ProgressListener
 from firesteel.spark.streams.progress import Commits, Progress
 from firesteel.spark.streams.query import Prepared, QueryStarter
-from firesteel.spark.streams.recovery import recover, replay_pending
-from firesteel.spark.streams.repartition import Repartitioned, cancel_repartition, repartition_state
 from firesteel.spark.streams.stopping import refuse_if_taken, stop_query
 
 LOOK_SECONDS = 0.1
@@ -50,7 +50,7 @@ class Run:
 
     number: int
     query: Any
-    hold: QueryHold
+    barrier: CommitBarrier
     listener: ProgressListener
     commits: Commits
     started: QueryStarted
@@ -58,7 +58,7 @@ class Run:
     """It is being stopped by us: its end is not news."""
 
     def close(self) -> None:
-        self.hold.close()
+        self.barrier.close()
         self.listener.close()
 
 
@@ -118,7 +118,7 @@ class Protocol:
             run = self._run
             if run is not None:
                 run.expected = True
-                threading.Thread(target=run.hold.close, name="firesteel-let-go", daemon=True).start()
+                threading.Thread(target=run.barrier.close, name="firesteel-let-go", daemon=True).start()
         self._commands.put(command)
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ class Protocol:
         run = self._run
         if run is not None:
             run.expected = True
-            run.hold.close()
+            run.barrier.close()
         self._commands.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -209,10 +209,12 @@ class Protocol:
         query: Any = None
         try:
             query = prepared.writer.start()
-            hold = hold_of(number, query, self._spark.sparkContext, partial(stop_query, query), self._report)
-            plan = replace(started.plan, can_hold=hold.can_hold)
+            barrier = commit_barrier_of(
+                number, query, self._spark.sparkContext, partial(stop_query, query), self._report
+            )
+            plan = replace(started.plan, has_commit_barrier=barrier.is_available)
             started = replace(started, at=self._now(), plan=plan)
-            return Run(number, query, hold, listener, Commits(number, started.batch), started)
+            return Run(number, query, barrier, listener, Commits(number, started.batch), started)
         except BaseException:
             if query is not None:  # nobody would know of it
                 _stop_quietly(query)
@@ -273,7 +275,7 @@ class Protocol:
 
     def _halt(self, rescaling: _Rescaling) -> None:
         """Stops the query, at a checkpoint unless the command is not to wait for one."""
-        self._step(rescaling, RescaleStep.HOLD)
+        self._step(rescaling, RescaleStep.COMMIT_BARRIER)
         run = self._run
         if run is None:
             return
@@ -281,11 +283,11 @@ class Protocol:
         # A rescale that comes with the restart after a failure: that the query failed is known, and its batch is replayed.
         is_known = rescaling.command.replay and not run.query.isActive
         if rescaling.command.replay or not run.query.isActive:
-            run.hold.close()
+            run.barrier.close()
             self._step(rescaling, RescaleStep.STOP)
             stop_query(run.query)
         else:
-            self._hold(run, rescaling)
+            self._stop_at_barrier(run, rescaling)
         error = run.query.exception()
         self._forget_run()
         rescaling.state = self._state()
@@ -294,15 +296,15 @@ class Protocol:
         if error is not None and not is_known:
             raise error
 
-    def _hold(self, run: Run, rescaling: _Rescaling) -> None:
+    def _stop_at_barrier(self, run: Run, rescaling: _Rescaling) -> None:
         """Stops the query at its next checkpoint; where it is, if the command is not to wait so long."""
         within = rescaling.command.within
-        patience = None if within is None else threading.Timer(within, run.hold.close)
+        patience = None if within is None else threading.Timer(within, run.barrier.close)
         if patience is not None:
             patience.daemon = True
             patience.start()
         try:
-            run.hold.stop(lambda: self._step(rescaling, RescaleStep.STOP))
+            run.barrier.stop(lambda: self._step(rescaling, RescaleStep.STOP))
         finally:
             if patience is not None:
                 patience.cancel()
@@ -344,7 +346,7 @@ class Protocol:
         if run is not None:
             run.expected = True
             if command.savepoint and run.query.isActive:
-                run.hold.stop(lambda: None)
+                run.barrier.stop(lambda: None)
             error = run.query.exception() if command.savepoint else None
             self._forget_run(stop=True)
         state = self._state()
@@ -361,7 +363,7 @@ class Protocol:
         if run is None:
             return
         run.expected = True
-        run.hold.close()
+        run.barrier.close()
         if stop:
             stop_query(run.query)
         run.listener.close()

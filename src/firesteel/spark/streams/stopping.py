@@ -9,7 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from firesteel.errors import UsageError
-from firesteel.spark.streams.checkpoint_files import CheckpointFiles
+from firesteel.spark.streams.checkpoint.checkpoint_files import CheckpointFiles
 
 JOIN_MILLIS = 200
 """So long is the engine's thread waited for in one call to the JVM, which goes on for as often as it takes."""

@@ -105,7 +105,7 @@ class BlobCache:
         except FileNotFoundError as error:
             raise StorageError(
                 f"The blob {name}, which tells tasks where to read, is missing from {self._store.url}: the job is over, or "
-                "somebody removed it."
+                "it was removed."
             ) from error
         except OSError as error:
             raise storage_error(

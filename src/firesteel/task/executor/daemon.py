@@ -22,7 +22,7 @@ import pyarrow as pa  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 PRELOADED = (
     "firesteel.task.executor.spark_task",
-    "firesteel.task.operators.aggregate",
+    "firesteel.task.operators.aggregation.aggregate",
     "firesteel.task.functions.batch_functions",
     "firesteel.task.operators.join",
     "firesteel.task.functions.group_functions",

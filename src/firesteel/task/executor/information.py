@@ -1,16 +1,60 @@
-"""Job information and vertex parts, shared by the executions of a batch: bytes with a digest, decoded once per worker."""
+"""Job information and vertex parts, shared by the executions of a batch: bytes with a digest, decoded once per worker and remembered there."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from firesteel.results.storage.lru import LruBytes
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 CACHED_BYTES = 32 << 20
 """Bytes of decoded job and vertex informations and gates that a worker process remembers."""
+
+
+class LruBytes(Generic[K, V]):
+    """A cache of values of at most ``limit`` bytes together: what was used least recently goes first. Not for several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.nbytes = 0
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now; None if it is not here."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: K, value: V, nbytes: int) -> None:
+        """Keeps the value, in the place of the key's older one. One larger than the limit is not kept at all."""
+        self.drop(key)
+        if nbytes > self.limit:
+            return
+        self._entries[key] = (value, nbytes)
+        self.nbytes += nbytes
+        while self.nbytes > self.limit:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, key: K) -> None:
+        """No-op for what is not here."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.nbytes -= entry[1]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
 cache: LruBytes[bytes, Any] = LruBytes(CACHED_BYTES)
 """By digest; of this worker process."""
 

@@ -44,9 +44,9 @@ def make_in_place(directory: Path) -> None:
         directory.mkdir(exist_ok=True)
     except FileNotFoundError as error:
         raise StorageError(
-            f"{directory.parent}, where tasks keep what they spill, is gone: the job is over, or somebody cleaned "
+            f"{directory.parent}, where tasks keep what they spill, is gone: the job is over, or another program removed "
             f"{directory.parent.parent} while it ran.",
-            hint="Set firesteel.storage.directory to a place that nobody cleans.",
+            hint="Set firesteel.storage.directory to a place that is not cleaned up automatically.",
         ) from error
 
 

@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from firesteel.errors import PartitionException
 from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
-from firesteel.task.executor import crash_note, resources, retiring
+from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
 from firesteel.task.executor.gates import evict, gate_columns
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
-from firesteel.task.executor.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.task.executor.messages import (
     FailedMessage,
     FinishedMessage,
@@ -39,10 +38,12 @@ from firesteel.task.executor.messages import (
     encode,
 )
 from firesteel.task.executor.place import Place, here
-from firesteel.task.executor.resident import own_memory
 from firesteel.task.executor.scratch import empty, scratch_of
-from firesteel.task.executor.slot import SlotInformation
-from firesteel.task.executor.thread_pools import size_to
+from firesteel.task.executor.slots import resources, retiring
+from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
+from firesteel.task.executor.slots.resident import own_memory
+from firesteel.task.executor.slots.slot import SlotInformation
+from firesteel.task.executor.slots.thread_pools import size_to
 from firesteel.task.program import (
     Batches,
     Gate,

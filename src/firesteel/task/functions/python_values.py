@@ -59,7 +59,7 @@ def _check(value: Any, type_: pa.DataType) -> None:
             raise ValueError(f"{value} is finer than {type_}")
         return
     if lost:
-        raise ValueError(f"{value!r} is no whole number, as {type_} is")
+        raise ValueError(f"{value!r} is not a whole number, which {type_} needs")
 
 
 def _is_small_float(type_: pa.DataType) -> bool:

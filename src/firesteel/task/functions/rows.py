@@ -168,7 +168,7 @@ class RowBatcher:
             except _WRONG as reason:
                 return complaint(
                     self._name,
-                    f"returned {shown(value)} (a {type(value).__name__}) for column '{field.name}', which is no {field.type}"
+                    f"returned {shown(value)} (a {type(value).__name__}) for column '{field.name}', which is not of type {field.type}"
                     f" ({_short(reason)}), in {self._told(row)}",
                     ctx,
                     "Convert it, or declare what the function returns.",

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.task.batches import chunked, one_chunk, table_batches, take_rows
-from firesteel.task.operators.aggregate import OUTPUT_ROWS, PartialAggregate, partial_schema
-from firesteel.task.operators.aggregate_plan import Aggregation, Plan
+from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS, PartialAggregate, partial_schema
+from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, Plan
 from firesteel.task.operators.grouping import encode, paired_columns
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput

@@ -21,21 +21,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
+from firesteel.model.arrays import Ints
 from firesteel.task.batches import one_chunk, stable_order, table_batches, take, take_rows
 from firesteel.task.functions.rows import fits
 from firesteel.task.functions.user_code import complaint
-from firesteel.task.operators.aggregate import OUTPUT_ROWS
-from firesteel.task.operators.aggregate_plan import Aggregation, output_type
-from firesteel.task.operators.duplicates import content_hashes
+from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS
+from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, output_type
+from firesteel.task.operators.aggregation.duplicates import content_hashes
 from firesteel.task.operators.grouping import encode, key_columns
 from firesteel.task.operators.relational import check_columns, order_type
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
-Ints = NDArray[np.int64]
-
 NUMBERS = ("row_number", "rank", "dense_rank", "ntile")
 NEIGHBOURS = ("lag", "lead", "first", "last")
-RUNNING = ("sum", "min", "max", "mean", "count")
 _TIES_DO_NOT_MATTER = ("rank", "dense_rank")
 _DIGITS = 80
 """More than the sum of any column of decimals needs."""
@@ -43,7 +41,7 @@ _DIGITS = 80
 
 @dataclass(frozen=True, slots=True)
 class WindowFunction:
-    """``kind``: one of NUMBERS, NEIGHBOURS, RUNNING. ``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame
+    """``kind``: one of NUMBERS, NEIGHBOURS, or sum, min, max, mean, count. ``n``: tiles, or the distance of a neighbour, or the rows of a rolling frame
     (None: all from the group's first row on)."""
 
     kind: str
@@ -60,7 +58,7 @@ class WindowFunction:
         if self.kind in NEIGHBOURS:
             if self.default is not None and not fits(self.default, type_):
                 raise UsageError(
-                    f"The default {self.default!r} of {self.kind} is no {type_}, as column '{self.column}' is."
+                    f"The default {self.default!r} of {self.kind} is not of type {type_}, the type of column '{self.column}'."
                 )
             return type_
         return output_type(Aggregation(self.column, self.kind, output), schema)

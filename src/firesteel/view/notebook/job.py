@@ -116,14 +116,9 @@ def decisions_html(decisions: Sequence[Decision]) -> str:
     return table(("after", "what", "vertex", "rule", "why"), rows, right=("after", "vertex")) + _more(len(decisions))
 
 
-def attempts_html(records: Iterable[JournalRecord]) -> str:
-    """The timeline, and a table of the attempts: those of subtasks that had several come first."""
-    records = list(records)
-    return f"<div>{attempts_of(JobHistory(records), lives(records, all_of_them=True))}</div>"
-
-
 def attempts_of(history: JobHistory, found: Lives) -> str:
-    """As :func:`attempts_html`. Of the history only names, times and status are used."""
+    """The timeline, and a table of the attempts: those of subtasks that had several come first. Of the history only names,
+    times and status are used."""
     return timeline_svg(history, found) + _attempts_table(history, found)
 
 

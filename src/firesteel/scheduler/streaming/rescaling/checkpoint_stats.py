@@ -34,7 +34,7 @@ class CheckpointStatsTracker:
         self._timeout = timeout
         self._durations: deque[float] = deque(maxlen=_BATCHES)
         self._began: float | None = None
-        self.trigger_interval: float | None = None
+        self._trigger_interval: float | None = None
         """Gap of the query's trigger, seconds."""
         self.completed = 0
         self.failed = 0
@@ -62,6 +62,11 @@ class CheckpointStatsTracker:
         self.no_batch()
         self._fail()
 
+    def query_started(self, trigger_interval: float | None) -> None:
+        """``trigger_interval``: gap of its trigger, seconds."""
+        self._trigger_interval = trigger_interval
+        self.no_batch()
+
     def no_batch(self) -> None:
         """None runs any more."""
         self._began = None
@@ -87,7 +92,7 @@ class CheckpointStatsTracker:
         durations = list(self._durations)
         if not durations and self._began is not None:
             durations = [self._recorder.at - self._began]
-        return max(_LEAST_INTERVAL, self.trigger_interval or 0.0, median(durations) if durations else 0.0)
+        return max(_LEAST_INTERVAL, self._trigger_interval or 0.0, median(durations) if durations else 0.0)
 
     def _timed_out(self) -> None:
         self._timers.set("checkpoint timeout", self._recorder.at + self._timeout, self._timed_out)

@@ -1,4 +1,4 @@
-"""When a rescale that is wanted begins (FLIP-461, FLIP-322; Flink: DefaultStateTransitionManager)."""
+"""Decides when a rescale that is wanted begins (FLIP-461, FLIP-322; Flink: DefaultStateTransitionManager)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RescaleEnvironment(Protocol):
     """The world as the manager sees it. It alone decides when; the environment says whether there is anything to do."""
 
     def direction(self) -> Direction | None:
-        """Where to; None: nothing is wanted, or it cannot be had whenever it is begun."""
+        """Direction of the wanted rescale; None: nothing is wanted, or it is not possible whenever it is begun."""
         ...
 
     def has_sufficient(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from firesteel.humanize import plural
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.streaming.commands import Action
 from firesteel.scheduler.streaming.events import RescaleStep
@@ -61,7 +62,7 @@ class Rescales:
         self._begun: RescaleInProgress | None = None
         """Its query was started, and has not committed a batch."""
         self.last: RescaleRecord | None = None
-        """That was not ignored."""
+        """The last rescale that was not ignored."""
         self.made = 0
         """Completed."""
 
@@ -88,22 +89,36 @@ class Rescales:
                 current.take(assessment)
             self._end(current, EndState.IGNORED, reason)
 
-    def trigger(self, trigger: str, assessment: Assessment, query: RunningQuery, *, held: bool) -> RescaleInProgress:
-        """It begins, whatever was wanted first."""
+    def trigger(
+        self, trigger: str, assessment: Assessment, query: RunningQuery, *, at_barrier: bool, again: float = 0.0
+    ) -> RescaleInProgress:
+        """It begins, whatever was wanted first. ``again``: seconds that a batch takes which is to be replayed."""
         assert self.current is not None
         self.complete("the next rescale began before its first batch was committed")
         current = self.current
         current.take(assessment)
+        if current.predicted is not None:
+            current.predicted += again
         current.requested, current.state_bytes = assessment.wish.parallelism, query.state_bytes
         current.trigger, current.triggered = trigger, self._recorder.at
         current.checkpoint = query.batch if query.batch >= 0 else None
         current.steps["wait"] = self._recorder.at - current.first_change
-        current.down_since = self._recorder.at if held else None
+        current.down_since = self._recorder.at if at_barrier else None
         return current
+
+    def made_with_restart(self) -> None:
+        """The query failed, and it is made with the restart."""
+        if self.current is not None:
+            self.current.cause = TriggerCause.RECOVERABLE_FAILOVER
+
+    def falls_back(self, cause: str) -> None:
+        """It cannot come to what was requested; the query starts with another parallelism."""
+        if self.current is not None:
+            self.current.reason = cause
 
     def committed(self) -> None:
         """A batch of the old query was committed. One that is told when that is stopped changes nothing about its downtime."""
-        if self.current is not None and self.current.step in (None, RescaleStep.HOLD):
+        if self.current is not None and self.current.step in (None, RescaleStep.COMMIT_BARRIER):
             self.current.down_since = self._recorder.at
 
     def stepped(self, step: RescaleStep, batch: int) -> None:
@@ -113,7 +128,7 @@ class Rescales:
         self.current.step, self.current.step_at = step, self._recorder.at
         if step is RescaleStep.STOP and self.current.down_since is None:
             self.current.down_since = self._recorder.at
-        if step is not RescaleStep.HOLD and batch >= 0:
+        if step is not RescaleStep.COMMIT_BARRIER and batch >= 0:
             self.current.checkpoint = batch
 
     def started(self, parallelism: int, replayed_rows: int) -> RescaleInProgress | None:
@@ -122,6 +137,8 @@ class Rescales:
         if current is not None:
             self._close_step()
             current.started, current.granted, current.replayed_rows = self._recorder.at, parallelism, replayed_rows
+            if parallelism != current.requested:
+                current.reason = current.reason or f"{plural(parallelism, 'partition')} were come to"
             self._begun, self.current = current, None
         return current
 

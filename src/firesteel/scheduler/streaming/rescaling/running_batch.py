@@ -1,4 +1,4 @@
-"""Decides what is done about the running batch when a rescale begins, whether its commit is held, and whether a rescale may begin while the
+"""Decides what is done about the running batch when a rescale begins, whether a commit barrier is set, and whether a rescale may begin while the
 query is down."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Patience:
 
 
 def patience(stats: CheckpointStatsTracker, assessor: Assessor, delays: Delays, at: float, *, stuck: bool) -> Patience:
-    """Of a query that can be held, and is not. ``stuck``: its checkpoints fail.
+    """Of a query that offers a commit barrier, and is not at it. ``stuck``: its checkpoints fail.
 
     A replay takes as long as the whole batch again, so that only one that has run for max delay is stopped.
     """
@@ -36,7 +36,7 @@ def patience(stats: CheckpointStatsTracker, assessor: Assessor, delays: Delays, 
 def may_tell(assessment: Assessment | None, load: LoadSignal, stats: CheckpointStatsTracker, at: float) -> bool:
     """Returns whether a rescale may be waiting only for what the next batch tells.
 
-    To follow it at that very checkpoint, it must be held; of one that was not, the next batch has begun when it is told.
+    To follow it at that very checkpoint, the query must wait at its commit barrier; without, the next batch has begun when the commit is told.
     """
     until = at + 2 * stats.interval  # a batch may take twice as long as they do
     return assessment is not None and (assessment.awaits_batch or load.is_due(until))

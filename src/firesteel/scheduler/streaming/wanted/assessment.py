@@ -14,7 +14,7 @@ from firesteel.scheduler.streaming.rescaling.downtime import DowntimePrediction
 from firesteel.scheduler.streaming.rescaling.manager import Direction
 from firesteel.scheduler.streaming.running import RunningQuery
 from firesteel.scheduler.streaming.settings import StreamSettings
-from firesteel.scheduler.streaming.wanted.actions import Choice, choose
+from firesteel.scheduler.streaming.wanted.cheapest_action import Choice, choose
 from firesteel.scheduler.streaming.wanted.load import LoadSignal
 from firesteel.scheduler.streaming.wanted.parallelism import Wanted, Wish
 from firesteel.scheduler.streaming.wanted.slots import Resources
@@ -191,10 +191,10 @@ class Assessor:
             return ""
         if predicted is None:
             return (
-                f"how long it would keep the stream from its work is not known before a batch is committed, and "
-                f"{MAX_DOWNTIME.key} allows {format_seconds(most)}: it waits for that batch, or for the user's word"
+                f"the downtime is not known before a batch is committed, and "
+                f"{MAX_DOWNTIME.key} allows {format_seconds(most)}: it waits for that batch, or for the user's confirmation"
             )
         return (
-            f"it would keep the stream from its work for about {format_seconds(predicted)}, and {MAX_DOWNTIME.key} "
-            f"allows {format_seconds(most)}: it waits for the user's word"
+            f"the stream would be down for about {format_seconds(predicted)}, and {MAX_DOWNTIME.key} "
+            f"allows {format_seconds(most)}: it waits for the user's confirmation"
         )

@@ -23,9 +23,9 @@ class Intent:
         self._rescales = rescales
         self._recorder = recorder
         self.resources = Resources()
-        """That count."""
+        """Resources that count for decisions."""
         self.there = Resources()
-        """As told last."""
+        """Resources as told last."""
         self.assessment: Assessment | None = None
         """Of the running query; None: not looked at yet."""
         self._told_of_load = ""
@@ -66,6 +66,10 @@ class Intent:
             self._recorder.decision("load", rule="no signal", reason=load.reason)
         self._told_of_load = "" if load.cores is not None else load.reason
 
+    def query_started(self) -> None:
+        """Forgets what was thought of the query before."""
+        self.assessment = None
+
     def look(self, *, said: bool = False) -> bool:
         """Assesses anew; returns whether there is news for the rescale manager. ``said``: by the user, who is owed an answer."""
         before = self.assessment
@@ -104,7 +108,7 @@ class Intent:
             self._wanted.require(needs)
             self._why = (TriggerCause.UPDATE_REQUIREMENT, f"the requirements are now {needs.lower} to {needs.upper}")
         elif event.parallelism is None:
-            self._why = (TriggerCause.USER, "the user said to go ahead")
+            self._why = (TriggerCause.USER, "the user asked to go ahead")
         else:
             number = event.parallelism
             self._wanted.require(ResourceRequirements(number, number), exact=True)

@@ -20,7 +20,7 @@ _FITS = 0.75
 
 
 _UNKNOWN = (
-    "the load cannot be told: the source tells no backlog, and the trigger has no gap, so that batches follow each other "
+    "the load is not known: the source reports no backlog, and the trigger has no gap, so that batches follow each other "
     "whatever the load; the parallelism follows the slots alone"
 )
 
@@ -42,7 +42,7 @@ class LoadSignal(Protocol):
 
     @property
     def cores(self) -> int | None:
-        """That it needs; None: nothing to say."""
+        """Cores that the load needs; None: not known."""
         ...
 
     @property

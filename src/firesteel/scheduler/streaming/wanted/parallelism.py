@@ -44,7 +44,7 @@ class Wanted:
 
     @property
     def least_slots(self) -> int:
-        """That must be there for what is wanted."""
+        """Slots that must be there for what is wanted."""
         return 1 if self.exact and not self.of_executors.bound else self.requirements.lower
 
     def require(self, requirements: ResourceRequirements, *, exact: bool = False) -> None:
@@ -56,7 +56,7 @@ class Wanted:
         most = self._settings.max_parallelism
         if most is not None and parallelism > most:
             raise UsageError(
-                f"{plural(parallelism, 'partition')} cannot be had: {PIPELINE_MAX_PARALLELISM.key} allows {most}.",
+                f"{plural(parallelism, 'partition')} is not possible: {PIPELINE_MAX_PARALLELISM.key} allows {most}.",
                 hint="Ask for fewer, or start the stream with a larger value.",
             )
 
@@ -82,7 +82,7 @@ class Wanted:
         needs, slots = self.requirements, self.slots(resources)
         if self.exact:
             there = slots >= self.least_slots
-            reason = f"{plural(needs.lower, 'partition')}, as the user said"
+            reason = f"{plural(needs.lower, 'partition')}, as the user asked"
             reason += "" if there else f"; {self._too_few(resources)}"
             return Wish(needs.lower, there, there, slots, "the user's number", (), reason)
         useful = self.of_executors.needed(resources, load)

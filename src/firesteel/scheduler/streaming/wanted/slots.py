@@ -59,7 +59,7 @@ class Resources:
         return not self.guessed and (before.guessed or (self.limited and self.cores != before.cores))
 
     def counted_as(self, before: Resources) -> Resources:
-        """These, with the cores that were there before."""
+        """Returns these resources, with the cores that were there before."""
         return replace(self, cores=before.cores, offers=before.offers)
 
     def needed(self, load: int | None) -> int:
@@ -127,7 +127,7 @@ class CoarseSlots:
         return f"{plural(resources.cores, 'core')}{each} {_give(resources)} {plural(self.there(resources), 'slot')}"
 
     def _tasks(self, cores: int) -> int:
-        """That run at once on so many cores."""
+        """Returns how many partitions run at once on so many cores."""
         return max(1, cores // self._cpus) if cores else 0
 
 
@@ -224,7 +224,7 @@ def kept_by(group: SlotSharingGroup) -> str:
     memory = f"{format_bytes(group.task_heap_memory)} of heap"
     beside = memory_beside_heap(group)
     memory += f" and {format_bytes(beside)} beside it" if beside else ""
-    return f"{text}; memory ({memory} for each partition, with its state) is counted, and nobody enforces it."
+    return f"{text}; memory ({memory} for each partition, with its state) is counted, but not enforced."
 
 
 def said_in_vain(group: SlotSharingGroup, options: Options) -> Iterator[str]:

@@ -1,0 +1,265 @@
+"""Parts that all sources of files share: columns and filters pushed down, partition columns, files read whole or cut at line ends.
+
+A format says what columns its files have, how they are cut, and how a piece becomes batches; the rest is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.connectors.base import Split
+from firesteel.connectors.files.compression import codec_of, damaged, plain_sizes, plain_stream
+from firesteel.connectors.files.conditions import Condition, condition, filter_batch
+from firesteel.connectors.files.partitions import Partitions, Values, find_partitions
+from firesteel.connectors.files.paths import (
+    InputFile,
+    InputFiles,
+    Location,
+    PathLike,
+    as_filesystem,
+    find_files,
+    first_line,
+    short_name,
+)
+from firesteel.connectors.files.reading.lines import count_lines, line_blocks, stream_blocks
+from firesteel.connectors.files.reading.packing import pack, piece_bytes
+from firesteel.connectors.files.shaping import fit
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.humanize import first_of, format_count
+
+_T = TypeVar("_T")
+_READ_BLOCK = 4 << 20
+"""Bytes read at a time where lines are counted."""
+_THREADS = 16
+"""Files that are looked at at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes ``start`` to ``end`` of a file that was ``size`` bytes long when it was listed."""
+
+    path: str
+    size: int
+    start: int
+    end: int
+    values: Values = ()
+
+
+class FileSource:
+    """Rows of files on a ``pyarrow.fs`` filesystem. Subclasses call ``_find`` and then ``_have``."""
+
+    kind = "read_files"
+    counts_by_column = True
+    """True if rows can only be counted by reading a column of the files."""
+    supports_concurrent_execution_attempts = True
+    schema: pa.Schema
+
+    def _find(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        filesystem: Any,
+        partitions: bool | pa.Schema,
+        schema: pa.Schema | None = None,
+    ) -> tuple[InputFiles, list[InputFile]]:
+        """Lists the files and finds partition columns. Returns the listing and the files in it."""
+        paths = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
+        found = find_files(paths, as_filesystem(filesystem))
+        self.name = f"{self.kind} {short_name(paths)}"
+        self.pruned = ""
+        """``"3 of 120 partitions"`` where filters left some out; else empty."""
+        self._filesystem = found.filesystem
+        self._prefix = found.prefix
+        self._found: InputFiles | None = found
+        self._partitions: Partitions | None
+        self._partitions, values = find_partitions(found, partitions, schema)
+        self._kept: list[int] = list(range(len(found.files)))
+        """Numbers of the files that are read; driver only, as is ``_values``."""
+        self._values: list[Values] = values
+        self._conjuncts: tuple[Condition, ...] = ()
+        return found, list(found.files)
+
+    def _partition_names(self) -> list[str]:
+        return [] if self._partitions is None else self._partitions.schema.names
+
+    def _have(self, file_schema: pa.Schema) -> None:
+        """``file_schema``: the columns of the files. A partition column takes the place of one with its name, as in Spark."""
+        columns = {field.name: field for field in file_schema}
+        parts = self._partitions.schema if self._partitions is not None else pa.schema([])
+        columns.update({field.name: field for field in parts})
+        self._file_schema = pa.schema([field for field in file_schema if field.name not in parts.names])
+        self._all_schema = pa.schema(list(columns.values()))
+        if self.counts_by_column and not len(self._file_schema):
+            raise UsageError(
+                f"{self.name}: the files have no columns beside the partition columns.",
+                hint="Say partitions=False to read the files' own columns.",
+            )
+        self.schema = self._all_schema
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the splits tell executors which files; the listing may be long
+        return {**self.__dict__, "_found": None, "_kept": [], "_values": []}
+
+    # --- driver ---
+
+    @property
+    def inputs(self) -> tuple[list[Location], list[Location]]:
+        """The directories given as such, and all paths (files, directories, bases of globs) that were given."""
+        assert self._found is not None, "files are listed on the driver"
+        at = Location(self._filesystem, "", self._prefix).at
+        roots = dict.fromkeys(file.root for file in self._found.files)
+        return [at(folder) for folder in self._found.folders], [at(root) for root in roots]
+
+    def push_down(self, columns: list[str] | None, filter: pc.Expression | None) -> Self:
+        """The same rows with only these columns (None: all, as now), and only where ``filter`` is true.
+
+        Files in partitions that the filter rules out are not opened. Both may name only columns this source has. Raises
+        UsageError for others and for filters of wrong types.
+        """
+        pushed = type(self).__new__(type(self))  # copy.copy would drop the listing, as pickling does
+        pushed.__dict__.update(self.__dict__)
+        if filter is not None:
+            pushed._add_filter(condition(filter, self.schema, self.name))
+        if columns is not None:
+            missing = next((name for name in columns if self.schema.get_field_index(name) < 0), None)
+            if missing is not None:
+                raise UsageError(
+                    f"{self.name} has no column '{missing}'.", hint=f"It has: {first_of(self.schema.names)}."
+                )
+            pushed.schema = pa.schema([self.schema.field(name) for name in columns])
+        return pushed
+
+    def _add_filter(self, part: Condition) -> None:
+        parts = self._partitions
+        if parts is None or not set(part.columns) & set(parts.schema.names):
+            self._conjuncts = (*self._conjuncts, part)
+            return
+        if not set(part.columns) <= set(parts.schema.names):  # else what is left of it is true for every row
+            self._conjuncts = (*self._conjuncts, part)
+        alive = parts.keep([self._values[i] for i in self._kept], (part,), self._all_schema)
+        before = len(set(self._values))
+        self._kept = [i for i, keep in zip(self._kept, alive, strict=True) if keep]
+        left = len({self._values[i] for i in self._kept})
+        if left < before:
+            self.pruned = f"{format_count(left)} of {format_count(before)} partitions"
+
+    def _columns_to_read(self) -> list[str]:
+        """The files' columns among those of the schema and those that the filters look at."""
+        names = [*self.schema.names, *(name for part in self._conjuncts for name in part.columns)]
+        own = set(self._file_schema.names)
+        return [name for name in dict.fromkeys(names) if name in own]
+
+    def _kept_files(self) -> list[tuple[InputFile, Values]]:
+        assert self._found is not None, "files are listed on the driver"
+        return [(self._found.files[i], self._values[i]) for i in self._kept]
+
+    def _list_pieces(self, data_volume: int, compression: str | None, whole: bool) -> list[Split]:
+        """Byte ranges of plain files, whole files of others; small ones packed together."""
+        assert self._found is not None, "list_splits is called on the driver"
+        files = [(file, values) for file, values in self._kept_files() if file.size]
+        sizes = plain_sizes(self._found, [file for file, _ in files], compression)
+        target = piece_bytes(sum(sizes), data_volume)
+        pieces: list[Piece] = []
+        weights: list[int] = []
+        for (file, values), size in zip(files, sizes, strict=True):
+            cut = not whole and codec_of(file.path, compression) is None
+            count = -(-size // target) if cut else 1
+            bounds = [file.size * i // count for i in range(count + 1)]
+            pieces += [Piece(file.path, file.size, a, b, values) for a, b in pairwise(bounds)]
+            weights += [b - a for a, b in pairwise(bounds)] if cut else [max(size, 1)]
+        splits: list[Split] = []
+        begin = 0
+        for group in pack(pieces, weights, target):
+            splits.append(Split(tuple(group), sum(weights[begin : begin + len(group)]), self._describe(group)))
+            begin += len(group)
+        return splits
+
+    def _describe(self, pieces: Sequence[Piece]) -> str:
+        first, last = pieces[0], pieces[-1]
+        if len(pieces) > 1:
+            return f"{self._prefix + first.path} to {self._prefix + last.path} ({len(pieces)} files)"
+        return self._where(first)
+
+    def _where(self, piece: Piece) -> str:
+        label = self._prefix + piece.path
+        if (piece.start, piece.end) == (0, piece.size):
+            return label
+        return f"{label}, bytes {piece.start}-{piece.end}"
+
+    # --- executor ---
+
+    def _finish(self, batch: pa.RecordBatch, values: Values) -> Iterator[pa.RecordBatch]:
+        """From rows of a file to rows of the source: partition columns added, filtered, the schema's columns."""
+        if self._partitions is not None:
+            needed = {*self.schema.names, *(name for part in self._conjuncts for name in part.columns)}
+            rows = batch.num_rows
+            added = [(n, a) for n, a in self._partitions.arrays(values, rows).items() if n in needed]
+            fields = [*batch.schema, *(self._all_schema.field(name) for name, _ in added)]
+            arrays = [*batch.columns, *(array for _, array in added)]
+            if arrays:
+                batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        yield from self._shaped(batch)
+
+    def _shaped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Filtered, and the schema's columns."""
+        for kept in filter_batch(batch, self._conjuncts):
+            yield fit(kept, self.schema)
+
+    def _open_blocks(self, piece: Piece, compression: str | None) -> Iterator[tuple[int, bytes]]:
+        """(offset, block) of the piece's own lines, decompressed. Raises FiresteelError, naming the file."""
+        label = self._prefix + piece.path
+        codec = codec_of(piece.path, compression)
+        try:
+            with self._opened(piece) as file:
+                if codec is None:
+                    yield from line_blocks(file, label, piece.start, piece.end, piece.size)
+                else:
+                    with plain_stream(file, codec) as stream:
+                        yield from stream_blocks(stream)
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(label, codec, error) from error
+
+    def _lines_in_front(self, piece: Piece, offset: int) -> int:
+        """Lines of the piece's file, which is not compressed, before ``offset``."""
+        count, at = 0, 0
+        with self._opened(piece) as file:
+            while at < offset and (part := file.read_at(min(_READ_BLOCK, offset - at), at)):
+                at += len(part)
+                count += part.count(b"\n") or count_lines(part)
+        return count
+
+    def _opened(self, piece: Piece) -> Any:
+        """The piece's file, opened. Raises FiresteelError when it is gone or has changed."""
+        label = self._prefix + piece.path
+        try:
+            file = self._filesystem.open_input_file(piece.path)
+        except FileNotFoundError:
+            raise FiresteelError(
+                f"{label} was there when the job was planned and is gone now.",
+                hint="Run the job again; on a cluster, check that every executor sees this path.",
+            ) from None
+        except OSError as error:
+            raise FiresteelError(f"{label} cannot be read: {first_line(error)}.") from error
+        if file.size() < piece.size:
+            file.close()
+            raise FiresteelError(
+                f"{label} became shorter while the job was running.",
+                hint="Run the job again when nothing writes to it.",
+            )
+        return file
+
+
+def for_each_file(
+    found: InputFiles, numbers: Iterable[int], read: Callable[[InputFiles, InputFile], _T]
+) -> dict[int, _T]:
+    """The results of ``read`` for these files, several at a time, by their numbers."""
+    numbers = list(numbers)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(numbers, pool.map(partial(read, found), [found.files[i] for i in numbers]), strict=True))

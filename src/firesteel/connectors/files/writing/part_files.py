@@ -1,0 +1,359 @@
+"""One attempt's files: rows to files by partition and by size, a bounded number of them open, memory bounded.
+
+Rows that are partitioned are held until there are 64 MiB of them, put in order by partition and written, each partition to
+its file; others are held only where files have a largest size. When more files would be open than ``Layout.max_open_files``, the one
+that was written to longest ago is closed; more rows of its partition begin another file. So input that comes in no order
+of its many partitions makes many small files: let ``key_by`` the partition columns come before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.connectors.files.partitions import escape, format_values
+from firesteel.connectors.files.paths import Location, is_local
+from firesteel.connectors.files.shaping import fit
+from firesteel.connectors.files.writing.moves import storage_errors
+from firesteel.errors import FiresteelError
+
+_PARTITIONED_CHUNK = 64 << 20
+_LEAST_CHUNK = 64 << 10
+_CHUNKS_A_FILE = 8
+LONGEST_NAME = 255
+"""Bytes of a directory's name on the file systems that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """A file in the staging directory: ``name`` there, and ``folder`` (``"a=1/b=x"`` or empty) and ``number`` in the output.
+
+    ``number`` counts the files of one attempt in one folder.
+    """
+
+    name: str
+    folder: str
+    number: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileCommit:
+    """Commit message of one attempt: what it wrote. No files: it had no rows."""
+
+    subtask: int
+    files: tuple[PartFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def name(self) -> str | None:
+        """The first file's name; None where there is none."""
+        return self.files[0].name if self.files else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a sink's files. ``max_file_size``: bytes a file may have, about; None: no bound.
+
+    ``codec``: of the whole file, None where it is plain or its format compresses by itself.
+    """
+
+    extension: str
+    chunk_bytes: int
+    partition_by: tuple[str, ...] = ()
+    max_file_size: int | None = None
+    max_open_files: int = 64
+    codec: str | None = None
+
+    @property
+    def is_direct(self) -> bool:
+        """True if each batch goes right to the one file."""
+        return not self.partition_by and self.max_file_size is None
+
+    @property
+    def write_bytes(self) -> int:
+        """Bytes of rows that are written to a file at once, where there may be several."""
+        if self.max_file_size is None:
+            return self.chunk_bytes
+        return min(self.chunk_bytes, max(self.max_file_size // _CHUNKS_A_FILE, _LEAST_CHUNK))
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows that are held before they are written."""
+        if self.is_direct:
+            return 0
+        return max(_PARTITIONED_CHUNK, self.chunk_bytes) if self.partition_by else self.write_bytes
+
+
+class PartWriter(Protocol):
+    """Turns batches into the bytes of one file. ``close`` writes what is still held, ``discard`` gives up on it without
+    raising; the stream stays open."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+    def close(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+class GatheringPart:
+    """A file that is written in pieces of about ``enough`` bytes, whatever batches come: one piece a batch would make it slow
+    to read. What a piece is, and how the file ends, subclasses say."""
+
+    def __init__(self, schema: pa.Schema, enough: int) -> None:
+        self._schema = schema
+        self._enough = enough
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._held.append(fit(batch, self._schema))
+        self._bytes += batch.nbytes
+        if self._bytes >= self._enough:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._end()
+
+    def discard(self) -> None:
+        self._held = []
+
+    def _flush(self) -> None:
+        if self._held:
+            self._write_piece(self._held)
+        self._held, self._bytes = [], 0
+
+    def _write_piece(self, batches: list[pa.RecordBatch]) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+
+NewWriter = Callable[[Any, pa.Schema], PartWriter]
+
+
+class _Open:
+    """A file that is being written."""
+
+    def __init__(self, place: Location, layout: Layout, schema: pa.Schema, new_writer: NewWriter) -> None:
+        self.place = place
+        self.rows = 0
+        self.last = 0
+        """Bytes that the last write added."""
+        self._raw: Any = place.filesystem.open_output_stream(place.path, compression=None)
+        self._stream: Any = self._raw
+        self._part: PartWriter | None = None
+        try:
+            if layout.codec is not None:
+                self._stream = pa.CompressedOutputStream(self._raw, layout.codec)
+            self._part = new_writer(self._stream, schema)
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        assert self._part is not None
+        before = self._raw.tell()
+        self._part.write(batch)
+        self.rows += batch.num_rows
+        self.last = max(self._raw.tell() - before, 0)
+
+    def is_full(self, limit: int | None) -> bool:
+        return limit is not None and self.rows > 0 and self._raw.tell() + self.last > limit
+
+    def close(self) -> int:
+        """Bytes of the file."""
+        assert self._part is not None
+        self._part.close()
+        if self._stream is not self._raw:
+            self._stream.flush()
+            self._finish_stream()
+            size = self.place.filesystem.get_file_info(self.place.path).size
+            return int(size)
+        size = self._raw.tell()
+        self._raw.close()
+        return int(size)
+
+    def _finish_stream(self) -> None:
+        self._stream.close()  # closes what is under it too
+        if not self._raw.closed:
+            self._raw.close()
+
+    def discard(self) -> None:
+        steps: list[Callable[[], Any]] = [] if self._part is None else [self._part.discard]
+        for step in (*steps, self._stream.close, self._raw.close):
+            with suppress(OSError, pa.ArrowException):
+                step()
+
+
+class FileWriter:
+    """Writes one attempt's files, each made with its first row. ``finish`` returns a :class:`FileCommit`."""
+
+    def __init__(
+        self, folder: Location, who: tuple[int, int], schema: pa.Schema, layout: Layout, new_writer: NewWriter
+    ) -> None:
+        """``who``: subtask and attempt."""
+        self._folder = folder
+        self._subtask, self._attempt = who
+        self._schema = schema
+        self._file_schema = pa.schema([f for f in schema if f.name not in layout.partition_by])
+        self._layout = layout
+        self._new_writer = new_writer
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._counts: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
+        self._made: list[Location] = []
+        self._files: list[PartFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._held.append(fit(batch, self._schema))
+        self._held_bytes += batch.nbytes
+        if self._held_bytes >= self._layout.held_bytes:
+            self._flush()
+
+    def open(self) -> None:
+        """Makes a file though there are no rows."""
+        self._opened("")
+
+    def finish(self) -> FileCommit:
+        self._flush()
+        for folder in list(self._open):
+            self._close(folder)
+        return FileCommit(self._subtask, tuple(sorted(self._files, key=lambda file: (file.folder, file.number))))
+
+    def abort(self) -> None:
+        """Removes all that was written. Raises nothing."""
+        self._held, self._held_bytes = [], 0
+        for part in self._open.values():
+            part.discard()
+        self._open.clear()
+        for place in self._made:
+            with suppress(OSError, pa.ArrowException):
+                place.filesystem.delete_file(place.path)
+
+    def _flush(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        if not held:
+            return
+        rows = held[0] if len(held) == 1 else pa.concat_batches(held)
+        for folder, batch in self._by_folder(rows) if self._layout.partition_by else [("", rows)]:
+            self._add(folder, batch)
+
+    def _by_folder(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of each partition, in order; those whose files are open first."""
+        codes = np.zeros(batch.num_rows, np.int64)
+        for name in self._layout.partition_by:
+            column = batch.column(name)
+            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            encoded = column.dictionary_encode(null_encoding="encode")
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+            codes = np.unique(codes, return_inverse=True)[1]
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        first = batch.take(pa.array(order[starts])) if len(starts) < batch.num_rows else batch.take(pa.array(order))
+        folders = self._folders(first)
+        rest = batch.select(self._file_schema.names)
+        rest = rest if len(starts) == 1 else rest.take(pa.array(order))
+        ends = [*starts[1:].tolist(), batch.num_rows]
+        spans: dict[str, list[tuple[int, int]]] = {}  # several where two values have one name, null and ""
+        for folder, start, end in zip(folders, starts.tolist(), ends, strict=True):
+            spans.setdefault(folder, []).append((start, end - start))
+        opened = [folder for folder in self._open if folder in spans]
+        for folder in [*opened, *sorted(spans.keys() - set(opened))]:
+            for start, rows in spans[folder]:
+                yield folder, rest.slice(start, rows)
+
+    def _folders(self, rows: pa.RecordBatch) -> list[str]:
+        """The directory of each row."""
+        texts = [format_values(rows.column(name)) for name in self._layout.partition_by]
+        parts: list[list[str]] = []
+        for column, values in zip(self._layout.partition_by, texts, strict=True):
+            name = escape(column)
+            parts.append([f"{name}={value}" for value in values])
+            if is_local(self._folder.filesystem):
+                _check_lengths(column, parts[-1])
+        return ["/".join(row) for row in zip(*parts, strict=True)]
+
+    def _add(self, folder: str, batch: pa.RecordBatch) -> None:
+        limit = self._layout.max_file_size
+        rows = batch.num_rows
+        if limit is not None:
+            rows = max(1, batch.num_rows * self._layout.write_bytes // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            part = self._open.get(folder)
+            if part is not None and part.is_full(limit):
+                self._close(folder)
+            part = self._opened(folder)
+            with storage_errors(part.place.label):
+                part.write(batch.slice(start, rows))
+
+    def _opened(self, folder: str) -> _Open:
+        if folder in self._open:
+            self._open.move_to_end(folder)
+            return self._open[folder]
+        while len(self._open) >= self._layout.max_open_files:
+            self._close(next(iter(self._open)))
+        name = f"part-{self._subtask:05d}-{self._attempt}-{uuid.uuid4().hex[:12]}.{self._layout.extension}"
+        place = self._folder.at(f"{self._folder.path}/{name}")
+        self._made.append(place)
+        with storage_errors(place.label):
+            part = _Open(place, self._layout, self._file_schema, self._new_writer)
+        self._open[folder] = part
+        self._numbers[folder] = self._counts.get(folder, 0)
+        self._counts[folder] = self._numbers[folder] + 1
+        return part
+
+    def _close(self, folder: str) -> None:
+        part = self._open[folder]
+        with storage_errors(part.place.label):
+            size = part.close()
+        del self._open[folder]
+        name = part.place.path.rsplit("/", 1)[-1]
+        self._files.append(PartFile(name, folder, self._numbers[folder], part.rows, size))
+
+
+def _check_lengths(column: str, names: list[str]) -> None:
+    """Raises FiresteelError for a name that no directory of a disk can have."""
+    longest = max(names, key=len)
+    if len(longest.encode()) > LONGEST_NAME:
+        raise FiresteelError(
+            f"A value of the column '{column}' is too long for a directory's name: '{longest[:60]}...' has "
+            f"{len(longest.encode())} bytes, and {LONGEST_NAME} are allowed.",
+            hint="Partition by a column with shorter values.",
+        )
+
+
+class NoWriter:
+    """Drops all rows: the output exists already and shall stay as it is (``mode="ignore"``)."""
+
+    def __init__(self, subtask: int) -> None:
+        self._finished = partial(FileCommit, subtask, ())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        pass
+
+    def finish(self) -> FileCommit:
+        return self._finished()
+
+    def abort(self) -> None:
+        pass

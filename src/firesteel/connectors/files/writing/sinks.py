@@ -1,0 +1,423 @@
+"""Sinks of files: written aside, published once, all or nothing.
+
+Attempts write into a hidden staging directory beside the target (``.out.firesteel-<job>``), each under names of its own.
+``commit`` checks that every admitted file is there whole, and then moves: on a local filesystem the finished directory is
+renamed into place in one step; elsewhere (object stores cannot rename directories), and where files are added to what is
+there, the files are moved one by one and moved back if one fails. ``_SUCCESS`` comes last. What a job that died left
+beside a target is removed by the next job that writes there.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import uuid
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from firesteel.connectors.files.compression import CODECS
+from firesteel.connectors.files.object_stores import require_bucket, why
+from firesteel.connectors.files.partitions import check_partition_columns
+from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
+from firesteel.connectors.files.writing.moves import Moves, storage_errors
+from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.errors import FiresteelError, UsageError
+from firesteel.results.storage.owner import is_dead, myself
+
+_MODES = ("error", "overwrite", "append", "ignore")
+_SUCCESS = "_SUCCESS"
+_OWNER = "_owner.json"
+_ADDED = "_added.json"
+_COMPLETE = "_complete"
+_REMOVALS = 3
+
+
+class FileSink:
+    """The base of all sinks of files; a format adds the schemas it takes and the encoding of batches.
+
+    ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``, for a directory that exists: ``"error"``
+    (also ``"errorifexists"``); ``"overwrite"``: the old contents stay until the new ones are complete, and are removed
+    last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"ignore"``: nothing is
+    written. ``partition_by``: columns whose values become directories. ``max_file_size``: about so many bytes a file.
+    ``max_open_files``: how many files of different partitions one subtask keeps open.
+    """
+
+    kind = "write"
+    extension = ""
+    chunk_bytes = 1 << 20
+    supports_concurrent_execution_attempts = True
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        mode: str = "error",
+        filesystem: Any = None,
+        partition_by: str | Iterable[str] = (),
+        max_file_size: int | None = None,
+        max_open_files: int = 64,
+    ) -> None:
+        mode = "error" if mode == "errorifexists" else mode
+        if mode not in _MODES:
+            raise UsageError(f"mode={mode!r} is not a way to write files.", hint=f"Use one of {', '.join(_MODES)}.")
+        for what, value in (("max_file_size", max_file_size), ("max_open_files", max_open_files)):
+            if value is not None and value < 1:
+                raise UsageError(f"{what}={value} must be at least 1.")
+        columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self.target: Location = find_target(path, as_filesystem(filesystem))
+        self.name = f"write {PurePosixPath(self.target.path).name}"
+        self.mode = mode
+        self._layout = Layout(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files)
+        self._schema: pa.Schema | None = None
+        self._staging: str | None = None
+        self._tag = ""
+        self._ignored = False
+        self._made: list[str] = []
+        self._held = False
+        self._published: Moves | None = None
+
+    def _compress(self, codec: str | None) -> None:
+        """Files are compressed whole by this codec."""
+        if codec not in (None, "none"):
+            layout = self._layout
+            self._layout = Layout(
+                f"{self.extension}.{CODECS[codec]}",
+                layout.chunk_bytes,
+                layout.partition_by,
+                layout.max_file_size,
+                layout.max_open_files,
+                codec,
+            )
+
+    # --- a format's part ---
+
+    def _check_schema(self, schema: pa.Schema) -> None:
+        raise NotImplementedError
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        raise NotImplementedError
+
+    # --- driver, before ---
+
+    def check(self, schema: pa.Schema) -> None:
+        columns = self._layout.partition_by
+        if columns:
+            check_partition_columns(schema, columns, f"{self.kind} to {self.target.label}")
+        written = pa.schema([field for field in schema if field.name not in columns])
+        self._check_schema(written)
+        self._schema = schema
+        with _as_usage(self.target):
+            if self._is_there() and self.mode == "append":
+                self._check_same_layout()
+                self._check_same_columns(written)
+            self._check_parent()
+
+    def _is_there(self) -> bool:
+        """Raises UsageError where something is there that the mode does not allow; notes whether nothing is to be done."""
+        kind = self._kind(self.target.path)
+        exists = kind is not pafs.FileType.NotFound
+        self._ignored = exists and self.mode == "ignore"
+        if kind is pafs.FileType.File or (exists and self.mode == "error"):
+            what = "a file" if kind is pafs.FileType.File else "a directory"
+            hint = (
+                "Choose another path or remove it first."
+                if what == "a file"
+                else "Choose another path, remove it first, or write with mode='overwrite'."
+            )
+            raise UsageError(f"The output {self.target.label} exists already, as {what}.", hint=hint)
+        return exists
+
+    def _check_same_columns(self, schema: pa.Schema) -> None:
+        """Raises UsageError where files that are there say that they have other columns; most formats do not say."""
+
+    def _check_same_layout(self) -> None:
+        """Raises UsageError where what is there is partitioned in another way, so that nobody could read both."""
+        infos = self.target.filesystem.get_file_info(pafs.FileSelector(self.target.path))
+        names = {PurePosixPath(info.path).name: info.type for info in infos}
+        folders = {n.partition("=")[0] for n, kind in names.items() if kind is pafs.FileType.Directory and "=" in n}
+        plain = [n for n, kind in names.items() if kind is pafs.FileType.File and not n.startswith((".", "_"))]
+        wanted = self._layout.partition_by[:1]
+        if (wanted and (plain or not folders <= set(wanted))) or (not wanted and folders):
+            there = f"partitioned by {', '.join(sorted(folders))}" if folders else "not partitioned"
+            raise UsageError(
+                f"What is in {self.target.label} is {there}, and partition_by is {list(self._layout.partition_by)}.",
+                hint="Append with the same partition_by, or write to another directory.",
+            )
+
+    def _check_parent(self) -> None:
+        require_bucket(self.target.filesystem, self.target.label)
+        parent = PurePosixPath(self.target.path).parent
+        while self._kind(str(parent)) is pafs.FileType.NotFound and parent.parent != parent:
+            parent = parent.parent
+        place = self.target.at(str(parent))
+        if self._kind(str(parent)) is pafs.FileType.File:
+            raise UsageError(f"{self.target.label} cannot be written: {place.label} is a file, not a directory.")
+        local = local_path(place)
+        if local is not None and not os.access(local, os.W_OK | os.X_OK):
+            raise UsageError(
+                f"{self.target.label} cannot be written: you may not write in {place.label}.",
+                hint="Choose another path.",
+            )
+
+    def begin(self, job_id: str) -> None:
+        if self._ignored:
+            return
+        self._remove_leftovers()
+        self._is_there()  # what a job that died had moved away is back now
+        if self._ignored:
+            return
+        self._tag = uuid.uuid4().hex[:12]
+        staging = self._sibling(job_id)
+        if self._kind(staging) is not pafs.FileType.NotFound:
+            raise UsageError(f"Two sinks of this job write to {self.target.label}.", hint="Give each its own path.")
+        self._staging = staging
+        try:
+            with storage_errors(self.target.label):
+                self._made = self._missing_parents()
+                self.target.filesystem.create_dir(staging, recursive=True)
+                self._put(f"{staging}/{_OWNER}", json.dumps(myself()).encode())  # first: else nobody knows whose it is
+                self.target.filesystem.create_dir(self._attempts)
+        except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
+            self.abort([])
+            raise
+
+    def _missing_parents(self) -> list[str]:
+        """The directories above the target that ``begin`` makes, the nearest first."""
+        missing: list[str] = []
+        for parent in PurePosixPath(self.target.path).parents:
+            if str(parent) in (".", "/") or self._kind(str(parent)) is not pafs.FileType.NotFound:
+                break
+            missing.append(str(parent))
+        return missing
+
+    # --- executor ---
+
+    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
+        if self._ignored:
+            return NoWriter(subtask)
+        assert self._schema is not None and self._staging is not None, "check and begin come before write"
+        return FileWriter(
+            self.target.at(self._attempts), (subtask, attempt), self._schema, self._layout, self._new_writer
+        )
+
+    # --- driver, after ---
+
+    def commit(self, winners: Sequence[FileCommit]) -> None:
+        """Raises FiresteelError with nothing published when a file is missing, damaged or cannot be moved."""
+        if self._ignored:
+            return
+        assert self._schema is not None and self._staging is not None, "check and begin come before commit"
+        written = [message for message in winners if message.files]
+        self._verify(written)
+        with storage_errors(self.target.label):
+            if not written and not self._layout.partition_by:
+                written = [self._write_empty()]
+            files = [
+                (f"{self._attempts}/{file.name}", self._final_name(message.subtask, file))
+                for message in written
+                for file in message.files
+            ]
+            with Moves(self.target.filesystem) as moves:
+                if self.mode == "append" and self._kind(self.target.path) is not pafs.FileType.NotFound:
+                    self._add_files(files, moves)
+                elif is_local(self.target.filesystem):
+                    self._publish_directory(files, moves)
+                else:
+                    self._publish_files(files, moves)
+            self._published = moves
+            if not self._held:
+                self.release()
+
+    def _final_name(self, subtask: int, file: PartFile) -> str:
+        """In order of the subtasks and of each one's files; files that are added get names that nobody else has."""
+        number = "" if self._layout.is_direct else f"-{file.number:05d}"
+        tag = f"-{self._tag}" if self.mode == "append" else ""
+        folder = f"{file.folder}/" if file.folder else ""
+        return f"{folder}part-{subtask:05d}{number}{tag}.{self._layout.extension}"
+
+    def hold(self) -> None:
+        """From now on ``commit`` can be taken back until ``release``; replaced files are kept until then."""
+        self._held = True
+
+    def rollback(self) -> None:
+        """Takes back what was committed since ``hold``. Raises FiresteelError if that cannot be done."""
+        with storage_errors(self.target.label):
+            if self._published is not None:
+                self._published.undo()
+        self._held, self._published = False, None
+
+    def release(self) -> None:
+        """Makes the published output final: removes staging and the replaced files."""
+        self._held, self._published = False, None
+        if self._staging is not None:
+            self._forget_staging()
+
+    def abort(self, attempts: Sequence[FileCommit]) -> None:
+        if self._staging is None:
+            return
+        for message in attempts:
+            for file in message.files:
+                with suppress(OSError):
+                    self.target.filesystem.delete_file(f"{self._attempts}/{file.name}")
+        if not attempts:
+            self._forget_staging()
+            for parent in self._made:
+                with suppress(OSError):
+                    if not self.target.filesystem.get_file_info(pafs.FileSelector(parent)):
+                        self.target.filesystem.delete_dir(parent)
+
+    def _verify(self, written: list[FileCommit]) -> None:
+        files = [(message.subtask, file) for message in written for file in message.files]
+        with storage_errors(self.target.label):
+            infos = self.target.filesystem.get_file_info([f"{self._attempts}/{file.name}" for _, file in files])
+        for (subtask, file), info in zip(files, infos, strict=True):
+            if info.type is not pafs.FileType.File or info.size != file.bytes:
+                state = (
+                    "is gone"
+                    if info.type is not pafs.FileType.File
+                    else f"has {info.size} bytes instead of {file.bytes}"
+                )
+                raise FiresteelError(
+                    f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
+                    hint="Does every executor see this path, and does nothing else remove files there?",
+                )
+
+    def _write_empty(self) -> FileCommit:
+        assert self._schema is not None
+        writer = self.write(0, 0)
+        assert isinstance(writer, FileWriter)
+        writer.open()
+        return writer.finish()
+
+    def _publish_directory(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        ready, old = f"{self._staging}/new", f"{self._staging}/old"
+        self.target.filesystem.create_dir(ready)
+        for source, name in files:
+            moves.move(source, f"{ready}/{name}")
+        self._put(f"{ready}/{_SUCCESS}", b"")
+        if self._kind(self.target.path) is not pafs.FileType.NotFound:
+            self._refuse_unless_overwriting()
+            moves.move(self.target.path, old)
+        moves.move(ready, self.target.path)
+
+    def _publish_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        target, filesystem = self.target.path, self.target.filesystem
+        old = filesystem.get_file_info(pafs.FileSelector(target, recursive=True, allow_not_found=True))
+        old_files = [info.path for info in old if info.type is pafs.FileType.File]
+        if old_files:
+            self._refuse_unless_overwriting()
+        marks = [path for path in old_files if PurePosixPath(path).name == _SUCCESS]  # first: incomplete from here on
+        for path in [*marks, *(path for path in old_files if path not in marks)]:
+            moves.move(path, f"{self._staging}/old/{path[len(target) :].lstrip('/')}")
+        moves.make_dir(target)
+        for source, name in files:
+            moves.move(source, f"{target}/{name}")
+        self._put(f"{target}/{_SUCCESS}", b"")
+        moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
+
+    def _add_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        """Beside what is there. What will be added is noted first, so that the next job can take it back should this one
+        die in the middle."""
+        target = self.target.path
+        self._put(f"{self._staging}/{_ADDED}", json.dumps([name for _, name in files]).encode())
+        for source, name in files:
+            moves.move(source, f"{target}/{name}")
+        if self._kind(f"{target}/{_SUCCESS}") is pafs.FileType.NotFound:
+            self._put(f"{target}/{_SUCCESS}", b"")
+            moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
+        self._put(f"{self._staging}/{_COMPLETE}", b"")
+
+    def _refuse_unless_overwriting(self) -> None:
+        if self.mode != "overwrite":
+            raise FiresteelError(
+                f"Nothing was published: {self.target.label} was created by another program while the job was running.",
+                hint="Write to another path, or with mode='overwrite'.",
+            )
+
+    # --- the staging directory ---
+
+    @property
+    def _attempts(self) -> str:
+        return f"{self._staging}/attempts"
+
+    def _sibling(self, job_id: str) -> str:
+        path = PurePosixPath(self.target.path)
+        return str(path.with_name(f".{path.name}.firesteel-{job_id}"))
+
+    def _forget_staging(self) -> None:
+        assert self._staging is not None
+        for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
+            with suppress(OSError):  # what is published stays published, whatever happens here
+                self.target.filesystem.delete_dir(self._staging)
+                break
+
+    def _remove_leftovers(self) -> None:
+        """Staging directories beside the target whose job is dead for certain: same host, no such process."""
+        path = PurePosixPath(self.target.path)
+        mark = re.compile(rf"^\.{re.escape(path.name)}\.firesteel-")
+        with storage_errors(self.target.label):
+            beside = self.target.filesystem.get_file_info(pafs.FileSelector(str(path.parent), allow_not_found=True))
+        for info in beside:
+            if info.type is pafs.FileType.Directory and mark.match(PurePosixPath(info.path).name):
+                with suppress(OSError, ValueError):
+                    if is_dead(json.loads(self._get(f"{info.path}/{_OWNER}"))):
+                        self._take_back_added(info.path)
+                        self._rescue_old(info.path)
+                        self.target.filesystem.delete_dir(info.path)
+
+    def _take_back_added(self, leftover: str) -> None:
+        """Files that a driver had added when it died before it had added all."""
+        incomplete = self._kind(f"{leftover}/{_COMPLETE}") is pafs.FileType.NotFound
+        if incomplete and self._kind(f"{leftover}/{_ADDED}") is pafs.FileType.File:
+            for name in json.loads(self._get(f"{leftover}/{_ADDED}")):
+                with suppress(FileNotFoundError):
+                    self.target.filesystem.delete_file(f"{self.target.path}/{name}")
+
+    def _rescue_old(self, leftover: str) -> None:
+        """A driver that died in the middle of an overwrite had moved the old output aside: it goes back."""
+        old = f"{leftover}/old"
+        if (
+            self._kind(old) is pafs.FileType.NotFound
+            or self._kind(f"{self.target.path}/{_SUCCESS}") is pafs.FileType.File
+        ):
+            return
+        if not is_local(self.target.filesystem):
+            if (
+                self.mode == "append"
+            ):  # with its mark the output would look whole, and the next job remove what is missing
+                raise UsageError(
+                    f"{self.target.label} is half overwritten: the job that did it died, and the old files that it had "
+                    f"moved lie in {self.target.at(old).label}.",
+                    hint="Move them back and remove the new ones, or write the output anew with mode='overwrite'.",
+                )
+            raise OSError(errno.ENOTSUP, "an old output lies here, half replaced; it is kept for manual inspection")
+        if self._kind(self.target.path) is pafs.FileType.NotFound:
+            self.target.filesystem.move(old, self.target.path)
+
+    def _kind(self, path: str) -> pafs.FileType:
+        return self.target.filesystem.get_file_info(path).type
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self.target.filesystem.open_output_stream(path) as stream:
+            stream.write(data)
+
+    def _get(self, path: str) -> bytes:
+        with self.target.filesystem.open_input_stream(path) as stream:
+            return stream.read()
+
+
+@contextmanager
+def _as_usage(target: Location) -> Generator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        said, hint = why(target.label, error, "Check the path and your access rights.")
+        raise UsageError(f"{target.label} cannot be looked at: {said}.", hint=hint) from None

@@ -1,1 +1,0 @@
-"""A whole stream under a virtual clock: its query, its cluster, its user, and what must hold of it whatever happens."""

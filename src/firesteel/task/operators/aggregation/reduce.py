@@ -1,0 +1,139 @@
+"""``reduce``: the rows of a key folded into one by the user's function, before the exchange and after it.
+
+The function must not care about order: rows come in none that is fixed. It gets two rows and gives one of the same
+schema and the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from firesteel.task.batches import chunked, nullable, table_batches, take_rows
+from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
+from firesteel.task.functions.user_code import call, complaint
+from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS, FoldingState, fold
+from firesteel.task.operators.grouping import Groups, encode, key_columns
+from firesteel.task.operators.units import unit_limit
+from firesteel.task.program import Batches, TaskContext, UnitInput
+
+Reducer = Callable[[Any, Any], Any]
+
+
+class _Reducing:
+    """Folding by the user's function. Rows alone in their group are not looked at in Python."""
+
+    def __init__(self, name: str, fn: Reducer, keys: tuple[str, ...], schema: pa.Schema, ctx: TaskContext) -> None:
+        self.keys, self.partial_schema = keys, nullable(schema)
+        self._name, self._fn, self._schema, self._ctx = name, fn, schema, ctx
+        self._batcher = RowBatcher(name, schema)
+        self._make = row_type(tuple(schema.names))
+        self._places = [schema.names.index(key) for key in keys]
+
+    def to_partial(self, table: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays(table.columns, schema=self.partial_schema)
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        if table.num_rows <= 1:
+            return table
+        groups = self._groups(table)
+        several = np.flatnonzero(groups.counts > 1)
+        if not len(several):
+            return table
+        folded: list[Any] = []
+        for code in several.tolist():
+            folded.append(self._folded(groups.of(code)))
+        made = self._batcher.batch(folded, self._ctx)
+        self._check_keys(groups, several, made)
+        alone = take_rows(groups.table, groups.starts[np.flatnonzero(groups.counts == 1)])
+        return pa.concat_tables([alone, self.to_partial(pa.Table.from_batches([made]))])
+
+    def finish(self, merged: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays(merged.columns, schema=self._schema)
+
+    def _groups(self, table: pa.Table) -> Groups:
+        if not self.keys:
+            return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
+        return Groups(table, *encode(key_columns(table, self.keys), nulls_match=True))
+
+    def _folded(self, group: pa.Table) -> Any:
+        rows = rows_of(group)
+        result: Any = next(rows)
+        for row in rows:
+            if not isinstance(result, Row):
+                result = self._as_row(result)
+            result = call(self._name, self._ctx, self._fn, result, row)
+        return result
+
+    def _as_row(self, result: Any) -> Row:
+        """Returns the function's result as the row that it is called with next."""
+        if isinstance(result, tuple) and len(result) == len(self._schema.names):
+            return self._make(result)
+        if isinstance(result, dict) and result.keys() == set(self._schema.names):
+            return self._make([result[name] for name in self._schema.names])
+        return next(rows_of(self._batcher.batch([result], self._ctx)))
+
+    def _check_keys(self, groups: Groups, codes: Any, made: pa.RecordBatch) -> None:
+        """A row of another key would be where nobody looks for it."""
+        if not self.keys:
+            return
+        first = take_rows(groups.table.select(list(self.keys)), groups.starts[codes])
+        both = pa.concat_tables([first, self.to_partial(pa.Table.from_batches([made])).select(list(self.keys))])
+        all_codes, _ = encode(key_columns(both, self.keys), nulls_match=True)
+        half = len(codes)
+        wrong = np.flatnonzero(all_codes[:half] != all_codes[half:])
+        if len(wrong):
+            before, after = next(rows_of(first.slice(wrong[0], 1))), next(rows_of(both.slice(half + wrong[0], 1)))
+            raise complaint(
+                self._name,
+                f"returned a row of the key {shown(after)} when it was given two of {shown(before)}",
+                self._ctx,
+                "Let it give back the key of its rows.",
+            )
+
+
+@dataclass(frozen=True)
+class ReduceCombiner:
+    """Combiner: folds a task's rows before they are exchanged. The schema stays."""
+
+    name: str
+    fn: Reducer
+    group_keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def new(self, ctx: TaskContext) -> FoldingState:
+        folding = _Reducing(self.name, self.fn, self.group_keys, self.schema, ctx)
+        return FoldingState(folding, self.schema, ctx.memory_budget)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Keyed operator: one row per key; ``group_keys`` empty: one of all rows, none of none."""
+
+    name: str
+    fn: Reducer
+    group_keys: tuple[str, ...]
+    schema: pa.Schema
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.group_keys,)
+
+    def accepts(self, nbytes: list[int], limit: int) -> bool:
+        """Units of any size: they are folded as they come."""
+        return True
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        folding = _Reducing(self.name, self.fn, self.group_keys, self.schema, ctx)
+        for table in fold(folding, self._tables(inputs[0], folding, ctx), ctx):
+            yield from table_batches(table, OUTPUT_ROWS)
+
+    def _tables(self, unit: UnitInput, folding: _Reducing, ctx: TaskContext) -> Iterator[pa.Table]:
+        tables = chunked(unit.batches(), unit.schema, max(unit_limit(ctx) // 2, 1), 1 << 20)
+        return map(partial(_Reducing.to_partial, folding), tables)
