@@ -100,8 +100,11 @@ def _watch(program: list[str]) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().strip(), "it said nothing"
         process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(PATIENCE_SECONDS) in (0, 130), process.returncode
+        try:
+            process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+        assert process.returncode in (0, 130), process.returncode
 
 
 if __name__ == "__main__":

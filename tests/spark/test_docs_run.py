@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from firesteel.control.places import RUNTIME_VARIABLE
 
 pytestmark = pytest.mark.spark
 
+PATIENCE_SECONDS = 1800
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = ("own-connectors.md",)
 """test_own_connectors_spark.py runs it and looks at its answers."""
@@ -39,14 +42,18 @@ def test_all_blocks_of_a_page_run(page, tmp_path):
     }
     folder = tmp_path / "reader"
     folder.mkdir()
-    ended = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, ROOT / "tests" / "docs_run.py", page, folder],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout[-6000:]
+        start_new_session=True,
+    ) as ended:
+        try:
+            told, _ = ended.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            with suppress(ProcessLookupError):  # the page's streams are in its group, and must not outlive it
+                os.killpg(ended.pid, signal.SIGKILL)
+    assert ended.returncode == 0, told[-6000:]
