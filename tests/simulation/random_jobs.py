@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from tests.simulation.random_resources import IMPOSSIBLE, give_resources
 
+from firesteel.model.absorbing import Absorbing, obstacle
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
     JobVertex,
+    JoinInfo,
     ResultPartitionType,
     ShipStrategy,
     SourceInfo,
@@ -162,10 +164,34 @@ def random_graph(rng: random.Random, *, pipelined: bool = False) -> JobGraph:
                 outputs[producer, ship] = _add_dataset(graph, producer, ship, pipelined and rng.random() < 0.5)
             edge = JobEdge(outputs[producer, ship], index, co_partitioned=ship is ShipStrategy.HASH)
             vertex.inputs.append(edge)
+    if not pipelined:
+        _add_joins(rng, graph)
     for vertex in graph.vertices:
         if not vertex.outputs and rng.random() < 0.3:
             _add_dataset(graph, vertex.id, ShipStrategy.GLOBAL, False, persistent=True)
     return graph
+
+
+def _add_joins(rng: random.Random, graph: JobGraph) -> None:
+    """Joins of steps whose rows nobody reads, which may absorb the producers of their probe sides; small sides are often new sources."""
+    for _ in range(rng.choice([0, 0, 1, 2, 3])):
+        ends = [vertex.id for vertex in graph.vertices if not vertex.outputs and not vertex.has_sink]
+        if not ends:
+            return
+        sides = rng.sample(ends, min(len(ends), 2))
+        if len(sides) == 1 or rng.random() < 0.7:
+            splits = np.array([rng.randint(0, 50) for _ in range(rng.randint(1, 3))], np.int64)
+            graph.vertices.append(
+                JobVertex(number := len(graph.vertices), f"step {number}", f"uid-{number}", source=SourceInfo(splits))
+            )
+            sides = rng.sample([sides[0], number], 2)
+        number = len(graph.vertices)
+        inputs = [_add_dataset(graph, side, ShipStrategy.HASH, False) for side in sides]
+        edges = [JobEdge(dataset, index, co_partitioned=True) for index, dataset in enumerate(inputs)]
+        graph.vertices.append(join := JobVertex(number, f"step {number}", f"uid-{number}", inputs=edges))
+        join.has_sink = rng.random() < 0.1
+        found = [obstacle(graph, Absorbing(number, side)) for side in (0, 1)]
+        join.join = JoinInfo("inner", (found[0], found[1]), rng.choice([None, None, 0, 1, 2]))
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:

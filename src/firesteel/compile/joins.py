@@ -11,16 +11,15 @@ from dataclasses import replace
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.plan import PlannedStep
 from firesteel.compile.stream_graph import Chaining
-from firesteel.compile.vertices import Vertex, settings
-from firesteel.model.absorbing import Absorbing, absorb
-from firesteel.model.job_graph import JobGraph, JoinInfo, ShipStrategy
+from firesteel.compile.vertices import Vertex
+from firesteel.model.absorbing import SIDES, Absorbing, absorb, obstacle
+from firesteel.model.job_graph import JobGraph, JoinInfo
 from firesteel.model.order import Order
 from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.program import KeyedHead, ResultOutput, SparkHead, VertexProgram
 
-_SIDES = ("left", "right")
-HINTS = (*_SIDES, "never")
+HINTS = (*SIDES, "never")
 """Values of ``broadcast`` of a join, by their numbers."""
 
 
@@ -30,10 +29,10 @@ def join_info(vertex: Vertex, number: int, graph: JobGraph, vertices: Sequence[V
     ``graph``: complete but for the joins of its vertices. ``vertices``: in the order of their numbers.
     """
     head = vertex.head()
-    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin) or len(head.gates) != len(_SIDES):
+    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin) or len(head.gates) != len(SIDES):
         return None
     how, hint = head.operator.how, vertex.first.node.config.broadcast
-    found = [next(_obstacles(how, side, number, graph, vertices), "") for side in range(len(_SIDES))]
+    found = [next(_obstacles(how, Absorbing(number, side), graph, vertices), "") for side in (0, 1)]
     return JoinInfo(how, (found[0], found[1]), None if hint is None else HINTS.index(hint))
 
 
@@ -77,38 +76,22 @@ def _moved(named: Sequence[tuple[str, int]], gates: Sequence[int]) -> tuple[tupl
     return tuple((name, gates[gate]) for name, gate in named)
 
 
-def _obstacles(how: str, build: int, number: int, graph: JobGraph, vertices: Sequence[Vertex]) -> Iterator[str]:
-    """Why input ``build`` of the join cannot be given whole to the tasks of the other input's producer."""
-    join = graph.vertices[number]
-    dataset = graph.datasets[join.inputs[1 - build].dataset]
-    producer, probe = graph.vertices[dataset.producer], f"the {_SIDES[1 - build]} side"
-    program: VertexProgram = producer.program
-    if build not in build_sides(how):
-        yield f"rows of the {_SIDES[build]} side without a match come out of a {how} join, once each"
-    if join.inputs[0].dataset == join.inputs[1].dataset:
-        yield "both sides are one stream"
-    if dataset.persistent or len(producer.outputs) > 1 or producer.has_sink or len(graph.consumers(dataset.id)) > 1:
-        yield f"{probe} is read by others too"
-    if dataset.ship is not ShipStrategy.HASH:
-        yield f"{probe} is not hash partitioned"
+def _obstacles(how: str, change: Absorbing, graph: JobGraph, vertices: Sequence[Vertex]) -> Iterator[str]:
+    """Why the build side cannot be given whole to the tasks of the other side's producer."""
+    build, probe = SIDES[change.build], f"the {SIDES[1 - change.build]} side"
+    if change.build not in build_sides(how):
+        yield f"rows of the {build} side without a match come out of a {how} join, once each"
+    if found := obstacle(graph, change):
+        yield found
+    producer = change.producer(graph)
+    program: VertexProgram = graph.vertices[producer].program
     if isinstance(program.head, SparkHead):
         yield f"{probe} is made inside Spark's plan of a DataFrame"
     if any(isinstance(output, ResultOutput) and output.combiner is not None for output in program.outputs):
         yield f"{probe} is partly aggregated before its exchange"
-    beside = {d for vertex in (producer, join) for d in [*(e.dataset for e in vertex.inputs), *vertex.outputs]}
-    if any(graph.datasets[d].ship is ShipStrategy.FORWARD for d in beside):
-        yield "a step beside it is bound to its parallelism by forward"
-    yield from _different_settings(vertices[producer.id], vertices[number], probe)
-
-
-def _different_settings(producer: Vertex, join: Vertex, probe: str) -> Iterator[str]:
-    if producer.first.group != join.first.group:
-        yield f"{probe} is in another slot sharing group"
-    if settings(producer) != settings(join):
-        yield f"{probe} has another parallelism set than the join"
-    if _stands_alone(producer.steps, join.steps):
+    if _stands_alone(vertices[producer].steps, vertices[change.join].steps):
         yield "chaining is switched off there"
-    if set(producer.sides) & set(join.sides):
+    if set(vertices[producer].sides) & set(vertices[change.join].sides):
         yield f"{probe} and the join have side inputs of one name"
 
 

@@ -8,9 +8,12 @@ Vertices and data sets keep their numbers. The scheduler and the data plane make
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex
+from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
+
+SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,34 @@ class Absorbing:
         taken = len(graph.vertices[self.producer(graph)].inputs)
         rest = range(taken + 1, taken + len(graph.vertices[self.join].inputs) - 1)
         return (taken, -1, *rest) if self.build == 0 else (-1, taken, *rest)
+
+
+def obstacle(graph: JobGraph, change: Absorbing) -> str:
+    """Why the graph does not allow the change, as the end of a sentence; "": it does."""
+    return next(_obstacles(graph, change), "")
+
+
+def _obstacles(graph: JobGraph, change: Absorbing) -> Iterator[str]:
+    join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
+    dataset = graph.datasets[join.inputs[1 - change.build].dataset]
+    probe = f"the {SIDES[1 - change.build]} side"
+    if join.inputs[0].dataset == join.inputs[1].dataset:
+        yield "both sides are one stream"
+    if dataset.persistent or len(producer.outputs) > 1 or producer.has_sink or _num_readers(graph, dataset.id) > 1:
+        yield f"{probe} is read by others too"
+    if dataset.ship is not ShipStrategy.HASH:
+        yield f"{probe} is not hash partitioned"
+    beside = [*(edge.dataset for vertex in (producer, join) for edge in vertex.inputs), *join.outputs]
+    if any(graph.datasets[number].ship is ShipStrategy.FORWARD for number in beside):
+        yield "a step beside it is bound to its parallelism by forward"
+    if producer.slot_sharing_group != join.slot_sharing_group:
+        yield f"{probe} is in another slot sharing group"
+    if (producer.parallelism, producer.max_parallelism) != (join.parallelism, join.max_parallelism):
+        yield f"{probe} has another parallelism set than the join"
+
+
+def _num_readers(graph: JobGraph, dataset: int) -> int:
+    return sum(edge.dataset == dataset for vertex in graph.vertices for edge in vertex.inputs)
 
 
 def absorb(graph: JobGraph, change: Absorbing) -> None:

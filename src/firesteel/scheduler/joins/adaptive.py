@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firesteel.humanize import format_bytes, format_seconds
-from firesteel.model.absorbing import Absorbing
+from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
-from firesteel.scheduler.joins.broadcast import SIDES, UNKNOWN_MEMORY, JoinSizes, decide_join
+from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
 from firesteel.scheduler.kernel.commands import VertexAbsorbed
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import GraphChanged

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firesteel.humanize import format_bytes, plural
+from firesteel.model.absorbing import SIDES
 
 MEMORY_SHARE = 4
 """The build sides of a task take at most its memory budget divided by this, all together (``task.operators.broadcast_join``)."""
 UNKNOWN_MEMORY = 256 << 20
 """A task's memory budget where nobody told it."""
-SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
