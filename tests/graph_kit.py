@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.forward_group import forward_groups
-from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobGraph, JobVertex, ResultPartitionType, ShipStrategy
+from firesteel.model.job_graph import (
+    PARALLELISM_DEFAULT,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    ResultPartitionType,
+    ShipStrategy,
+)
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.program import Gate, KeyedHead, PipelinedGate, ResultOutput, TaskContext
@@ -33,12 +40,16 @@ def check_shape(job: CompiledJob) -> None:
     assert [v.id for v in graph.vertices] == list(range(len(graph.vertices)))
     assert [d.id for d in graph.datasets] == list(range(len(graph.datasets)))
     for dataset in graph.datasets:
+        if graph.vertices[dataset.producer].absorbed_by is not None:
+            assert not graph.consumers(dataset.id)
+            continue
         assert dataset.id in graph.vertices[dataset.producer].outputs
         assert graph.consumers(dataset.id) or dataset.persistent
         assert bool(dataset.keys) == (dataset.ship in (ShipStrategy.HASH, ShipStrategy.RANGE))
         assert set(dataset.keys) <= set(job.schemas[dataset.id].names)
     for vertex in graph.vertices:
-        _check_vertex(job, graph, vertex)
+        if vertex.absorbed_by is None:
+            _check_vertex(job, graph, vertex)
     assert sorted(itertools.chain(*(group.vertices for group in forward_groups(graph)))) == list(
         range(len(graph.vertices))
     )
@@ -51,11 +62,15 @@ def _check_vertex(job: CompiledJob, graph: JobGraph, vertex: JobVertex) -> None:
     assert [job.schemas[edge.dataset] for edge in vertex.inputs] == list(program.gate_schemas)
     assert [o.dataset for o in program.outputs if isinstance(o, ResultOutput)] == vertex.outputs
     sides = {gate for _, gate in program.side_inputs}
+    builds = {gate for _, gate in program.builds}
     keyed = isinstance(program.head, KeyedHead)
     for edge in vertex.inputs:
         ship = graph.datasets[edge.dataset].ship
-        assert edge.co_partitioned == (keyed and edge.index not in sides)
-        if edge.index in sides:
+        assert edge.whole == (edge.index in builds)
+        assert edge.co_partitioned == (keyed and edge.index not in sides | builds)
+        if edge.index in builds:
+            assert ship is ShipStrategy.HASH
+        elif edge.index in sides:
             assert ship is ShipStrategy.BROADCAST
         elif keyed:
             assert ship in (ShipStrategy.HASH, ShipStrategy.RANGE, ShipStrategy.GLOBAL)
@@ -89,6 +104,8 @@ class LocalRun:
                 chosen = min(chosen, group.max_parallelism)
             self.parallelism.update(dict.fromkeys(group.vertices, chosen))
 
+        self.parallelism |= {v.id: 0 for v in self.graph.vertices if v.absorbed_by is not None}
+
     def run(self) -> dict[int, pa.Table]:
         for region in self.regions():
             for subtask in range(self.parallelism[region[0].id]):
@@ -112,18 +129,21 @@ class LocalRun:
 
     def part(self, vertex: JobVertex, subtask: int) -> Part:
         n = self.parallelism[vertex.id]
-        gates = [self.gate(edge.dataset, subtask, n) for edge in vertex.inputs]
+        gates = [self.gate(edge, subtask, n) for edge in vertex.inputs]
         splits = self.job.splits.get(vertex.id, [])[subtask::n]
         subpartitions = {d: SUBPARTITIONS[self.graph.datasets[d].ship] for d in vertex.outputs}
         ctx = TaskContext("job", vertex.id, vertex.name, subtask, 0, n, 1, self.memory, self.scratch)
         return Part(vertex.program, ctx, gates, splits, subpartitions)
 
-    def gate(self, dataset: int, subtask: int, n: int) -> Gate | PipelinedGate:
+    def gate(self, edge: JobEdge, subtask: int, n: int) -> Gate | PipelinedGate:
+        dataset = edge.dataset
         if self.graph.datasets[dataset].type is ResultPartitionType.PIPELINED:
             return PipelinedGate(dataset)
         ship = self.graph.datasets[dataset].ship
         producers, size = self.parallelism[self.graph.datasets[dataset].producer], SUBPARTITIONS[ship]
-        if ship is ShipStrategy.FORWARD:
+        if edge.whole:
+            rects = [(0, producers, 0, size)]
+        elif ship is ShipStrategy.FORWARD:
             rects = [(subtask, subtask + 1, 0, size)]
         elif ship in (ShipStrategy.BROADCAST, ShipStrategy.GLOBAL):
             rects = [(0, producers, 0, size)]

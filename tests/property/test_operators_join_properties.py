@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyInArrow
+from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
 from firesteel.task.operators.units import run_unit
 from operators_support import collect, context, expected_pairs, keys_of, rows, unit, value
@@ -71,6 +72,32 @@ def test_join(tmp_path, sides, how, budget, batch, rehash):
     ctx = context(tmp_path, budget)
     inputs = [unit(left, ctx, batch), unit(right, ctx, batch)]
     result = collect(run_unit(join, inputs, ctx) if rehash else join.apply_unit(inputs, ctx), schema)
+    check(result, sides, how)
+    assert not list(tmp_path.iterdir())
+
+
+@QUICK
+@given(
+    sides=sides(),
+    how_and_build=st.sampled_from([(how, build) for how in HOWS for build in build_sides(how)]),
+    batch=st.integers(1, 30),
+    budget=st.sampled_from([1 << 9, 1 << 24]),
+)
+def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, batch, budget):
+    left, right, left_keys, right_keys = sides
+    how, build = how_and_build
+    schema = join_schema(left.schema, right.schema, left_keys, right_keys, how)
+    join = HashJoin("join", how, left_keys, right_keys, left.schema, right.schema, schema)
+    ctx = context(tmp_path, budget)
+    ctx.builds["build"] = unit((left, right)[build], ctx, batch)
+    stream = iter((left, right)[1 - build].to_batches(max_chunksize=batch))
+    check(collect(BroadcastJoin(join, build, "build").apply(stream, ctx), schema), sides, how)
+    assert not list(tmp_path.iterdir())
+
+
+def check(result, sides, how):
+    """The result is the nested loop's, row for row."""
+    left, right, left_keys, right_keys = sides
     one_sided = how in ("semi", "anti")
     got = Counter(
         zip(
@@ -85,7 +112,6 @@ def test_join(tmp_path, sides, how, budget, batch, rehash):
         assert row["nested"] == (None if row["row"] is None else [row["row"]])
         assert key == (left_of[row["row"]] if row["row"] is not None else right_of[row["row_right"]])
         assert one_sided or row["nested_right"] == (None if row["row_right"] is None else [row["row_right"]])
-    assert not list(tmp_path.iterdir())
 
 
 @QUICK

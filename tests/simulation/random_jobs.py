@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from tests.simulation.random_resources import IMPOSSIBLE, give_resources
 
+from firesteel.model.absorbing import Absorbing, obstacle
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
     JobGraph,
     JobVertex,
+    JoinInfo,
     ResultPartitionType,
     ShipStrategy,
     SourceInfo,
@@ -81,6 +83,8 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
     joins = random.Random(f"joins of {seed}")
     if len(graph.vertices) > 1 and not pipelined and joins.random() < 0.2:
         _add_join(graph, joins)
+    if not pipelined:
+        _add_joins(joins, graph)
     forgiving = rng.random() < 0.8
     options = {
         "jobmanager.scheduler": "Default" if pipelined else rng.choice([*4 * ["AdaptiveBatch"], "Default"]),
@@ -183,6 +187,35 @@ def _add_join(graph: JobGraph, rng: random.Random) -> None:
         dataset = _add_dataset(graph, producer, ShipStrategy.HASH, False)
         vertex.inputs.append(JobEdge(dataset, index, co_partitioned=True, divisible=divisible))
     graph.vertices.append(vertex)
+    _let_absorb(graph, vertex, rng)
+
+
+def _add_joins(rng: random.Random, graph: JobGraph) -> None:
+    """Joins of steps whose rows nobody reads, which may absorb the producers of their probe sides; small sides are often new sources."""
+    for _ in range(rng.choice([0, 0, 1, 2, 3])):
+        ends = [vertex.id for vertex in graph.vertices if not vertex.outputs and not vertex.has_sink]
+        if not ends:
+            return
+        sides = rng.sample(ends, min(len(ends), 2))
+        if len(sides) == 1 or rng.random() < 0.7:
+            splits = np.array([rng.randint(0, 50) for _ in range(rng.randint(1, 3))], np.int64)
+            graph.vertices.append(
+                JobVertex(number := len(graph.vertices), f"step {number}", f"uid-{number}", source=SourceInfo(splits))
+            )
+            sides = rng.sample([sides[0], number], 2)
+        number = len(graph.vertices)
+        inputs = [_add_dataset(graph, side, ShipStrategy.HASH, False) for side in sides]
+        divisible = rng.choice(DIVISIBLE)
+        edges = [JobEdge(d, k, co_partitioned=True, divisible=divisible[k]) for k, d in enumerate(inputs)]
+        graph.vertices.append(join := JobVertex(number, f"step {number}", f"uid-{number}", inputs=edges))
+        join.has_sink = rng.random() < 0.1
+        _let_absorb(graph, join, rng)
+
+
+def _let_absorb(graph: JobGraph, join: JobVertex, rng: random.Random) -> None:
+    """The join may absorb the producer of its probe side where the graph allows that."""
+    found = [obstacle(graph, Absorbing(join.id, side)) for side in (0, 1)]
+    join.join = JoinInfo("inner", (found[0], found[1]), rng.choice([None, None, 0, 1, 2]))
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:

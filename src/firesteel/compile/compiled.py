@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,3 +33,9 @@ class CompiledJob:
     """Data sets that go forward though nobody asked for it, so that ranges of keys, and a sort's order, stay whole."""
     places: dict[int, str] = field(default_factory=dict)
     """Vertex to the user's lines that made its steps, in words, for messages."""
+
+    def copy(self) -> CompiledJob:
+        """One whose graph can change while the job runs; vertices and data sets are shared until they are replaced."""
+        copied = replace(self, job_graph=self.job_graph.copy())
+        copied.splits, copied.places = dict(self.splits), dict(self.places)
+        return copied

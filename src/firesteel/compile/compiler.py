@@ -25,6 +25,7 @@ from firesteel.compile.exchanges import (
     unasked_ship,
 )
 from firesteel.compile.fingerprint import step_identity
+from firesteel.compile.joins import join_info
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
@@ -124,6 +125,8 @@ class _Builder:
             pipeline(job)
         elif asks_for_pipelined(self.options):
             store_all(job)
+        for vertex, job_vertex in zip(self.vertices, job.job_graph.vertices, strict=True):
+            job_vertex.join = join_info(vertex, job_vertex.id, job.job_graph, self.vertices)
         check_job_graph(job.job_graph)
         sinks = [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
         check_outputs(sinks)

@@ -50,6 +50,8 @@ class StepConfig:
     """One without resources where only a name was given; None: as its inputs."""
     group_place: str = ""
     """``file.py:12`` where the group was set."""
+    broadcast: str | None = None
+    """Of a join: the side to be given whole to every task ("left", "right"), "never", or None: as is decided while the job runs."""
     cache: Any = None
     """The place where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
 

@@ -46,7 +46,7 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-FORMAT = (2, 1)
+FORMAT = (2, 2)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11

@@ -85,6 +85,25 @@ class JobEdge:
     co_partitioned: bool = False
     divisible: bool = False
     indivisible: str = ""
+    whole: bool = False
+    """Every subtask reads all of it, whatever the data set's partitioning: the build side of a broadcast join."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInfo:
+    """The ways in which the join of a vertex' first two inputs (left, right) may be done, as the compiler found them.
+
+    ``obstacles``: for each input why it cannot be the build side of a broadcast join, which every task reads whole while the
+    producer of the other input runs in the join's own tasks; "" where it can. ``hint``: the input that the user wants
+    to be the build side, 2: none ("never"); None: the scheduler decides.
+    """
+
+    how: str
+    obstacles: tuple[str, str]
+    hint: int | None = None
+
+    def can_build(self, side: int) -> bool:
+        return not self.obstacles[side] and self.hint in (None, side)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +144,10 @@ class JobVertex:
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
     step: str = ""
     """The identity of what it does, the same in every run of the same code (``compile.fingerprint``); empty: not known."""
+    join: JoinInfo | None = None
+    """Of a vertex that begins with one join and no other keyed step."""
+    absorbed_by: int | None = None
+    """The vertex whose tasks do this one's work: it has no subtasks of its own."""
     program: Any = None
     """``firesteel.task.program.VertexProgram``: opaque to the scheduler."""
 
@@ -142,6 +165,10 @@ class JobGraph:
     def group_of(self, vertex: int) -> SlotSharingGroup:
         name = self.vertices[vertex].slot_sharing_group
         return self.slot_sharing_groups.get(name) or SlotSharingGroup(name)
+
+    def copy(self) -> JobGraph:
+        """One that can change by itself; vertices and data sets are shared until they are replaced."""
+        return JobGraph(self.name, list(self.vertices), list(self.datasets), self.slot_sharing_groups)
 
     def consumers(self, dataset: int) -> list[int]:
         return [v.id for v in self.vertices for e in v.inputs if e.dataset == dataset]

@@ -133,6 +133,14 @@ TARGET_TASK_DURATION = _register(
         check=at_least(0),
     )
 )
+ADAPTIVE_JOINS = _register(
+    Option(
+        "firesteel.join.adaptive",
+        parse_bool,
+        True,
+        "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
+    )
+)
 DECIDER_FUNCTION = _register(
     Option[str | None](
         "firesteel.decider.function",

@@ -15,6 +15,7 @@ from firesteel.scheduler.kernel.records import (
     REJECTED,
     RETIRED,
     Decision,
+    GraphChanged,
     JobPlanned,
     JobStatusRecord,
     JournalRecord,
@@ -61,6 +62,8 @@ class VertexHistory:
     """The vertices it reads from."""
     parallelism: int | None = None
     """None: still open."""
+    absorbed_by: int | None = None
+    """The vertex whose tasks do its work; its own parallelism is 0 then."""
     not_mirrored: str = ""
     """The reason for which its slow executions get no mirrors, as known before the job ran; empty: they may."""
     slot_sharing_group: str = ""
@@ -172,6 +175,8 @@ class JobHistory:
                     self._planned(record)
                 except (TypeError, ValueError, AttributeError) as error:
                     raise UsageError(f"The plan in the journal is not a job's: {error}.") from None
+            case GraphChanged():
+                self._absorbed(record)
             case Decision():
                 self._decided(record)
             case StateChange():
@@ -202,6 +207,12 @@ class JobHistory:
             vertex.not_mirrored = str(described.get("not_mirrored") or "")
             vertex.slot_sharing_group = str(described.get("slot_sharing_group") or "")
             vertex.inputs = [int(producer) for producer in described.get("inputs") or []]
+
+    def _absorbed(self, record: GraphChanged) -> None:
+        absorbed, into = self.vertex(record.absorbed), self.vertex(record.into)
+        absorbed.absorbed_by, absorbed.parallelism = into.id, 0
+        into.name = str(record.vertex.get("name") or into.name)
+        into.inputs = [int(producer) for producer in record.vertex.get("inputs") or []]
 
     def _decided(self, record: Decision) -> None:
         if record.vertex is None:

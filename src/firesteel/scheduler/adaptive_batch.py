@@ -7,13 +7,17 @@ from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.model.step_costs import NO_COSTS, StepCosts
-from firesteel.options import Options
+from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
+from firesteel.scheduler.kernel.states import IS_PENDING
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
+from firesteel.scheduler.slots.pool import SlotPool
+from firesteel.scheduler.slots.usable import UsableSlots
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
@@ -36,6 +40,7 @@ class AdaptiveBatchScheduler(Scheduler):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
     ) -> None:
@@ -47,16 +52,38 @@ class AdaptiveBatchScheduler(Scheduler):
             slots,
             detector,
             request_seconds=request_seconds,
+            task_memory=task_memory,
             profiler=profiler,
             costs=costs,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+        if not self.options[ADAPTIVE_JOINS]:
+            return NoJoins()
+
+        def slots_of(vertex: int) -> int | None:
+            bound = None if isinstance(self.allocator, SlotPool) else usable.bound(vertex)
+            return None if bound is None else bound.count
+
+        return AdaptiveJoins(
+            self.graph,
+            self.recorder,
+            self.timers,
+            slots_of=slots_of,
+            pending=lambda: int(self.executions.counts[IS_PENDING].sum()),
+            memory=task_memory,
+            volume=self.options[DATA_VOLUME_PER_TASK],
+        )
+
     def _grow(self) -> list[int]:
         new: list[int] = []
+        self.joins.consider()
         for vertex in self.graph.vertices:  # in topological order
-            if vertex.is_initialized or not self.graph.upstream_initialized(vertex):
+            if vertex.is_initialized or vertex.is_absorbed or not self.graph.upstream_initialized(vertex):
+                continue
+            if self.graph.inputs_available(vertex) and self.joins.puts_off(vertex.id):
                 continue
             plan = self._decide(vertex.job)
             if plan is not None:

@@ -41,6 +41,7 @@ class DefaultScheduler(Scheduler):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
     ) -> None:
@@ -51,6 +52,7 @@ class DefaultScheduler(Scheduler):
             slots,
             detector,
             request_seconds=request_seconds,
+            task_memory=task_memory,
             profiler=profiler,
             costs=costs,
         )

@@ -37,6 +37,7 @@ def create_scheduler(
     detector: SlowTaskDetector | None = None,
     slot_mode: SlotMode | None = None,
     join: JoinSession | None = None,
+    task_memory: Callable[[], float | None] = lambda: None,
     profiler: Profiler = NO_PROFILER,
     costs: StepCosts = NO_COSTS,
 ) -> Scheduler:
@@ -45,6 +46,7 @@ def create_scheduler(
     ``in_order``: the cluster serves what came first, so a mirror would wait for all that was deployed before it: nothing
     is deployed that has no slot. ``detector``: the one to use where speculation is on; None: as the options say.
     ``slot_mode``: who keeps slots of their own resources apart, where a slot sharing group has any; None: the pool alone.
+    ``task_memory``: gives the bytes that a task may use for its data; None: not known yet.
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
     runs measured them.
@@ -89,5 +91,13 @@ def create_scheduler(
     has_resources = any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices)
     allocator = pool if has_resources else bounded if in_turn else grant_all
     return kind(
-        job_graph, options, allocator, slots, chosen, request_seconds=request_seconds, profiler=profiler, costs=costs
+        job_graph,
+        options,
+        allocator,
+        slots,
+        chosen,
+        request_seconds=request_seconds,
+        task_memory=task_memory,
+        profiler=profiler,
+        costs=costs,
     )

@@ -22,6 +22,7 @@ from firesteel.scheduler.exchange.release import release_strategy
 from firesteel.scheduler.execution_events import ExecutionEvents
 from firesteel.scheduler.failover.failure_handler import ExecutionFailureHandler
 from firesteel.scheduler.invariants import validate
+from firesteel.scheduler.joins.adaptive import Joins, NoJoins
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import Command, JobStatus, Placement
 from firesteel.scheduler.kernel.job import Job
@@ -63,13 +64,15 @@ class Scheduler(ABC):
         detector: SlowTaskDetector | None = None,
         *,
         request_seconds: Callable[[], float | None] = lambda: None,
+        task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
-        none. ``request_seconds``: as ``Merging`` takes it. ``profiler``: told of the phases it goes through.
-        ``costs``: of steps, as earlier runs measured them."""
-        self.job_graph = job_graph
+        none. ``request_seconds``: as ``Merging`` takes it. ``task_memory``: gives the bytes
+        that a task may use for its data; None: not known yet. ``profiler``: told of the phases it goes
+        through. ``costs``: of steps, as earlier runs measured them."""
+        self.job_graph = job_graph = job_graph.copy()  # it may change while the job runs
         self.options = options
         self._profiler = profiler
         # The job's state.
@@ -157,6 +160,7 @@ class Scheduler(ABC):
         )
         counts = self._subpartition_counts()
         self.planner = Planner(graph, options, counts, deployment.coordinators, recorder, profiler=profiler)
+        self.joins = self._adaptive_joins(self._usable, task_memory)
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[e.Event], Callable[[Any], bool | None]]:
@@ -181,6 +185,10 @@ class Scheduler(ABC):
             e.CancelRequested: self._sinks.cancel_requested,
         }
 
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+        """Joins that are decided while the job runs, where the graph grows as it runs."""
+        return NoJoins()
+
     @property
     def status(self) -> JobStatus:
         return self.job.status
@@ -190,7 +198,8 @@ class Scheduler(ABC):
         if self.job.status.is_terminal:
             return []
         self.recorder.begin(event)
-        if not self._handlers[type(event)](event):
+        settled = self._handlers[type(event)](event)
+        if not settled or self.joins.is_open:
             self._advance()
         self.resources.event_handled()
         return self.recorder.take()
@@ -205,6 +214,7 @@ class Scheduler(ABC):
             self.failures.pending_restarts,
             has_slots=bool(self.nodes) if self.nodes.is_told else None,
             committing=self._sinks.is_committing,
+            joins=self.joins.waiting_for(),
             merging=self.merging.waiting_for(self.recorder.at),
             speculation=self.speculation.waiting_for() + self.resources.waiting_for(),
         )
@@ -235,6 +245,7 @@ class Scheduler(ABC):
             self._schedule()
             if self.graph.all_finished:
                 self._sinks.vertices_finished()
+        self.joins.event_handled()
         self.job.end_if_nothing_runs()
 
     @property

@@ -27,6 +27,8 @@ class Waits:
     has_slots: bool | None
     """True: Spark has executors; None: nobody told."""
     committing: bool
+    joins: list[str] = field(default_factory=list)
+    """Sentences on vertices that are put off."""
     merging: list[str] = field(default_factory=list)
     """Sentences on results that are being merged."""
     speculation: list[str] = field(default_factory=list)
@@ -41,10 +43,12 @@ def waiting_for(readiness: Readiness, graph: DefaultExecutionGraph, job: Job, no
         return ["The job waits for its start."]
     if waits.committing:
         return ["The job waits for its sinks to be published."]
-    lines = list(waits.merging)
+    lines = [*waits.joins, *waits.merging]
     if waits.pending_restarts and not job.is_ending:
         lines.append(f"Waiting for the delay of a restart: {plural(waits.pending_restarts, 'subtask')}.")
     for vertex in graph.vertices:
+        if vertex.is_absorbed:
+            continue
         lines += _vertex(readiness, graph, vertex, waits.has_slots, now)
     lines += waits.speculation
     return lines or [f"The job is {job.status.value} and waits for nothing: this is a fault of Firesteel's."]

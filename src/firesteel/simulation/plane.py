@@ -111,6 +111,7 @@ class Plane:
         self._merged = 0
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Record: self._record,
+            c.VertexAbsorbed: self._absorb,
             c.Deploy: self._deploy,
             c.DeployRegions: self._deploy_regions,
             c.Cancel: self._cancel,
@@ -142,7 +143,18 @@ class Plane:
 
     # --- executions --------------------------------------------------------------------------------------------
 
+    def _absorb(self, command: c.VertexAbsorbed) -> None:
+        """The graph is the scheduler's own: nothing is left to be done."""
+        check(
+            not (self.runs.vertex[: self.runs.size] == command.producer).any(),
+            f"vertex {command.producer} is absorbed, and was deployed",
+        )
+
     def _deploy(self, command: c.Deploy) -> None:
+        check(
+            self.graph.vertices[command.vertex].absorbed_by is None,
+            f"vertex {command.vertex} is deployed, and was absorbed",
+        )
         rows, placement = self._add(command), command.placement
         if placement is None:
             check(not self.blocked.any(), f"vertex {command.vertex} is deployed as if no node were blocked")

@@ -57,6 +57,8 @@ class TaskContext:
     scratch: Path
     """A private directory on the executor's local disk, removed when the task ends."""
     side_inputs: dict[str, pa.Table] = field(default_factory=dict)
+    builds: dict[str, UnitInput] = field(default_factory=dict)
+    """Build sides of broadcast joins by name: read whole, by the operator that joins."""
     place: str = ""
     """The split being read just now, in words, for error messages."""
 
@@ -192,6 +194,8 @@ class VertexProgram:
     """Schema of each gate's data set, in the order of the vertex' inputs."""
     side_inputs: tuple[tuple[str, int], ...] = ()
     """(name, gate): broadcast gates read whole, as a table, before the head starts."""
+    builds: tuple[tuple[str, int], ...] = ()
+    """(name, gate): gates read whole by broadcast joins."""
     gate_orders: tuple[Order | None, ...] = ()
     """Of each gate, the order in which its data set was written, if in any; empty: none was."""
 

@@ -3,7 +3,7 @@
 A task is one execution, or several that make up a pipelined region: then each part is a chain that pulls the one before it.
 
 Shares of the memory budget: a keyed head's unit takes an eighth and its operator up to four times that again; the outputs share a
-quarter (half without a keyed head), evenly among result writers and combiners; what is left is for batches on their way.
+quarter (half without a keyed head and build sides), evenly among result writers and combiners; what is left is for batches on their way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
-from firesteel.task.operators.units import run_keyed
+from firesteel.task.operators.units import run_keyed, whole_gate
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
@@ -250,6 +250,8 @@ class _Reading:
     def read_side_inputs(self) -> None:
         for name, gate in self._program.side_inputs:
             self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
+        for name, gate in self._program.builds:
+            self._ctx.builds[name] = whole_gate(self._stored(gate), self._schemas[gate])
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
@@ -339,7 +341,8 @@ class _Outputs:
     """The writing half: every output takes every batch; all finish, or all are aborted. What is ``streamed`` is not written."""
 
     def __init__(self, part: Part, store: ResultStore, codec: str, streamed: Set[int]) -> None:
-        self._keyed = isinstance(part.program.head, KeyedHead)
+        self._holds = isinstance(part.program.head, KeyedHead) or bool(part.program.builds)
+        """Operators hold rows as well."""
         self._outputs = [
             output
             for output in part.program.outputs
@@ -369,7 +372,7 @@ class _Outputs:
         """Bytes for each result writer and each combiner."""
         results = [output for output in self._outputs if isinstance(output, ResultOutput)]
         parts = len(results) + sum(output.combiner is not None for output in results)
-        whole = self._ctx.memory_budget // (4 if self._keyed else 2)
+        whole = self._ctx.memory_budget // (4 if self._holds else 2)
         return max(whole // max(parts, 1), 1)
 
     def _result_writer(self, output: ResultOutput, share: int) -> ResultWriter:

@@ -166,6 +166,16 @@ class Command:
     pass
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class VertexAbsorbed(Command):
+    """From here on ``vertex`` runs the program of ``producer``, whose rows it joins, before its own, and reads its input
+    ``build`` (0 or 1) whole (``model.absorbing``). Nothing of either was deployed."""
+
+    vertex: int
+    producer: int
+    build: int
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The nodes on which executions should run, and how soon. A wish that the data plane fulfils as well as it can."""

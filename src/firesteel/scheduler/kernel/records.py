@@ -87,6 +87,15 @@ class SlotUsage(JournalRecord, frozen=True):
     """Up to ``at``, in which any execution waited: what was launched meanwhile counts to its launch, whenever that was told."""
 
 
+class GraphChanged(JournalRecord, frozen=True):
+    """The job graph has changed: ``into`` does the work of ``absorbed`` from here on, which never has subtasks of its own."""
+
+    absorbed: int
+    into: int
+    vertex: dict[str, Any]
+    """``into`` as it is now, in the form of :class:`JobPlanned`."""
+
+
 class OutputGone(JournalRecord, frozen=True):
     """The output of these executions of ``vertex`` is deleted: of one data set, or (None) all of it."""
 
@@ -117,4 +126,6 @@ class JobPlanned(JournalRecord, frozen=True):
     have "slot_sharing_group"."""
 
 
-AnyRecord = Decision | StateChange | MetricsSnapshot | SlotUsage | OutputGone | JobStatusRecord | JobPlanned
+AnyRecord = (
+    Decision | StateChange | GraphChanged | MetricsSnapshot | SlotUsage | OutputGone | JobStatusRecord | JobPlanned
+)

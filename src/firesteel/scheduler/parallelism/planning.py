@@ -12,7 +12,14 @@ from firesteel.errors import FiresteelError
 from firesteel.humanize import plural
 from firesteel.model.arrays import Ints
 from firesteel.model.forward_group import forward_groups
-from firesteel.model.job_graph import PARALLELISM_DEFAULT, DistributionPattern, JobGraph, JobVertex, SourceInfo
+from firesteel.model.job_graph import (
+    PARALLELISM_DEFAULT,
+    DistributionPattern,
+    JobGraph,
+    JobVertex,
+    ShipStrategy,
+    SourceInfo,
+)
 from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
@@ -163,6 +170,9 @@ class Planner:
         ready = True
         for edge in vertex.inputs:
             info = self._graph.result(edge.dataset).info
+            if edge.whole:
+                ready &= info.is_settled
+                continue
             if info.awaits_ranges or (self._cut_by_cells(edge.dataset, bounds) and info.is_measured):
                 ready &= info.fetch_cells()
             ready &= info.is_settled
@@ -262,7 +272,9 @@ class Planner:
 
     def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
         """By bytes can be cut only what was measured by subpartition."""
-        unmeasured = [e.dataset for e in vertex.inputs if not self._graph.result(e.dataset).info.is_measured]
+        unmeasured = [
+            e.dataset for e in vertex.inputs if not e.whole and not self._graph.result(e.dataset).info.is_measured
+        ]
         if not unmeasured or bounds.cut == "by-count":
             return bounds
         self._recorder.decision(
@@ -290,14 +302,16 @@ class Planner:
         info = result.info
         return ConsumedResult(
             dataset=edge.dataset,
-            ship=result.dataset.ship,
+            ship=ShipStrategy.BROADCAST if edge.whole else result.dataset.ship,
             co_partitioned=edge.co_partitioned,
             num_partitions=result.num_partitions,
             num_subpartitions=result.num_subpartitions,
             subpartition_bytes=info.subpartition_bytes if info.is_measured else None,
-            cells=info.cells() if info.is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
+            cells=info.cells()
+            if not edge.whole and info.is_measured and self._cut_by_cells(edge.dataset, bounds)
+            else None,
             total_bytes=info.num_bytes_produced,
-            is_broadcast=info.is_broadcast,
+            is_broadcast=edge.whole or info.is_broadcast,
             divisible=edge.divisible,
             indivisible=edge.indivisible,
         )
@@ -307,9 +321,9 @@ class Planner:
         result = self._graph.result(edge.dataset)
         return ConsumedResult(
             edge.dataset,
-            result.dataset.ship,
+            ShipStrategy.BROADCAST if edge.whole else result.dataset.ship,
             edge.co_partitioned,
             result.num_partitions,
             result.num_subpartitions,
-            is_broadcast=result.info.is_broadcast,
+            is_broadcast=edge.whole or result.info.is_broadcast,
         )

@@ -54,9 +54,10 @@ class NetworkMemory:
     def consider(self) -> None:
         """Vertices were initialised, or workers came."""
         for group, vertices in list(self._open.items()):
-            if all(self._graph.vertices[vertex].is_initialized for vertex in vertices) and self._are_known(group):
+            left = [vertex for vertex in vertices if not self._graph.vertices[vertex].is_absorbed]
+            if all(self._graph.vertices[vertex].is_initialized for vertex in left) and self._are_known(group):
                 del self._open[group]
-                self._decide(group, vertices)
+                self._decide(group, left)
 
     def _are_known(self, group: int) -> bool:
         """Returns whether a worker is known that could hold a slot. One that comes may have just what was asked for, and no more."""

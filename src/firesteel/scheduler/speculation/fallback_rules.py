@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -49,10 +48,7 @@ class ExpectedTimeRule:
         self._thresholds = thresholds
         self.least_seconds = thresholds.lower_bound
         self._factor = max(EXPECTED_FACTOR, 2 * thresholds.multiplier)
-        alike: dict[object, list[ExecutionJobVertex]] = defaultdict(list)
-        for vertex in graph.vertices:
-            alike[_kind(graph, vertex)].append(vertex)
-        self._alike = {vertex.id: vertices for vertices in alike.values() for vertex in vertices}
+        self._graph = graph
 
     def find(
         self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float
@@ -75,7 +71,8 @@ class ExpectedTimeRule:
         return slow if slow and _subtasks(table, slow) <= len(finished) else None
 
     def _by_like(self, table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes) -> SlowTasks | None:
-        like = [v for v in self._alike[vertex.id] if v.num_finished and knows_bytes(v)]
+        kind = _kind(self._graph, vertex)  # of now: the graph may have changed
+        like = [v for v in self._graph.vertices if v.num_finished and knows_bytes(v) and _kind(self._graph, v) == kind]
         if not like or running.input_bytes is None:
             return None
         finished = finished_times(table, like)

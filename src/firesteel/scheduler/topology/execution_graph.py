@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from firesteel.model.absorbing import Absorbing, absorb
 from firesteel.model.arrays import Ints, unwritten, writable
 from firesteel.model.job_graph import (
     DistributionPattern,
@@ -143,6 +144,11 @@ class ExecutionJobVertex:
     @property
     def is_initialized(self) -> bool:
         return self.parallelism >= 0
+
+    @property
+    def is_absorbed(self) -> bool:
+        """Another vertex does its work: it is never initialised."""
+        return self.job.absorbed_by is not None
 
     @property
     def is_finished(self) -> bool:
@@ -304,7 +310,18 @@ class DefaultExecutionGraph:
     @property
     def all_finished(self) -> bool:
         """Every registered vertex has finished, not only every execution there is."""
-        return all(vertex.is_finished for vertex in self.vertices)
+        return all(vertex.is_finished or vertex.is_absorbed for vertex in self.vertices)
+
+    def absorb(self, change: Absorbing) -> None:
+        """Let a join do the work of its probe side's producer. Neither is initialised."""
+        producer = change.producer(self.job_graph)
+        read = [edge.dataset for edge in self.job_graph.vertices[producer].inputs]
+        dropped = self.job_graph.vertices[producer].outputs
+        absorb(self.job_graph, change)
+        for vertex in (producer, change.join):
+            self.vertices[vertex].job = self.job_graph.vertices[vertex]
+        for dataset in (*read, *dropped):
+            self.consumers[dataset] = sorted(set(self.job_graph.consumers(dataset)))
 
     def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
         """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firesteel.model.job_graph import JobGraph
+from firesteel.model.job_graph import JobGraph, JobVertex
 from firesteel.options import Options
 from firesteel.scheduler.kernel.records import JobPlanned
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
@@ -12,24 +12,10 @@ from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
 def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
     groups = _slot_sharing_groups(graph)
-    producer = {dataset.id: dataset.producer for dataset in graph.datasets}
-    vertices: list[dict[str, Any]] = [
-        {
-            "id": vertex.id,
-            "name": vertex.name,
-            "uid": vertex.uid,
-            "inputs": [producer[edge.dataset] for edge in vertex.inputs],
-            "parallelism": vertex.parallelism,
-            "max_parallelism": vertex.max_parallelism,
-            "splits": None if vertex.source is None else len(vertex.source.split_bytes),
-            "sink": vertex.has_sink,
-            **({"step": vertex.step} if vertex.step else {}),
-            **({"not_mirrored": vertex.not_mirrored} if vertex.not_mirrored else {}),
-            **({"other_rows": vertex.other_rows} if vertex.other_rows else {}),
-            **({"slot_sharing_group": vertex.slot_sharing_group} if groups else {}),
-        }
-        for vertex in graph.vertices
-    ]
+    vertices = [planned_vertex(graph, vertex) for vertex in graph.vertices]
+    if groups:
+        for vertex, columns in zip(graph.vertices, vertices, strict=True):
+            columns["slot_sharing_group"] = vertex.slot_sharing_group
     datasets: list[dict[str, Any]] = [
         {
             "id": dataset.id,
@@ -50,6 +36,23 @@ def planned(graph: JobGraph, job_id: str, options: Options) -> JobPlanned:
         options={key: options[key] for key in options},
         slot_sharing_groups=groups,
     )
+
+
+def planned_vertex(graph: JobGraph, vertex: JobVertex) -> dict[str, Any]:
+    """The vertex as plain data."""
+    return {
+        "id": vertex.id,
+        "name": vertex.name,
+        "uid": vertex.uid,
+        "inputs": [graph.datasets[edge.dataset].producer for edge in vertex.inputs],
+        "parallelism": vertex.parallelism,
+        "max_parallelism": vertex.max_parallelism,
+        "splits": None if vertex.source is None else len(vertex.source.split_bytes),
+        "sink": vertex.has_sink,
+        **({"step": vertex.step} if vertex.step else {}),
+        **({"not_mirrored": vertex.not_mirrored} if vertex.not_mirrored else {}),
+        **({"other_rows": vertex.other_rows} if vertex.other_rows else {}),
+    }
 
 
 def _slot_sharing_groups(graph: JobGraph) -> dict[str, dict[str, float]]:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.joins import absorb_in
+from firesteel.model.absorbing import Absorbing
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     BlockNodes,
@@ -44,6 +46,7 @@ from firesteel.scheduler.kernel.commands import (
     StoreBlob,
     StoreSizes,
     VerifyPartitions,
+    VertexAbsorbed,
 )
 from firesteel.scheduler.kernel.records import Decision
 from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunner, fused
@@ -53,6 +56,7 @@ from firesteel.spark.driver.kill import Killer, TaskGone
 from firesteel.spark.driver.merge import Merger
 from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.spark.driver.postmortem import PostMortem
+from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.spark_errors import was_cancelled
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.avoidance import Avoidance
@@ -198,6 +202,7 @@ class JobDriver:
         self._snapshot_due = 0.0
         self._actions: dict[type[Command], Callable[[Any], None]] = {
             Record: self._record,
+            VertexAbsorbed: self._absorb,
             Deploy: self._deploy,
             DeployRegions: self._deploy,
             BlockNodes: self._avoidance.block,
@@ -504,6 +509,12 @@ class JobDriver:
             self._end = command
         else:
             self._snapshot = replace(self._snapshot, status=command.status)
+
+    def _absorb(self, command: VertexAbsorbed) -> None:
+        """The same change as the scheduler made, in what is deployed from here on."""
+        compiled = self._in.compiled
+        absorb_in(compiled, Absorbing(command.vertex, command.build))
+        self._in.programs[command.vertex] = serialise_program(compiled, compiled.job_graph.vertices[command.vertex])
 
     def _deploy(self, command: Deploy | DeployRegions) -> None:
         """One Spark job for all whose executions share tasks."""

@@ -54,7 +54,7 @@ from firesteel.spark.session.task_memory import budget_per_task, machine_memory,
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
-from firesteel.spark.storage.directories import JobStorage, RequestTime, new_job_id, storage_root
+from firesteel.spark.storage.directories import JobStorage, new_job_id, storage_root
 from firesteel.task.executor.information import Blob, JobInformation
 
 EXIT_SECONDS = 8.0
@@ -98,6 +98,19 @@ def submit(
     return run
 
 
+class LateNumber:
+    """A number that the scheduler asks for, and that is known only after it was made; None until then."""
+
+    def __init__(self) -> None:
+        self._number: float | None = None
+
+    def __call__(self) -> float | None:
+        return self._number
+
+    def tell(self, number: float) -> None:
+        self._number = number
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Everything made before the job starts. ``programs``: vertex to its cloudpickled program. ``memory_budget``: bytes that a task
@@ -134,16 +147,17 @@ def _made(
     )
     undo.callback(session.close)
     join = session.join if shares_slots(slot_provisioning.mode) else None
-    request_time = RequestTime()
+    request_seconds, task_memory = LateNumber(), LateNumber()
     scheduler = create_scheduler(
         compiled.job_graph,
         options,
         slots,
-        request_time,
+        request_seconds,
         in_order=in_order,
         slot_mode=slot_provisioning.mode,
         join=join,
         costs=costs,
+        task_memory=task_memory,
     )
     programs = serialise_programs(compiled)
     local = is_local(context)
@@ -159,8 +173,9 @@ def _made(
     undo.callback(storage.remove)
     storage.create()
     if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
-        request_time.measure(storage)
+        request_seconds.tell(storage.request_seconds())
     budget = _memory_budget(context, options, memory)
+    task_memory.tell(budget)
     information = JobInformation(
         job_id=job_id,
         store=storage.store,
@@ -188,7 +203,7 @@ class JobRun:
     ) -> None:
         self.job_id = prepared.storage.job_id
         self.job_name = compiled.job_graph.name
-        self._compiled = compiled
+        self._compiled = compiled.copy()  # its graph may change while the job runs
         self._context = context
         self._options = options
         self._instruments = instruments

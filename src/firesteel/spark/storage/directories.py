@@ -138,20 +138,6 @@ class JobStorage:
             return False  # being written or being removed just now
 
 
-class RequestTime:
-    """The seconds that reading one slice takes, for the scheduler, which is made before the storage is; None until measured."""
-
-    def __init__(self) -> None:
-        self._seconds: float | None = None
-
-    def __call__(self) -> float | None:
-        return self._seconds
-
-    def measure(self, storage: JobStorage) -> None:
-        """Raises StorageError."""
-        self._seconds = storage.request_seconds()
-
-
 def _remove_scratch(directory: Path) -> None:
     """Moves it aside first: a worker that is only just starting finds no place to make its own directory in."""
     aside = directory.with_name(directory.name + REMOVED)

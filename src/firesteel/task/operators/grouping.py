@@ -74,15 +74,11 @@ def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, i
 
     The last code stands for null. None for other columns.
     """
-    if not _is_integral(column.type):
+    if not is_integral(column.type):
         return None
     if len(column) == column.null_count:
         return np.full(len(column), 0 if nulls_match else -1, dtype=np.int64), 1, 0
-    values = (
-        column
-        if pa.types.is_integer(column.type)
-        else column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    )
+    values = as_integers(column)
     bounds = pc.min_max(values)
     low, high = bounds["min"].as_py(), bounds["max"].as_py()
     span = high - low + 1
@@ -95,9 +91,17 @@ def integer_codes(column: pa.Array, *, nulls_match: bool) -> tuple[Codes, int, i
     return codes, span + 1, low
 
 
-def _is_integral(type_: pa.DataType) -> bool:
+def is_integral(type_: pa.DataType) -> bool:
+    """Returns whether :func:`as_integers` takes a column of this normalised type."""
     types = pa.types
     return types.is_integer(type_) or types.is_timestamp(type_) or types.is_date32(type_)
+
+
+def as_integers(column: pa.Array) -> pa.Array:
+    """The same memory as integers: of integers, dates and timestamps."""
+    if pa.types.is_integer(column.type):
+        return column
+    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def _densify(codes: Codes) -> tuple[Codes, int]:

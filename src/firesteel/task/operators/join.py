@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.results.keys import KeyTypeError, common_key_type
-from firesteel.task.batches import chunked, one_chunk, stable_order, take, take_rows
+from firesteel.task.batches import chunked, one_chunk, take, take_rows
 from firesteel.task.operators.grouping import encode, paired_columns
+from firesteel.task.operators.key_index import CodedRows
 from firesteel.task.operators.relational import check_columns
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
@@ -175,11 +176,11 @@ class HashJoin:
             if self.how in ("right", "full"):
                 matched |= match.right_matched()
             if self.how in ("semi", "anti"):
-                yield from _emit(left, np.flatnonzero(match.left_matched() == (self.how == "semi")))
+                yield from emit(left, np.flatnonzero(match.left_matched() == (self.how == "semi")))
             else:
                 yield from match.pairs(keep_left=self.how in ("left", "full"))
         if self.how in ("right", "full"):
-            yield from self._only_right(right, np.flatnonzero(~matched))
+            yield from self.only_right(right, np.flatnonzero(~matched))
 
     def _nested(self, left: UnitInput, rights: Iterator[pa.Table], half: int) -> Batches:
         """Both sides too large (a giant key): every chunk of the right against every chunk of the left, read again."""
@@ -195,21 +196,21 @@ class HashJoin:
                 if self.how not in ("semi", "anti"):
                     yield from match.pairs(keep_left=False)
             if self.how in ("right", "full"):
-                yield from self._only_right(right, np.flatnonzero(~matched))
+                yield from self.only_right(right, np.flatnonzero(~matched))
         if self.how in ("inner", "right"):
             return
         for flag, table in zip(flags, chunked(left.batches(), self.left_schema, half, 1 << 30), strict=True):
             rows = np.flatnonzero(flag == (self.how == "semi"))
-            yield from _emit(table, rows) if self.how in ("semi", "anti") else self._only_left(table, rows)
+            yield from emit(table, rows) if self.how in ("semi", "anti") else self._only_left(table, rows)
 
     def _only_left(self, left: pa.Table, rows: Rows) -> Batches:
         nothing = self.right_schema.empty_table()
-        for part in _parts(rows, _pairs_at_once(left)):
+        for part in _parts(rows, pairs_at_once(left)):
             yield self.joined(left, part, nothing, np.full(len(part), -1, dtype=np.int64))
 
-    def _only_right(self, right: pa.Table, rows: Rows) -> Batches:
+    def only_right(self, right: pa.Table, rows: Rows) -> Batches:
         nothing = self.left_schema.empty_table()
-        for part in _parts(rows, _pairs_at_once(right)):
+        for part in _parts(rows, pairs_at_once(right)):
             yield self.joined(nothing, np.full(len(part), -1, dtype=np.int64), right, part)
 
     def joined(self, left: pa.Table, left_rows: Rows, right: pa.Table, right_rows: Rows) -> pa.RecordBatch:
@@ -238,72 +239,26 @@ class _Match:
 
     def __init__(self, join: HashJoin, left: pa.Table, right: pa.Table) -> None:
         self._join = join
-        self._left, self._right = _flat(left), _flat(right)
+        self._left, self._right = flat(left), flat(right)
         both = paired_columns(left, join.left_keys, right, join.right_keys)
-        codes, self._n = encode(both, nulls_match=False)
-        self._left_codes, self._right_codes = codes[: left.num_rows], codes[left.num_rows :]
-        self._right_counts = np.bincount(self._right_codes[self._right_codes >= 0], minlength=self._n)
+        codes, n = encode(both, nulls_match=False)
+        self._left_codes = codes[: left.num_rows]
+        self._rights = CodedRows(codes[left.num_rows :], n)
 
     def left_matched(self) -> NDArray[np.bool_]:
-        return self._matches() > 0
+        return self._rights.matches(self._left_codes) > 0
 
     def right_matched(self) -> NDArray[np.bool_]:
-        seen = np.zeros(self._n + 1, dtype=bool)
-        seen[self._left_codes] = True  # code -1 is the last place
-        seen[self._n] = False
-        return seen[self._right_codes]
-
-    def _matches(self) -> Rows:
-        """Right rows for each left row."""
-        return np.where(self._left_codes >= 0, self._right_counts[self._left_codes], 0)
+        return self._rights.matched_by(self._left_codes)
 
     def pairs(self, *, keep_left: bool) -> Batches:
         """Joined rows in the order of the left side. ``keep_left``: rows without a match too, with nulls."""
-        at_once = min(_pairs_at_once(self._left), _pairs_at_once(self._right))
-        chunks = (
-            self._unique(keep_left, at_once)
-            if self._right_counts.max(initial=0) <= 1
-            else self._many(keep_left, at_once)
-        )
-        for left_rows, right_rows in chunks:
+        at_once = min(pairs_at_once(self._left), pairs_at_once(self._right))
+        for left_rows, right_rows in self._rights.pairs(self._left_codes, at_once, keep=keep_left):
             yield self._join.joined(self._left, left_rows, self._right, right_rows)
 
-    def _unique(self, keep_left: bool, at_once: int) -> Iterator[tuple[Rows, Rows]]:
-        """No key is twice on the right: its row number is looked up."""
-        row_of = np.full(self._n + 1, -1, dtype=np.int64)
-        row_of[self._right_codes] = np.arange(len(self._right_codes))
-        row_of[self._n] = -1
-        right_rows = row_of[self._left_codes]
-        left_rows = np.arange(len(right_rows)) if keep_left else np.flatnonzero(right_rows >= 0)
-        for part in _parts(left_rows, at_once):
-            yield part, right_rows[part]
 
-    def _many(self, keep_left: bool, at_once: int) -> Iterator[tuple[Rows, Rows]]:
-        """Pairs are numbered through; a chunk of pair numbers is turned into row numbers, cutting inside a left row if need be."""
-        matches = self._matches()
-        produced = np.maximum(matches, 1) if keep_left else matches
-        ends = np.cumsum(produced)
-        total = int(ends[-1]) if len(ends) else 0
-        nulls = int((self._right_codes < 0).sum())
-        order = stable_order(self._right_codes + 1)[nulls:]
-        starts = np.cumsum(self._right_counts) - self._right_counts
-        for low in range(0, total, at_once):
-            high = min(low + at_once, total)
-            first, last = np.searchsorted(ends, [low, high - 1], side="right")
-            within = np.arange(first, last + 1)
-            left_rows = np.repeat(
-                within, np.minimum(ends[within], high) - np.maximum(ends[within] - produced[within], low)
-            )
-            nth = np.arange(low, high) - (ends[left_rows] - produced[left_rows])
-            matched = matches[left_rows] > 0
-            position = np.where(matched, starts[self._left_codes[left_rows]] + nth, 0)
-            yield (
-                left_rows,
-                np.where(matched, order[position], -1) if len(order) else np.full(high - low, -1, dtype=np.int64),
-            )
-
-
-def _flat(table: pa.Table) -> pa.Table:
+def flat(table: pa.Table) -> pa.Table:
     """One chunk per column, so that a take of pairs does not look for the chunk of each."""
     return pa.Table.from_arrays([one_chunk(column) for column in table.columns], schema=table.schema)
 
@@ -321,12 +276,12 @@ def _parts(rows: Rows, at_once: int) -> Iterator[Rows]:
         yield rows[low : low + at_once]
 
 
-def _pairs_at_once(table: pa.Table) -> int:
+def pairs_at_once(table: pa.Table) -> int:
     """Output rows per batch: about 4 MiB of this side's rows."""
     row_bytes = table.nbytes / max(table.num_rows, 1)
     return int(min(max(_OUTPUT_BYTES / max(row_bytes, 1), _MIN_PAIRS), _MAX_PAIRS))
 
 
-def _emit(table: pa.Table, rows: Rows) -> Batches:
-    for part in _parts(rows, _pairs_at_once(table)):
+def emit(table: pa.Table, rows: Rows) -> Batches:
+    for part in _parts(rows, pairs_at_once(table)):
         yield from take_rows(table, part).to_batches()

@@ -62,6 +62,12 @@ class GateInput:
         return whole(self.batches(), self.schema)
 
 
+def whole_gate(reader: Reader, schema: pa.Schema) -> GateInput:
+    """All subpartitions that ``reader`` reads."""
+    first, sizes = reader.bytes_per_subpartition()
+    return GateInput(reader, schema, first, first + len(sizes), int(sizes.sum()))
+
+
 class SpoolInput:
     """Rows held in memory up to a limit and in a file on local disk beyond it. Written once, read any number of times."""
 

@@ -1,0 +1,99 @@
+"""The change of a job graph by which a join is done without an exchange of its larger side (Flink: the adaptive stream graph).
+
+A join vertex *absorbs* the producer of its probe side: it takes over the producer's inputs and source, runs the producer's
+program before its own, and reads the build side whole. The producer has no subtasks then, and its data set is never made.
+A producer that is a join itself, not decided yet, is decided as the join that absorbed it.
+Vertices and data sets keep their numbers. The scheduler and the data plane make the same change, each to its own graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
+
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbing:
+    """``join``: the vertex that absorbs. ``build``: its input (0 or 1) that is read whole; the other one's producer is absorbed."""
+
+    join: int
+    build: int
+
+    def producer(self, graph: JobGraph) -> int:
+        """The vertex that is absorbed."""
+        probe = graph.vertices[self.join].inputs[1 - self.build]
+        return graph.datasets[probe.dataset].producer
+
+    def gates(self, graph: JobGraph) -> tuple[int, ...]:
+        """Returns the place that each input of the join has behind the change, -1 for the probe side.
+
+        The producer's inputs keep their places; the build side follows, then what else the join reads.
+        """
+        taken = len(graph.vertices[self.producer(graph)].inputs)
+        rest = range(taken + 1, taken + len(graph.vertices[self.join].inputs) - 1)
+        return (taken, -1, *rest) if self.build == 0 else (-1, taken, *rest)
+
+
+def obstacle(graph: JobGraph, change: Absorbing) -> str:
+    """Why the graph does not allow the change, as the end of a sentence; "": it does."""
+    return next(_obstacles(graph, change), "")
+
+
+def _obstacles(graph: JobGraph, change: Absorbing) -> Iterator[str]:
+    join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
+    dataset = graph.datasets[join.inputs[1 - change.build].dataset]
+    probe = f"the {SIDES[1 - change.build]} side"
+    if join.inputs[0].dataset == join.inputs[1].dataset:
+        yield "both sides are one stream"
+    if dataset.persistent or len(producer.outputs) > 1 or producer.has_sink or _num_readers(graph, dataset.id) > 1:
+        yield f"{probe} is read by others too"
+    if dataset.ship is not ShipStrategy.HASH:
+        yield f"{probe} is not hash partitioned"
+    beside = [*(edge.dataset for vertex in (producer, join) for edge in vertex.inputs), *join.outputs]
+    if any(graph.datasets[number].ship is ShipStrategy.FORWARD for number in beside):
+        yield "a step beside it is bound to its parallelism by forward"
+    if producer.slot_sharing_group != join.slot_sharing_group:
+        yield f"{probe} is in another slot sharing group"
+    if (producer.parallelism, producer.max_parallelism) != (join.parallelism, join.max_parallelism):
+        yield f"{probe} has another parallelism set than the join"
+
+
+def _num_readers(graph: JobGraph, dataset: int) -> int:
+    return sum(edge.dataset == dataset for vertex in graph.vertices for edge in vertex.inputs)
+
+
+def absorb(graph: JobGraph, change: Absorbing) -> None:
+    """Changes ``graph``. Both vertices are replaced, so that whoever holds the old ones sees them as they were."""
+    join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
+    graph.vertices[join.id] = _joined(join, producer, change.gates(graph))
+    graph.vertices[producer.id] = replace(
+        producer, inputs=[], outputs=[], source=None, join=None, absorbed_by=join.id, parallelism=PARALLELISM_DEFAULT
+    )
+
+
+def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> JobVertex:
+    own = [(place, edge) for place, edge in zip(gates, join.inputs, strict=True) if place >= 0]
+    inputs = [*producer.inputs, *(_moved(edge, place, whole=edge.index < 2) for place, edge in own)]
+    return replace(
+        join,
+        name=f"{producer.name} -> {join.name}",
+        step=f"{producer.step}+{join.step}" if producer.step and join.step else "",
+        inputs=inputs,
+        parallelism=producer.parallelism,
+        max_parallelism=producer.max_parallelism,
+        source=producer.source,
+        supports_concurrent_attempts=join.supports_concurrent_attempts and producer.supports_concurrent_attempts,
+        speculative=join.speculative and producer.speculative,
+        not_mirrored=producer.not_mirrored or join.not_mirrored,
+        deterministic=join.deterministic and producer.deterministic,
+        other_rows=producer.other_rows or join.other_rows,
+        join=producer.join,  # its inputs keep their places
+    )
+
+
+def _moved(edge: JobEdge, place: int, whole: bool) -> JobEdge:
+    return replace(edge, index=place, co_partitioned=False, divisible=False, indivisible="", whole=whole or edge.whole)

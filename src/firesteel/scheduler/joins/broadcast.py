@@ -1,0 +1,94 @@
+"""Broadcast or hash: decided from the real bytes of a join's build side, before anything of the probe side was made.
+
+A broadcast join saves the exchange of the probe side; it costs that every task reads the build side whole and holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firesteel.humanize import format_bytes, plural
+from firesteel.model.absorbing import SIDES
+
+MEMORY_SHARE = 4
+"""The build sides of a task take at most its memory budget divided by this, all together (``task.operators.broadcast_join``)."""
+UNKNOWN_MEMORY = 256 << 20
+"""A task's memory budget where nobody told it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSizes:
+    """All that is known of a join when its build side has finished. Sizes are plain bytes."""
+
+    how: str
+    build: int
+    """The input, 0 or 1, that would be given whole to every task."""
+    build_bytes: int
+    probe_bytes: int
+    """Estimated: what the probe side's producer will read; 0: nobody knows."""
+    readers: int
+    """Tasks that would read the build side, as far as can be said now."""
+    memory: int
+    """Of one task, for its data."""
+    held: tuple[int, ...] = ()
+    """Build sides that the same tasks hold already."""
+    is_hint: bool = False
+    """The user wants it broadcast."""
+
+    @property
+    def limit(self) -> int:
+        """Most bytes of each build side that can be held in memory."""
+        return self.memory // (MEMORY_SHARE * (len(self.held) + 1))
+
+    def columns(self) -> dict[str, object]:
+        """Returns the inputs of the decision's record, from which it can be made again."""
+        return {
+            "how": self.how,
+            "build": SIDES[self.build],
+            "build_bytes": self.build_bytes,
+            "probe_bytes": self.probe_bytes,
+            "readers": self.readers,
+            "memory": self.memory,
+            "held": list(self.held),
+            "hint": self.is_hint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JoinChoice:
+    is_broadcast: bool
+    rule: str
+    reason: str
+
+
+def decide_join(sizes: JoinSizes) -> JoinChoice:
+    """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is read more against what is saved."""
+    side, build = SIDES[sizes.build], format_bytes(sizes.build_bytes)
+    if sizes.is_hint:
+        return JoinChoice(True, "hint", f"broadcast, as was asked for: the {side} side has {build}")
+    largest = max(sizes.build_bytes, *sizes.held, 0)
+    if largest > sizes.limit:
+        among = f" for each of {plural(len(sizes.held) + 1, 'build side')}" if sizes.held else ""
+        return JoinChoice(
+            False,
+            "memory",
+            f"hash: the {side} side has {build}, more than the {format_bytes(sizes.limit)}{among} that a task can hold",
+        )
+    read = sizes.readers * sizes.build_bytes
+    tasks = plural(sizes.readers, "task")
+    if read > max(sizes.probe_bytes, sizes.limit if not sizes.probe_bytes else 0):
+        return JoinChoice(
+            False,
+            "bytes",
+            f"hash: {tasks} would read {format_bytes(read)} of the {side} side, more than the {format_bytes(sizes.probe_bytes)} "
+            "whose exchange that saves",
+        )
+    return JoinChoice(
+        True,
+        "bytes",
+        f"broadcast: {tasks} read {build} of the {side} side each, in place of an exchange of {_amount(sizes.probe_bytes)}",
+    )
+
+
+def _amount(probe_bytes: int) -> str:
+    return f"about {format_bytes(probe_bytes)}" if probe_bytes else "the other side"
