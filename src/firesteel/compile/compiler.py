@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.compile.attempts import attempts_of
-from firesteel.compile.below_unions import below_unions
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.exchanges import (
     asks_for_pipelined,
@@ -27,7 +26,8 @@ from firesteel.compile.exchanges import (
 from firesteel.compile.fingerprint import step_identity
 from firesteel.compile.joins import join_info
 from firesteel.compile.plan import Feed, PlannedStep, plan
-from firesteel.compile.push_down import push_down
+from firesteel.compile.rewrites.below_unions import below_unions
+from firesteel.compile.rewrites.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids

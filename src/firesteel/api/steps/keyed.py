@@ -13,7 +13,7 @@ from firesteel.api.steps.common import aggregations, require_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import window_operator
-from firesteel.compile.push_down import narrowest
+from firesteel.compile.rewrites.push_down import narrowest
 from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of

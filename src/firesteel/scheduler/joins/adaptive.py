@@ -34,7 +34,7 @@ LIKELY = 4
 
 
 class Joins(Protocol):
-    """What the scheduler asks of its joins."""
+    """Answers that the scheduler needs of its joins."""
 
     @property
     def is_open(self) -> bool:

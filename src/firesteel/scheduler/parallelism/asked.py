@@ -37,7 +37,7 @@ BYTES_PER_SECOND = "bytes-per-second"
 
 
 class Asked(NamedTuple):
-    """What somebody asks for. ``fixed``, ``slots``, ``cost``: None where they are left out."""
+    """The answers that a request gives. ``fixed``, ``slots``, ``cost``: None where they are left out."""
 
     options: Options
     fixed: int | None
