@@ -6,7 +6,7 @@ The work is in ``steps/keyed.py``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -89,14 +89,24 @@ class KeyedStream:
     applyInArrow = apply_in_arrow  # noqa: N815
     applyInPandas = apply_in_pandas  # noqa: N815
 
-    def join(self, other: KeyedStream, how: str = "inner", *, suffix: str = "_right", on: None = None) -> DataStream:
+    def join(
+        self,
+        other: KeyedStream,
+        how: str = "inner",
+        *,
+        suffix: str = "_right",
+        broadcast: Literal["left", "right", "never"] | None = None,
+        on: None = None,
+    ) -> DataStream:
         """Rows of both sides with equal keys. ``how``: inner, left, right, full, semi, anti (Spark's spellings too).
 
         All left columns, then the right ones without the right keys; one that clashes gets ``suffix``. PySpark's ``on`` is
-        refused: both streams are keyed by the columns to compare. Rows of a key that has very many are joined by several
+        refused: both streams are keyed by the columns to compare. ``broadcast``: the side that every task is to read whole, so
+        that the other one needs no exchange, or "never"; None: decided while the job runs, by the bytes that the smaller side
+        really has (``firesteel.join.adaptive``). Rows of a key that has very many are joined by several
         subtasks (``firesteel.join.skew``): a step behind the join that wants a key's rows together begins with ``key_by``.
         """
-        return self._after(keyed.join(self._keyed, other, how, suffix, on))
+        return self._after(keyed.join(self._keyed, other, how, suffix, broadcast, on))
 
     def cogroup(self, other: KeyedStream) -> CoGroupedStreams:
         """Both streams by key, for a function that gets both sides of a key as tables."""

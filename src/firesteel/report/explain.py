@@ -137,7 +137,7 @@ def _vertex_lines(
     history: JobHistory, vertex: VertexHistory, records: list[JournalRecord], *, alone: bool = False
 ) -> Iterator[str]:
     """``alone``: nothing else is asked for, so that there is room for more about it."""
-    decided = "undecided" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
+    decided = vertex.subtasks_in_words("undecided")
     after = (
         f", after {', '.join(f'[{producer}]' for producer in dict.fromkeys(vertex.inputs))}" if vertex.inputs else ""
     )

@@ -91,6 +91,12 @@ class VertexHistory:
     """Of the execution that stands for each subtask: the one nearest to FINISHED (FLIP-168)."""
     by_state: Counter[str] = field(default_factory=Counter)
 
+    def subtasks_in_words(self, undecided: str = "open") -> str:
+        """``3 subtasks``, or whose tasks do its work. ``undecided``: the word for a parallelism that is still open."""
+        if self.absorbed_by is not None:
+            return f"in the tasks of [{self.absorbed_by}]"
+        return undecided if self.parallelism is None else plural(self.parallelism, "subtask")
+
     def number(self, name: str) -> int:
         """One of its metrics; 0 while it is not known."""
         return int(self.metrics.get(name, 0))

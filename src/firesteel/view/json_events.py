@@ -108,7 +108,11 @@ class JsonView:
         for vertex in watched.history.vertices.values():
             if not vertex.is_done:
                 self._finished.discard(vertex.id)
-            elif vertex.id not in self._finished and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0):
+            elif (
+                vertex.absorbed_by is None
+                and vertex.id not in self._finished
+                and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
+            ):
                 self._finished.add(vertex.id)
                 self._vertex(watched, "finished", vertex, seconds=round(vertex.seconds or 0.0, 3))
 

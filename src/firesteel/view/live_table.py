@@ -158,6 +158,8 @@ def _row(watched: Watched, vertex: VertexHistory) -> tuple[str, str, Cells, str]
 
 
 def _cells(watched: Watched, vertex: VertexHistory, state: str) -> Cells:
+    if vertex.absorbed_by is not None:
+        return {"state": state, "subtasks": f"in [{vertex.absorbed_by}]"}
     if vertex.parallelism is None:
         bound = watched.bound(vertex)
         return {"state": state, "subtasks": "open" if bound is None else f"≤{bound}"}

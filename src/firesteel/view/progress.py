@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from firesteel.humanize import format_seconds, plural
+from firesteel.humanize import format_seconds
 from firesteel.journal.file import Instrument
-from firesteel.report.history import VertexHistory, is_parallelism, produced, vertex_count
+from firesteel.report.history import is_parallelism, produced, vertex_count
 from firesteel.scheduler.kernel.records import Decision, JobPlanned, JobStatusRecord, JournalRecord, StateChange
 from firesteel.view.json_events import JsonView
 from firesteel.view.live_table import MAX_ROWS, SHORT_SECONDS, closing_line, table_of
@@ -151,7 +151,7 @@ class PlainView:
     def _decided(self, watched: Watched, record: Decision) -> None:
         if record.vertex is not None and is_parallelism(record):
             vertex = watched.history.vertex(record.vertex)
-            self._say(watched, f"[{vertex.id}] {vertex.name}: {record.reason or decided(vertex)}")
+            self._say(watched, f"[{vertex.id}] {vertex.name}: {record.reason or vertex.subtasks_in_words()}")
         else:
             self._tell(watched, self._news.of(record))
 
@@ -163,7 +163,11 @@ class PlainView:
         for vertex in watched.history.vertices.values():
             if not vertex.is_done:
                 self._said_done.discard(vertex.id)
-            elif vertex.id not in self._said_done and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0):
+            elif (
+                vertex.absorbed_by is None
+                and vertex.id not in self._said_done
+                and vertex.number("numFinishedTasks") >= (vertex.parallelism or 0)
+            ):
                 self._said_done.add(vertex.id)
                 took = f" in {format_seconds(vertex.seconds)}" if vertex.seconds is not None else ""
                 self._say(watched, f"[{vertex.id}] finished{took}, {produced(vertex)}")
@@ -205,7 +209,3 @@ class LiveView:
             with self._lock:
                 table = table_of(watched, self._screen.width, MAX_ROWS + 2)
             self._screen.remove(self, table)
-
-
-def decided(vertex: VertexHistory) -> str:
-    return "open" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")

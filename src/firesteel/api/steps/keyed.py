@@ -14,9 +14,10 @@ from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import window_operator
 from firesteel.compile.rewrites.push_down import narrowest
-from firesteel.compile.stream_graph import KeyedStep, StreamEdge, StreamNode
+from firesteel.compile.stream_graph import KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
+from firesteel.model.absorbing import SIDES
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.task.expressions import plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
@@ -32,6 +33,7 @@ from firesteel.task.operators.aggregation.aggregate import (
 )
 from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
+from firesteel.task.operators.broadcast_join import build_sides
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
 from firesteel.task.operators.relational import as_expression, check_columns
 
@@ -173,7 +175,7 @@ def _apply(keyed: Keyed, step: str, operator: type[ApplyInArrow | ApplyInPandas]
 # --- two streams ----------------------------------------------------------------------------------------------------
 
 
-def join(left: Keyed, other: object, how: str, suffix: str, on: Any) -> Pipeline:
+def join(left: Keyed, other: object, how: str, suffix: str, broadcast: str | None, on: Any) -> Pipeline:  # noqa: PLR0917
     """``on``: PySpark's, which is refused."""
     with step_at("join") as place:
         if on is not None:
@@ -185,11 +187,27 @@ def join(left: Keyed, other: object, how: str, suffix: str, on: Any) -> Pipeline
         right = _other("join", left, other)
         left.pipeline.refuse_sides("join")
         kind = join_kind(how)
+        _check_broadcast(kind, broadcast)
         schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
         joined = HashJoin(f"{kind} join", kind, left.keys, right.keys, left.schema, right.schema, schema)
         work = KeyedStep(joined, joined, (left.keys, right.keys), left.keys)
         edges = (left.edge(), right.edge())
-        return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place))
+        config = StepConfig(broadcast=broadcast)
+        return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place, config=config))
+
+
+def _check_broadcast(kind: str, broadcast: str | None) -> None:
+    if broadcast is None or broadcast == "never":
+        return
+    if broadcast not in SIDES:
+        raise UsageError(f"broadcast={broadcast!r} is not a side of a join.", hint='Say "left", "right" or "never".')
+    able = [SIDES[side] for side in build_sides(kind)]
+    if broadcast not in able:
+        raise UsageError(
+            f"The {broadcast} side of a {kind} join cannot be broadcast: its rows without a match come out once, but each task "
+            "would give them.",
+            hint=f"Broadcast the {able[0]} side, or leave broadcast out." if able else "Leave broadcast out.",
+        )
 
 
 def cogroup(left: Keyed, other: object) -> Keyed:

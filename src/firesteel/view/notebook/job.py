@@ -80,7 +80,7 @@ def _node(vertex: VertexHistory) -> Node:
     state = "finished" if vertex.is_done else "running" if running or done else "waiting"
     if vertex.by_state["FAILED"] and not vertex.is_done:
         state = "failed"
-    decided = "open" if vertex.parallelism is None else plural(vertex.parallelism, "subtask")
+    decided = vertex.subtasks_in_words()
     wrote = vertex.number("numBytesProduced")
     rows = vertex.number("numRecordsOut")
     told = ", ".join(filter(None, [decided, plural(rows, "row") if rows else "", format_bytes(wrote) if wrote else ""]))
@@ -96,7 +96,7 @@ def vertices_table(history: JobHistory) -> str:
 def _vertex_row(vertex: VertexHistory) -> list[str]:
     counted = [vertex.number(name) for name in ("numRecordsIn", "numBytesIn", "numRecordsOut", "numBytesProduced")]
     texts = [write(n) if n else "" for write, n in zip((format_count, format_bytes) * 2, counted, strict=True)]
-    decided = "open" if vertex.parallelism is None else format_count(vertex.parallelism)
+    decided = vertex.subtasks_in_words() if not vertex.parallelism else format_count(vertex.parallelism)
     took = "" if vertex.seconds is None else format_seconds(vertex.seconds)
     return [str(vertex.id), vertex.name, decided, format_count(vertex.counts()[2]), *texts, took]
 
