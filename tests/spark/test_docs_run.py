@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,12 +33,11 @@ MARKED = [page if page.name == "README.md" else pytest.param(page, marks=pytest.
 
 @pytest.mark.parametrize("page", MARKED, ids=lambda page: page.name)
 def test_all_blocks_of_a_page_run(page, tmp_path):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
+    runtime = tempfile.mkdtemp(prefix="run-")  # the path of a socket in tmp_path may be too long for one
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        RUNTIME_VARIABLE: str(runtime),  # else `stream list` shows other processes' streams
+        RUNTIME_VARIABLE: runtime,  # else `stream list` shows other processes' streams
         "PYTHONWARNINGS": "default",
     }
     folder = tmp_path / "reader"

@@ -5,6 +5,7 @@ What lies beside a checkpoint ``a/chk`` is in ``a/.chk.firesteel``; the dot keep
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posixpath
@@ -127,6 +128,8 @@ def socket_of(home: Path, checkpoint: str) -> Path:
         return path
     name = f"{key_of(checkpoint)}.sock"
     short = [place for place in runtime_directories() if fits(place / name)]
+    if not short:
+        raise OSError(errno.ENAMETOOLONG, f"its path would be longer than {LONGEST_SOCKET} bytes, wherever it lies")
     return first_private(short) / name
 
 
