@@ -291,6 +291,7 @@ def test_no_slot_stands_idle_while_there_is_enough_to_read(session, tmp_path):
     decision = _filled(session, tmp_path)
     assert slots > 1 and (decision.rule, decision.result["parallelism"]) == ("idle slots", min(slots, 5))
     assert decision.inputs["allowed"]["slots"] == slots
+    (tmp_path / "journal").rename(tmp_path / "earlier")  # from which costs would be known
     decision = _filled(session, tmp_path, **{"firesteel.decider.least-volume-per-slot": 0})
     assert (decision.rule, decision.result["parallelism"]) == ("by-bytes", 1)
 

@@ -99,5 +99,5 @@ def create_scheduler(
         request_seconds=request_seconds,
         task_memory=task_memory,
         profiler=profiler,
-        costs=costs,
+        costs=costs if kind is AdaptiveBatchScheduler else NO_COSTS,
     )
