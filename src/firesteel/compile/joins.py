@@ -1,4 +1,4 @@
-"""How a join may be done: what forbids that one of its sides is given whole to every task, and the program where it is.
+"""The ways in which a join may be done: what forbids that one of its sides is given whole to every task, and the program where it is.
 
 Every obstacle is found before the job runs, in words, so that the decision at run time is about bytes alone.
 """
