@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from benchmarks import (
     slots,
     sort,
     speculation,
+    star,
     starts,
     sweep,
     tasks,
@@ -50,6 +51,7 @@ BENCHMARKS = {
     "sort": sort.main,
     "starts": starts.main,
     "joins": joins.main,
+    "star": star.main,
 }
 
 

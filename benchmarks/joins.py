@@ -74,7 +74,10 @@ def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def firesteel(skewed: bool, skew: str) -> Run:
     from firesteel import ExecutionEnvironment
 
-    env = ExecutionEnvironment(master=MASTER, options={"firesteel.progress": False, "firesteel.join.skew": skew})
+    env = ExecutionEnvironment(
+        master=MASTER,
+        options={"firesteel.progress": False, "firesteel.join.skew": skew, "firesteel.join.adaptive": False},
+    )
 
     def run() -> list[float]:
         began = cpu_seconds()
