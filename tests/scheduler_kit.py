@@ -843,7 +843,9 @@ def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.Input
     for rows, columns, step in ((p0, s0, 1), (p0, s1, -1), (p1, s0, -1), (p1, s1, 1)):
         np.add.at(steps, (rows, columns), step)
     read = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
-    assert (read == (ranges.parallelism if gate.is_broadcast or whole else 1)).all(), "a cell is read twice or not at all"
+    assert (read == (ranges.parallelism if gate.is_broadcast or whole else 1)).all(), (
+        "a cell is read twice or not at all"
+    )
 
 
 def plane(

@@ -25,7 +25,7 @@ KINDS = {
 WHOLE = {"inner": "left right", "left": "right", "right": "left", "full": "", "semi": "right", "anti": "right"}
 """The sides that may be read whole: no row without a match comes out of them."""
 OTHER = {"left": "right", "right": "left"}
-SMALL = {"data-volume-per-task": "60 kb", "firesteel.decider.least-volume-per-slot": 0, "max-parallelism": 12}
+SMALL = {"data-volume-per-task": "60 kb", "firesteel.decider.least-volume-per-slot": 0, "max-parallelism": 4}
 """So small that the larger side has several tasks, each of which reads the other one whole."""
 STAR = """
     SELECT c.color, count(*) AS n, sum(f.v)::BIGINT AS v, sum(s.size)::BIGINT AS sizes
@@ -96,6 +96,12 @@ def star(env, behind_each=lambda stream: stream):
     return joined.key_by("color").aggregate(n=("*", "count"), v=("v", "sum"), sizes=("size", "sum"))
 
 
+def num_tasks(result, vertex: int) -> int:
+    """Of a join that reads the splits of its larger side itself."""
+    (told,) = [d.result for d in result.decision_records if d.what == "source parallelism" and d.vertex == vertex]
+    return told
+
+
 def choices(result) -> list[tuple[str, str]]:
     return [(d.result, d.rule) for d in result.decision_records if d.what == "join"]
 
@@ -112,6 +118,7 @@ def test_the_smaller_side_is_read_whole_where_that_gives_the_same_rows(session, 
         assert choices(result) == []
     elif small in WHOLE[how]:
         assert choices(result) == [(f"broadcast {small}", "bytes")]
+        assert num_tasks(result, vertex=2) > 1
     else:
         assert choices(result) == [("hash", "too late")]
 
@@ -157,6 +164,7 @@ def test_a_star_is_joined_in_the_tasks_that_read_the_fact(session, tmp_path):
     result, found = run(session, tmp_path, star)
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
     assert choices(result) == [("broadcast right", "bytes")] * 3
+    assert num_tasks(result, max(d.vertex for d in result.decision_records if d.what == "join")) > 1
 
 
 def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path):
@@ -221,8 +229,8 @@ def test_a_task_that_reads_a_side_whole_runs_again_when_it_fails(session, tmp_pa
 
 @pytest.mark.usefixtures("patient")
 def test_a_side_whose_rows_are_lost_is_made_again(session, tmp_path):
-    """All that is stored is deleted once, behind the join, when the first task has read it; then that task fails, and finds its
-    input gone when it runs again."""
+    """All that is stored is deleted once, behind the join, when the first task has read it; then that task fails. Whoever has
+    not kept the side in its memory finds it gone."""
     given = tables("right", False)
 
     def stream_of(env: ExecutionEnvironment):

@@ -302,6 +302,30 @@ def test_a_star_becomes_one_vertex_in_whatever_order_its_dimensions_finish(dims)
     assert not any(attempts_of(p.deploys, vertex) for vertex in (0, 4, 5))
 
 
+def test_a_wait_goes_on_for_the_join_that_has_absorbed_the_one_it_was_for():
+    p = star()
+    finish(p, 2)
+    assert absorbed(p) == [(5, 4, 1)]
+    wanted = "Vertex 0 'step 0' is put off until the right side of vertex 5 'step 4 -> step 5' is there."
+    assert wanted in p.scheduler.waiting_for()
+    finish(p, 1), finish(p, 3)
+    end(p)
+
+
+def test_idleness_counts_for_the_whole_star():
+    """The fused vertex waits for the next dimension with what is left of its producer's budget."""
+    p = star()
+    finish(p, 3)  # one of three slots is idle from here on
+    began = p.now
+    p.now += BUDGET / 2
+    finish(p, 1)  # two are
+    assert absorbed(p) == [(6, 5, 1), (4, 0, 1)]
+    spent = p.now - began
+    assert min(p.timers.values()) == pytest.approx(p.now + (BUDGET - spent) / 2)
+    finish(p, 2)
+    end(p)
+
+
 def star(**options) -> Plane:
     builder = GraphBuilder()
     builder.source([50 * MIB] * 4)

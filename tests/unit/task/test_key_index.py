@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from firesteel.task.operators import key_index
 from firesteel.task.operators.grouping import normalised
 from firesteel.task.operators.key_index import KeyIndex
 
@@ -98,14 +100,29 @@ def test_ints_of_which_none_is_twice(seed):
     rng = np.random.default_rng(seed)
     for step in (1, 1_000_003):
         build = rng.permutation(np.arange(-250, 250) * step)
-        check([holes(rng, build, pa.int64())], [holes(rng, rng.choice(build, 700) + rng.integers(0, 2, 700), pa.int64())])
+        check(
+            [holes(rng, build, pa.int64())], [holes(rng, rng.choice(build, 700) + rng.integers(0, 2, 700), pa.int64())]
+        )
 
 
-def test_sparse_ints_whose_hashes_begin_alike_are_told_apart():
-    """So many that places of the table are contended, and the search goes on beyond its end and begins again."""
+def test_many_sparse_ints():
+    """So many that places of the table are contended."""
     rng = np.random.default_rng(1)
     build = np.unique(rng.integers(-(1 << 62), 1 << 62, 2 * MANY))
     check([pa.array(build[::2])], [pa.array(build)])
+
+
+def test_keys_of_one_hash_are_told_apart(monkeypatch):
+    """The hash is made of the first column's length alone, and all of them fall on the table's last place."""
+
+    def poor(columns: Sequence[pa.Array], _seed: int) -> np.ndarray:
+        lengths = np.asarray(pc.binary_length(columns[0]).fill_null(0)).astype(np.uint64)
+        return np.uint64((1 << 64) - 1) - lengths
+
+    monkeypatch.setattr(key_index, "hash_columns", poor)
+    build = [pa.array(["a" * n for n in range(40)]), pa.array(["x"] * 40)]
+    probe = [pa.array(["aaa", "aab", "a" * 39, "b" * 39, "", "a" * 60, "a"]), pa.array(["x"] * 6 + ["y"])]
+    check(build, probe)
 
 
 @pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()])
