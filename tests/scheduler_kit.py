@@ -438,6 +438,8 @@ class Plane:
                 self._release(command)
             case c.VerifyPartitions():
                 self.verify.append(command)
+            case c.VertexAbsorbed():
+                self._absorbed(command)
             case c.StoreBlob(digest, data):
                 assert digest not in self.blobs and descriptors.digest_of(data) == digest
                 self.blobs[digest] = descriptors.decode_gate(data)
@@ -458,6 +460,8 @@ class Plane:
             case c.SetTimer(timer, at):
                 assert at >= self.now
                 self.timers[timer] = at
+            case c.CancelTimer(timer):
+                self.timers.pop(timer, None)
             case c.CommitSinks():
                 self._commit(command)
             case c.StoreSizes():
@@ -477,6 +481,11 @@ class Plane:
                     self._end(command)
             case _:
                 raise AssertionError(f"the driver does not know {type(command).__name__}")
+
+    def _absorbed(self, command: c.VertexAbsorbed) -> None:
+        """Nothing of either was deployed, and the scheduler's graph says the same."""
+        assert all(deploy.vertex not in (command.vertex, command.producer) for deploy in self.deploys)
+        assert self.scheduler.job_graph.vertices[command.producer].absorbed_by == command.vertex
 
     def _deploy_regions(self, command: c.DeployRegions) -> None:
         self.regions.append(command)
@@ -513,14 +522,15 @@ class Plane:
         vertex = self.scheduler.job_graph.vertices[deploy.vertex]
         assert len(deploy.gates) == len(deploy.ranges) == len(vertex.inputs)
         assert set(deploy.subpartitions) == set(vertex.outputs)
-        for gate, ranges in zip(deploy.gates, deploy.ranges, strict=True):
+        assert vertex.absorbed_by is None, "deployed although another vertex does its work"
+        for number, (gate, ranges) in enumerate(zip(deploy.gates, deploy.ranges, strict=True)):
             assert ranges.parallelism == len(deploy.subtasks)
             producer = self.scheduler.job_graph.datasets[gate.dataset].producer
             if gate.offloaded:
                 stored = self.blobs[gate.encoded.digest]
                 assert (stored.dataset, stored.tokens.tolist()) == (gate.dataset, gate.tokens.tolist())
             if gate.partitions is None and ranges.parallelism == deploy.parallelism and not divided:
-                _check_coverage(self.parallelism(producer), gate, ranges)
+                _check_coverage(self.parallelism(producer), gate, ranges, vertex.inputs[number].whole)
         for position, (subtask, attempt) in enumerate(
             zip(deploy.subtasks.tolist(), deploy.attempts.tolist(), strict=True)
         ):
@@ -826,18 +836,27 @@ def _is_made_beside(gate: c.GateDescriptor, partition: int) -> bool:
     return gate.pipelined or int(gate.attempts[_place(gate, partition)]) == -1
 
 
-def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.InputRanges) -> None:
-    """Every cell is read by exactly one subtask; a broadcast by all of them."""
+def _check_coverage(num_partitions: int, gate: c.GateDescriptor, ranges: c.InputRanges, whole: bool) -> None:
+    """Every cell is read by exactly one subtask; a broadcast, and what is read whole, by all of them."""
     steps = np.zeros((num_partitions + 1, gate.num_subpartitions + 1), np.int64)
     p0, p1, s0, s1 = ranges.rects.T
     for rows, columns, step in ((p0, s0, 1), (p0, s1, -1), (p1, s0, -1), (p1, s1, 1)):
         np.add.at(steps, (rows, columns), step)
     read = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
-    assert (read == (ranges.parallelism if gate.is_broadcast else 1)).all(), "a cell is read twice or not at all"
+    assert (read == (ranges.parallelism if gate.is_broadcast or whole else 1)).all(), (
+        "a cell is read twice or not at all"
+    )
 
 
 def plane(
-    graph: JobGraph, check: bool = True, sizes=None, slot_mode: SlotMode | None = None, join=None, **options
+    graph: JobGraph,
+    check: bool = True,
+    sizes=None,
+    slot_mode: SlotMode | None = None,
+    join=None,
+    slots: int = 1,
+    task_memory: float | None = None,
+    **options,
 ) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
     values = {"subpartition-factor": 4}  # what the tests reckon with, whatever the default
@@ -845,7 +864,15 @@ def plane(
     chosen = Options(values)
     detector = PickingDetector() if chosen[SPECULATIVE_ENABLED] else None
     made = Plane(
-        create_scheduler(graph, chosen, detector=detector, slot_mode=slot_mode, join=join),
+        create_scheduler(
+            graph,
+            chosen,
+            slots,
+            detector=detector,
+            slot_mode=slot_mode,
+            join=join,
+            task_memory=lambda: task_memory,
+        ),
         check=check,
         detector=detector,
     )

@@ -1,0 +1,269 @@
+"""Joins whose smaller side is given whole to the tasks of the other one, decided while the job runs. The answer is DuckDB's."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from firesteel import ExecutionEnvironment, col
+from firesteel.scheduler.joins import adaptive
+from oracle import assert_same_rows, duckdb_answer
+
+KINDS = {
+    "inner": "SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k",
+    "left": "SELECT l.k, l.v, r.w FROM l LEFT JOIN r ON l.k = r.k",
+    "right": "SELECT r.k, l.v, r.w FROM l RIGHT JOIN r ON l.k = r.k",
+    "full": "SELECT coalesce(l.k, r.k) AS k, l.v, r.w FROM l FULL JOIN r ON l.k = r.k",
+    "semi": "SELECT l.k, l.v FROM l SEMI JOIN r ON l.k = r.k",
+    "anti": "SELECT l.k, l.v FROM l ANTI JOIN r ON l.k = r.k",
+}
+WHOLE = {"inner": "left right", "left": "right", "right": "left", "full": "", "semi": "right", "anti": "right"}
+"""The sides that may be read whole: no row without a match comes out of them."""
+OTHER = {"left": "right", "right": "left"}
+SMALL = {"data-volume-per-task": "60 kb", "firesteel.decider.least-volume-per-slot": 0, "max-parallelism": 4}
+"""So small that the larger side has several tasks, each of which reads the other one whole."""
+STAR = """
+    SELECT c.color, count(*) AS n, sum(f.v)::BIGINT AS v, sum(s.size)::BIGINT AS sizes
+    FROM f JOIN c ON f.a = c.a LEFT JOIN s ON f.b = s.b SEMI JOIN d ON f.d = d.d GROUP BY c.color"""
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
+    monkeypatch.setattr(adaptive, "WAIT_SHARE", 1e9)
+
+
+@cache
+def tables(small: str, of_strings: bool) -> dict[str, pa.Table]:
+    """Some keys of each side are the other one's too, some are null, some are there twice."""
+    rng = np.random.default_rng(11)
+
+    def side(column: str, rows: int, low: int, high: int) -> pa.Table:
+        numbers = rng.integers(low, high, rows)
+        keys = [f"key {k}" for k in numbers] if of_strings else numbers * 1_000_003
+        masked = pa.array(keys, mask=rng.random(rows) < 0.05)
+        return pa.table({"k": masked, column: rng.integers(0, 1 << 40, rows)})
+
+    few, many = (200, 100, 300), (8000, 0, 600)
+    return {"l": side("v", *(few if small == "left" else many)), "r": side("w", *(few if small == "right" else many))}
+
+
+@cache
+def star_tables() -> dict[str, pa.Table]:
+    rng = np.random.default_rng(12)
+    rows = 20_000
+    fact = {
+        "a": pa.array(rng.integers(0, 40, rows), mask=rng.random(rows) < 0.02),
+        "b": pa.array([f"b{k}" for k in rng.integers(0, 60, rows)]),
+        "d": rng.integers(0, 30, rows).astype(np.int32),
+        "v": rng.integers(0, 1000, rows),
+    }
+    return {
+        "f": pa.table(fact),
+        "c": pa.table({"a": np.arange(30), "color": pa.array([f"color {k % 7}" for k in range(30)])}),
+        "s": pa.table({"b": pa.array([f"b{k % 50}" for k in range(70)]), "size": np.arange(70)}),
+        "d": pa.table({"d": np.array([1, 2, 2, 3, 5, 7, 11, 13], np.int32)}),
+    }
+
+
+def run(session, tmp_path, stream_of, **options):
+    """``stream_of`` gets an environment. Returns the job's result and what it wrote."""
+    places = {f"firesteel.{what}.directory": str(tmp_path / what) for what in ("journal", "storage")}
+    given = {**SMALL, "firesteel.progress": False, "restart-strategy.fixed-delay.delay": "10 ms", **places, **options}
+    env = ExecutionEnvironment(spark=session, options=given)
+    stream_of(env).write_parquet(tmp_path / "out")
+    result = env.execute("join")
+    assert [p for p in (tmp_path / "storage").rglob("*") if p.is_file()] == []
+    return result, pq.read_table(tmp_path / "out")
+
+
+def two_sides(env, how, given, **hint):
+    left, right = (env.from_arrow(given[name]).key_by("k") for name in ("l", "r"))
+    return left.join(right, how, **hint)
+
+
+def star(env, behind_each=lambda stream: stream):
+    """A fact with three dimensions, and an aggregation."""
+    f, c, s, d = (env.from_arrow(star_tables()[name]) for name in "fcsd")
+    joined = behind_each(f.key_by("a").join(c.key_by("a")))
+    joined = behind_each(joined.key_by("b").join(s.key_by("b"), "left"))
+    joined = behind_each(joined.key_by("d").join(d.key_by("d"), "semi"))
+    return joined.key_by("color").aggregate(n=("*", "count"), v=("v", "sum"), sizes=("size", "sum"))
+
+
+def num_tasks(result, vertex: int) -> int:
+    """Of a join that reads the splits of its larger side itself."""
+    (told,) = [d.result for d in result.decision_records if d.what == "source parallelism" and d.vertex == vertex]
+    return told
+
+
+def choices(result) -> list[tuple[str, str]]:
+    return [(d.result, d.rule) for d in result.decision_records if d.what == "join"]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("of_strings", [False, True], ids=["ints", "strings"])
+@pytest.mark.parametrize("small", ["left", "right"])
+@pytest.mark.parametrize("how", KINDS)
+def test_the_smaller_side_is_read_whole_where_that_gives_the_same_rows(session, tmp_path, how, small, of_strings):
+    given = tables(small, of_strings)
+    result, found = run(session, tmp_path, lambda env: two_sides(env, how, given))
+    assert_same_rows(found, duckdb_answer(KINDS[how], **given))
+    if not WHOLE[how]:
+        assert choices(result) == []
+    elif small in WHOLE[how]:
+        assert choices(result) == [(f"broadcast {small}", "bytes")]
+        assert num_tasks(result, vertex=2) > 1
+    else:
+        assert choices(result) == [("hash", "too late")]
+
+
+@pytest.mark.parametrize("of_strings", [False, True], ids=["ints", "strings"])
+@pytest.mark.parametrize("how", KINDS)
+def test_the_option_leaves_both_exchanges(session, tmp_path, how, of_strings):
+    given = tables("right", of_strings)
+    stream_of = partial(two_sides, how=how, given=given)
+    result, found = run(session, tmp_path, stream_of, **{"firesteel.join.adaptive": False})
+    assert_same_rows(found, duckdb_answer(KINDS[how], **given))
+    assert not [d for d in result.decision_records if d.what in ("join", "join order")]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize(("hint", "wanted"), [("left", [("broadcast left", "hint")]), ("never", [])])
+def test_a_hint_is_followed(session, tmp_path, hint, wanted):
+    """``left`` is the larger side."""
+    given = tables("right", False)
+    result, found = run(session, tmp_path, lambda env: two_sides(env, "inner", given, broadcast=hint))
+    assert_same_rows(found, duckdb_answer(KINDS["inner"], **given))
+    assert choices(result) == wanted
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("empty", ["l", "r"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "anti"])
+def test_a_side_without_rows(session, tmp_path, how, empty):
+    small = "left" if empty == "l" else "right"
+    given = tables(small, False)
+    given = {**given, empty: given[empty].slice(0, 0)}
+    result, found = run(session, tmp_path, lambda env: two_sides(env, how, given))
+    assert_same_rows(found, duckdb_answer(KINDS[how], **given))
+    if small in WHOLE[how]:
+        assert choices(result) == [(f"broadcast {small}", "bytes")]
+
+
+# --- stars ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_star_is_joined_in_the_tasks_that_read_the_fact(session, tmp_path):
+    result, found = run(session, tmp_path, star)
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+    assert choices(result) == [("broadcast right", "bytes")] * 3
+    assert num_tasks(result, max(d.vertex for d in result.decision_records if d.what == "join")) > 1
+
+
+def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path):
+    result, found = run(session, tmp_path, star, **{"firesteel.join.adaptive": False})
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+    assert choices(result) == []
+
+
+def test_a_star_whose_fact_does_not_wait_gives_the_same_rows(session, tmp_path, monkeypatch):
+    """Every wait ends at the first idle slot: some joins come too late, whichever they are."""
+    monkeypatch.setattr(adaptive, "WAIT_SHARE", 0.0)
+    _, found = run(session, tmp_path, star)
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+
+
+@pytest.mark.usefixtures("patient")
+def test_user_functions_between_the_joins_see_every_row_once(session, tmp_path):
+    result, found = run(session, tmp_path, lambda env: star(env, tripled))
+    wanted = duckdb_answer(STAR.replace("sum(f.v)", "sum(27 * f.v)"), **star_tables())
+    assert_same_rows(found, wanted)
+    assert choices(result) == [("broadcast right", "bytes")] * 3
+
+
+def tripled(stream):
+    def triple(batches):
+        for batch in batches:
+            place = batch.schema.get_field_index("v")
+            values = pa.array(np.asarray(batch.column(place)) * 3)
+            yield batch.set_column(place, batch.schema.field(place), values)
+
+    return stream.map_in_arrow(triple, stream.schema)
+
+
+@pytest.mark.usefixtures("patient")
+def test_columns_of_the_dimensions_serve_the_steps_behind(session, tmp_path):
+    """Expressions behind and between the joins, with the key that was joined by still there."""
+
+    def stream_of(env: ExecutionEnvironment):
+        f, c = (env.from_arrow(star_tables()[name]) for name in "fc")
+        joined = c.filter(col("a") < 20).key_by("a").join(f.filter(col("v") > 500).key_by("a"))
+        return joined.filter(col("color") != "color 3").select("a", "color", twice=col("v") * 2)
+
+    result, found = run(session, tmp_path, stream_of)
+    sql = "SELECT c.a, c.color, f.v * 2 AS twice FROM c JOIN f ON f.a = c.a WHERE c.a < 20 AND v > 500 AND color <> 'color 3'"
+    assert_same_rows(found, duckdb_answer(sql, **star_tables()))
+    assert choices(result) == [("broadcast left", "bytes")]
+
+
+# --- failures ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_task_that_reads_a_side_whole_runs_again_when_it_fails(session, tmp_path):
+    """It fails when it has given rows already."""
+    mark = tmp_path / "mark"
+    result, found = run(session, tmp_path, lambda env: star(env, partial(failing_once, mark=mark)))
+    assert mark.exists()
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+    assert choices(result) == [("broadcast right", "bytes")] * 3
+    assert [d for d in result.decision_records if d.what == "failover"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_side_whose_rows_are_lost_is_made_again(session, tmp_path):
+    """All that is stored is deleted once, behind the join, when the first task has read it; then that task fails. Whoever has
+    not kept the side in its memory finds it gone."""
+    given = tables("right", False)
+
+    def stream_of(env: ExecutionEnvironment):
+        joined = two_sides(env, "inner", given)
+        return joined.map_in_arrow(partial(lose, storage=tmp_path / "storage", mark=tmp_path / "mark"), joined.schema)
+
+    result, found = run(session, tmp_path, stream_of)
+    assert_same_rows(found, duckdb_answer(KINDS["inner"], **given))
+    assert choices(result) == [("broadcast right", "bytes")] and (tmp_path / "mark").exists()
+    assert [d for d in result.decision_records if d.what == "failover"]
+
+
+def failing_once(stream, mark: Path):
+    def fail(batches):
+        for batch in batches:
+            yield batch
+            try:
+                mark.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            raise ValueError("once")
+
+    return stream.map_in_arrow(fail, stream.schema)
+
+
+def lose(batches, storage: Path, mark: Path):
+    for batch in batches:
+        yield batch
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        for stored in storage.rglob("d*-*"):
+            if stored.is_file():
+                stored.unlink()
+        raise ValueError("once")
