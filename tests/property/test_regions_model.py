@@ -145,7 +145,7 @@ def check_deployed(model, commands):
         assert all(map(model.is_readable, tasks))
         assert [part.vertex for part in parts] == sorted(part.vertex for part in parts)
         for part in parts:
-            assert (np.diff(part.subtasks) > 0).all()
+            assert len(set(part.subtasks.tolist())) == len(part.subtasks)  # in whatever order they are best begun
             order[part.vertex] = max(order.get(part.vertex, 0), place)
     for task, readers in model.outputs.items():
         if task[0] in order:

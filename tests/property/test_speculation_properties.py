@@ -288,7 +288,8 @@ def test_a_loser_that_nobody_cancels_is_seen():
         spared = isinstance(event, e.ExecutionsFinished)
         return [command for command in commands if not (spared and isinstance(command, c.Cancel))]
 
-    assert "nobody cancelled" in broken(answers(kind))
+    told = broken(answers(kind))  # it goes on, or what it reads is gone before it has ended
+    assert "nobody cancelled" in told or "was deleted while subtasks read it" in told
 
 
 def test_a_consumer_that_reads_a_loser_is_seen():

@@ -465,7 +465,8 @@ class JobDriver:
     def _fire_timers(self) -> None:
         now = self._now()
         for timer in [t for t, at in self._timers.items() if at <= now]:
-            del self._timers[timer]
+            if self._timers.pop(timer, None) is None:  # cancelled by what an earlier one caused
+                continue
             self._feed(ev.TimerFired(at=now, timer=timer))
         self._cancelling.fire(self._batch_ended)
 
