@@ -12,6 +12,7 @@ from firesteel.results.storage.store import ResultStore
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     Cancel,
+    CancelTimer,
     CommitSinks,
     DiscardExecutions,
     ReleasePartitions,
@@ -241,6 +242,20 @@ def test_timers_fire_in_their_time_and_a_later_setting_counts():
     loop.run()
     assert [e.timer for e in loop.scheduler.of(ev.TimerFired)] == ["a", "b"]
     assert loop.scheduler.told[-1].at >= 0.05
+
+
+def test_a_timer_that_is_cancelled_by_another_one_due_with_it_does_not_fire():
+    def answer(event):
+        if isinstance(event, ev.JobStarted):
+            return [SetTimer("a", 0.0), SetTimer("b", 0.0), SetTimer("end", 0.05)]
+        if isinstance(event, ev.TimerFired):
+            return [CancelTimer("b" if event.timer == "a" else "a")] if event.timer != "end" else [END]
+        return None
+
+    loop = Loop(answer)
+    loop.run()
+    fired = [e.timer for e in loop.scheduler.of(ev.TimerFired)]
+    assert fired in (["a", "end"], ["b", "end"])
 
 
 def test_a_job_without_news_says_what_it_waits_for_ever_more_rarely(monkeypatch):
