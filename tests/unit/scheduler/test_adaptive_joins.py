@@ -172,7 +172,6 @@ def test_a_hint_wins_over_all_sizes(hint):
     [
         pytest.param(replace(EITHER, hint=2), id="never"),
         pytest.param(JoinInfo("full", ("rows without a match", "rows without a match")), id="obstacles"),
-        pytest.param(JoinInfo("left", ("rows without a match", ""), hint=0), id="a hint that an obstacle forbids"),
         pytest.param(None, id="no join"),
     ],
 )
@@ -181,6 +180,23 @@ def test_what_is_forbidden_is_neither_waited_for_nor_decided(join):
     assert deployed(p) == {FACT, DIM}
     end(p)
     assert is_as_compiled(p) and not (choices(p) or order(p))
+
+
+def test_a_hint_that_cannot_be_followed_is_recorded_with_the_reason():
+    p = job(join=JoinInfo("left", ("rows without a match", ""), hint=0))
+    assert deployed(p) == {FACT, DIM} and choices(p) == [("hash", "hint")]
+    (told,) = p.decisions("join")
+    assert told.reason.endswith("cannot be broadcast, as was asked for, because rows without a match")
+    end(p)
+    assert is_as_compiled(p)
+
+
+def test_what_is_to_be_broadcast_is_waited_for_however_long_slots_are_idle():
+    p = job(join=replace(EITHER, hint=1), slots=8)
+    assert deployed(p) == {DIM} and not p.scheduler.timers.when(f"join-order-{FACT}")
+    finish(p, DIM)
+    assert absorbed(p) == [(JOIN, FACT, 1)]
+    end(p)
 
 
 def test_nothing_waits_for_the_larger_side_where_only_that_could_be_broadcast():

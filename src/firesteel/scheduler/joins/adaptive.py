@@ -10,6 +10,7 @@ join; so nothing that the join's other side needs can depend on it, and the wait
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -107,6 +108,8 @@ class AdaptiveJoins:
         self._memory = memory
         self._volume = volume
         self._open = [vertex.id for vertex in graph.vertices if _is_adaptive(vertex.job)]
+        self._refused = [vertex.id for vertex in graph.vertices if _is_refused(vertex.job)]
+        """Joins with a hint that cannot be followed, until that is recorded."""
         self._waits: dict[int, _Wait] = {}
         """By the producer that is put off."""
         self._idle = 0
@@ -121,6 +124,8 @@ class AdaptiveJoins:
 
     def consider(self) -> None:
         self._count_idle()
+        while self._refused:
+            self._record_refusal(self._graph.vertices[self._refused.pop(0)].job)
         for join in list(self._open):
             if join in self._open and self._decided(join):
                 self._open.remove(join)
@@ -135,7 +140,7 @@ class AdaptiveJoins:
         self._idle = max(0, max(slots, default=0) - self._pending())
         self._then = self._recorder.at
         for vertex, wait in waits.items():
-            if self._idle:
+            if self._idle and wait.budget < math.inf:
                 left = max(0.0, wait.budget - wait.spent) / self._idle
                 self._timers.set(_timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end(who, over))
             else:
@@ -161,20 +166,24 @@ class AdaptiveJoins:
             probe, limit = self._probe_bytes(job, build), LIKELY * self._limit(vertex)
             built = self._bytes_of(job.inputs[build].dataset)
             hinted = job.join is not None and job.join.hint == build
-            if self._slots_of(vertex) is None or not (hinted or built <= min(limit, probe)):
+            if not hinted and (self._slots_of(vertex) is None or built > min(limit, probe)):
                 return None
-            budget = WAIT_SHARE * probe / EXCHANGE_BYTES_PER_SECOND
+            budget = math.inf if hinted else WAIT_SHARE * probe / EXCHANGE_BYTES_PER_SECOND
+            allowed = (
+                "which is to be broadcast, as was asked for"
+                if hinted
+                else f"estimated {format_bytes(built)}: slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+                f"what an exchange of {format_bytes(probe)} takes"
+            )
             wait = self._waits[vertex] = _Wait(join, build, self._recorder.at, budget)
             self._recorder.decision(
                 "join order",
                 vertex=vertex,
                 name=self._graph.vertices[vertex].job.name,
                 inputs={"join": join, "build": SIDES[build], "build_bytes": built, "probe_bytes": probe},
-                rule="smaller side first",
+                rule="hint" if hinted else "smaller side first",
                 result="put off",
-                reason=f"put off until the {SIDES[build]} side of [{join}] is there, estimated {format_bytes(built)}: slots may "
-                f"be idle for {format_seconds(budget)} in all meanwhile, a part of what an exchange of "
-                f"{format_bytes(probe)} takes",
+                reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
             )
             return wait
         return None
@@ -280,6 +289,11 @@ class AdaptiveJoins:
             reason=reason,
         )
 
+    def _record_refusal(self, job: JobVertex) -> None:
+        assert job.join is not None and job.join.hint is not None
+        side, why = SIDES[job.join.hint], job.join.obstacles[job.join.hint]
+        self._record(job, "hint", f"hash: the {side} side cannot be broadcast, as was asked for, because {why}")
+
     # --- estimates -------------------------------------------------------------------------------------------
 
     def _likely_build(self, job: JobVertex) -> int | None:
@@ -323,6 +337,10 @@ class AdaptiveJoins:
 
 def _is_adaptive(job: JobVertex) -> bool:
     return job.join is not None and (job.join.can_build(0) or job.join.can_build(1))
+
+
+def _is_refused(job: JobVertex) -> bool:
+    return job.join is not None and job.join.hint in (0, 1) and bool(job.join.obstacles[job.join.hint])
 
 
 def _timer(vertex: int) -> str:
