@@ -112,6 +112,11 @@ def decide_vertex(inputs: Sequence[ConsumedResult], bounds: Bounds) -> VertexPla
         volume=bounds.data_volume,
     )
     cut = _cut(inputs, bounds, volume)
+    division = cut.skew.division
+    if division is not None and cut.sizes is not None and cut.sizes.max() >= division.largest:
+        # What is left of the subtasks has as much to read, as few are allowed.
+        whole = _cut(inputs, replace(bounds, divides=False), volume)
+        cut = replace(whole, skew=Skew(None, "none is divided, as another subtask would have as much to read"))
     return _plan(inputs, bounds, volume, cut)
 
 
