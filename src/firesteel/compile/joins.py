@@ -14,7 +14,6 @@ from firesteel.compile.stream_graph import Chaining
 from firesteel.compile.vertices import Vertex
 from firesteel.model.absorbing import SIDES, Absorbing, absorb, obstacle
 from firesteel.model.job_graph import JobGraph, JoinInfo
-from firesteel.model.order import Order
 from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.program import KeyedHead, ResultOutput, SparkHead, VertexProgram
@@ -56,7 +55,7 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
     gates, side = change.gates(graph), f"data set {graph.vertices[change.join].inputs[change.build].dataset}"
     operator = BroadcastJoin(join.head.operator, change.build, side)
     kept = [k for k, place in enumerate(gates) if place >= 0]
-    orders = (*_orders(producer), *(_orders(join)[k] for k in kept))
+    orders = (*producer.orders, *(join.orders[k] for k in kept))
     return replace(
         producer,
         operators=(*producer.operators, operator, *join.operators),
@@ -66,10 +65,6 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
         side_inputs=(*producer.side_inputs, *_moved(join.side_inputs, gates)),
         builds=(*producer.builds, (side, gates[change.build]), *_moved(join.builds, gates)),
     )
-
-
-def _orders(program: VertexProgram) -> Sequence[Order | None]:
-    return program.gate_orders or (None,) * len(program.gate_schemas)
 
 
 def _moved(named: Sequence[tuple[str, int]], gates: Sequence[int]) -> tuple[tuple[str, int], ...]:
@@ -91,8 +86,19 @@ def _obstacles(how: str, change: Absorbing, graph: JobGraph, vertices: Sequence[
         yield f"{probe} is partly aggregated before its exchange"
     if _stands_alone(vertices[producer].steps, vertices[change.join].steps):
         yield "chaining is switched off there"
-    if set(vertices[producer].sides) & set(vertices[change.join].sides):
+    if any(set(vertices[number].sides) & set(vertices[change.join].sides) for number in _upstream(graph, producer)):
         yield f"{probe} and the join have side inputs of one name"
+
+
+def _upstream(graph: JobGraph, vertex: int) -> set[int]:
+    """The vertex and all that it depends on: it may have absorbed any of them before it is absorbed itself."""
+    found, ask = set[int](), [vertex]
+    while ask:
+        number = ask.pop()
+        if number not in found:
+            found.add(number)
+            ask += [graph.datasets[edge.dataset].producer for edge in graph.vertices[number].inputs]
+    return found
 
 
 def _stands_alone(before: Sequence[PlannedStep], steps: Sequence[PlannedStep]) -> bool:

@@ -199,6 +199,11 @@ class VertexProgram:
     gate_orders: tuple[Order | None, ...] = ()
     """Of each gate, the order in which its data set was written, if in any; empty: none was."""
 
+    @property
+    def orders(self) -> tuple[Order | None, ...]:
+        """``gate_orders``, one for each gate."""
+        return self.gate_orders or (None,) * len(self.gate_schemas)
+
 
 # --- what comes in and goes out of one execution --------------------------------------------------------------
 

@@ -234,7 +234,7 @@ class _Reading:
         self._schemas = part.program.gate_schemas
         self._readers: list[GateReader | None] = [
             None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
-            for gate, schema, order in zip(part.gates, self._schemas, _orders(part.program), strict=True)
+            for gate, schema, order in zip(part.gates, self._schemas, part.program.orders, strict=True)
         ]
         self._streams: list[Stream] = []
         self._rows = self._bytes = 0
@@ -309,11 +309,6 @@ class _Reading:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
             yield with_null_indices(batch)
-
-
-def _orders(program: VertexProgram) -> Sequence[Order | None]:
-    """Of each gate."""
-    return program.gate_orders or (None,) * len(program.gate_schemas)
 
 
 def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:

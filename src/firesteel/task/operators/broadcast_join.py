@@ -16,26 +16,19 @@ import pyarrow as pa
 from firesteel.results.keys import common_key_type
 from firesteel.task.batches import chunked
 from firesteel.task.operators.grouping import Codes, normalised
-from firesteel.task.operators.join import HashJoin, emit, flat, pairs_at_once
+from firesteel.task.operators.join import HashJoin, divisible_sides, emit, flat, pairs_at_once
 from firesteel.task.operators.key_index import KeyIndex, Rows
 from firesteel.task.operators.units import run_unit, spool
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 LEFT, RIGHT = 0, 1
 _PROBE_BYTES, _PROBE_ROWS = 4 << 20, 1 << 17
-_BUILD_SIDES = {
-    "inner": (LEFT, RIGHT),
-    "left": (RIGHT,),
-    "semi": (RIGHT,),
-    "anti": (RIGHT,),
-    "right": (LEFT,),
-    "full": (),
-}
 
 
 def build_sides(how: str) -> tuple[int, ...]:
     """Returns the inputs of a join of this kind that may be given whole to every task: those of which no row without a match comes out."""
-    return _BUILD_SIDES[how]
+    divisible = divisible_sides(how)
+    return tuple(side for side in (LEFT, RIGHT) if divisible[1 - side])
 
 
 @dataclass(frozen=True, slots=True)

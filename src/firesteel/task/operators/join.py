@@ -131,6 +131,11 @@ def _finer(unit: str, other: str) -> str:
     return max(unit, other, key=("s", "ms", "us", "ns").index)
 
 
+def divisible_sides(how: str) -> tuple[bool, bool]:
+    """``HashJoin.divisible`` of a join of this kind."""
+    return _DIVISIBLE.get(how, (False, False))
+
+
 @dataclass(frozen=True, slots=True)
 class HashJoin:
     """Joins two co-partitioned inputs. ``schema`` is what :func:`join_schema` gives."""
@@ -152,7 +157,7 @@ class HashJoin:
     def divisible(self) -> tuple[bool, bool]:
         """Of each side: True if its rows of one key may be joined in parts, each with all rows of the other side that have it:
         not where a row of the other side is given once only, or told to be alone, whatever parts it meets."""
-        return _DIVISIBLE.get(self.how, (False, False))
+        return divisible_sides(self.how)
 
     def accepts(self, nbytes: list[int], limit: int) -> bool:
         """A right side that fits is held, whatever the size of the left one."""
