@@ -11,7 +11,6 @@ from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
-from firesteel.scheduler.kernel.states import IS_PENDING
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
 from firesteel.scheduler.scheduler import Scheduler
@@ -72,7 +71,7 @@ class AdaptiveBatchScheduler(Scheduler):
             self.recorder,
             self.timers,
             slots_of=slots_of,
-            pending=lambda: int(self.executions.counts[IS_PENDING].sum()),
+            pending=lambda: self.executions.num_pending,
             memory=task_memory,
             volume=self.options[DATA_VOLUME_PER_TASK],
         )

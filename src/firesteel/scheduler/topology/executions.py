@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, Names
-from firesteel.scheduler.kernel.states import IS_TERMINAL, LEGAL, RANK, ExecutionState
+from firesteel.scheduler.kernel.states import IS_PENDING, IS_TERMINAL, LEGAL, RANK, ExecutionState
 
 Rows = NDArray[np.int64]
 NO_ROW = -1
@@ -52,6 +52,11 @@ class ExecutionTable:
         self._causes: list[str] = [""]
 
     _COLUMNS = ("vertex", "index", "attempt", "state", "node", "token", "prior", "opens", "mirror")
+
+    @property
+    def num_pending(self) -> int:
+        """Executions about which Spark still owes us a word."""
+        return int(self.counts[IS_PENDING].sum())
 
     def create(
         self,

@@ -101,4 +101,4 @@ class ExecutionOperations:
     @property
     def num_pending(self) -> int:
         """Executions about which Spark still owes us a word."""
-        return int(self._table.counts[IS_PENDING].sum())
+        return self._table.num_pending
