@@ -200,6 +200,7 @@ class Plane:
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
     merges: list[c.MergePartitions] = field(default_factory=list)
+    narrow: list[c.NarrowSource] = field(default_factory=list)
     """Not answered yet."""
     merged: dict[tuple[int, int, int, int], list[tuple[int, int]]] = field(default_factory=dict)
     """Merged object that is stored -> (attempt, token) of each of its partitions."""
@@ -438,6 +439,8 @@ class Plane:
                 self._release(command)
             case c.VerifyPartitions():
                 self.verify.append(command)
+            case c.NarrowSource():
+                self.narrow.append(command)
             case c.VertexAbsorbed():
                 self._absorbed(command)
             case c.StoreBlob(digest, data):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.scheduler.joins import adaptive
+from firesteel.scheduler.joins import waits
 from oracle import assert_same_rows, duckdb_answer
 
 KINDS = {
@@ -35,7 +35,7 @@ STAR = """
 @pytest.fixture
 def patient(monkeypatch):
     """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(adaptive, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
 
 
 @cache
@@ -175,7 +175,7 @@ def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path)
 
 def test_a_star_whose_fact_does_not_wait_gives_the_same_rows(session, tmp_path, monkeypatch):
     """Every wait ends at the first idle slot: some joins come too late, whichever they are."""
-    monkeypatch.setattr(adaptive, "WAIT_SHARE", 0.0)
+    monkeypatch.setattr(waits, "WAIT_SHARE", 0.0)
     _, found = run(session, tmp_path, star)
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
 

@@ -28,6 +28,7 @@ from firesteel.compile.joins import join_info
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down
+from firesteel.compile.runtime_filters import runtime_filters
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
@@ -127,6 +128,8 @@ class _Builder:
             store_all(job)
         for vertex, job_vertex in zip(self.vertices, job.job_graph.vertices, strict=True):
             job_vertex.join = join_info(vertex, job_vertex.id, job.job_graph, self.vertices)
+        for number, filters in runtime_filters(job.job_graph).items():
+            job.job_graph.vertices[number].filters = filters
         check_job_graph(job.job_graph)
         sinks = [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
         check_outputs(sinks)

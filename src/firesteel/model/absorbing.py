@@ -62,6 +62,13 @@ def _obstacles(graph: JobGraph, change: Absorbing) -> Iterator[str]:
         yield f"{probe} has another parallelism set than the join"
 
 
+def worker_of(graph: JobGraph, vertex: int) -> int:
+    """The vertex whose tasks do the work of this one: itself, or the last of those that absorbed it."""
+    while (absorber := graph.vertices[vertex].absorbed_by) is not None:
+        vertex = absorber
+    return vertex
+
+
 def _num_readers(graph: JobGraph, dataset: int) -> int:
     return sum(edge.dataset == dataset for vertex in graph.vertices for edge in vertex.inputs)
 
@@ -71,7 +78,14 @@ def absorb(graph: JobGraph, change: Absorbing) -> None:
     join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
     graph.vertices[join.id] = _joined(join, producer, change.gates(graph))
     graph.vertices[producer.id] = replace(
-        producer, inputs=[], outputs=[], source=None, join=None, absorbed_by=join.id, parallelism=PARALLELISM_DEFAULT
+        producer,
+        inputs=[],
+        outputs=[],
+        source=None,
+        join=None,
+        filters=(),
+        absorbed_by=join.id,
+        parallelism=PARALLELISM_DEFAULT,
     )
 
 
@@ -92,6 +106,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
         deterministic=join.deterministic and producer.deterministic,
         other_rows=producer.other_rows or join.other_rows,
         join=producer.join,  # its inputs keep their places
+        filters=producer.filters,
     )
 
 

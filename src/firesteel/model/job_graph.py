@@ -107,6 +107,23 @@ class JoinInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeFilter:
+    """Rows of a source that need not be read: those whose key no row of a join's other side has (Flink: runtime filter).
+
+    ``join``, ``build``: the vertex of the join, and its input (0 or 1) that is this side, ``dataset``; ``keys``: columns of the data
+    set; ``columns``: the source's columns that are joined with them, one for each. ``selective``: some step on the way to the data
+    set drops rows; where none does, it likely has every key.
+    """
+
+    join: int
+    build: int
+    dataset: int
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    selective: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SourceInfo:
     """All that a source knows before it runs. ``split_bytes``: plain (uncompressed) bytes per split, int64."""
 
@@ -146,6 +163,8 @@ class JobVertex:
     """The identity of what it does, the same in every run of the same code (``compile.fingerprint``); empty: not known."""
     join: JoinInfo | None = None
     """Of a vertex that begins with one join and no other keyed step."""
+    filters: tuple[RuntimeFilter, ...] = ()
+    """Of a source, by the joins that its rows go to."""
     absorbed_by: int | None = None
     """The vertex whose tasks do this one's work: it has no subtasks of its own."""
     program: Any = None

@@ -141,6 +141,32 @@ ADAPTIVE_JOINS = _register(
         "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
     )
 )
+RUNTIME_FILTER = _register(
+    Option(
+        "firesteel.join.runtime-filter.enabled",
+        parse_bool,
+        True,
+        "Whether AdaptiveBatch lets a source of files read only what can match the other side of its joins, where that side is small, is finished before the source begins, and was made by steps that drop rows (a runtime filter): partitions, row groups and rows without any of its keys are left out.",
+    )
+)
+RUNTIME_FILTER_MAX_BUILD = _register(
+    Option(
+        "firesteel.join.runtime-filter.max-build-data-size",
+        parse_size,
+        64 * MIB,
+        "No runtime filter is made of more than this many plain bytes: the driver reads them.",
+        check=at_least(0),
+    )
+)
+RUNTIME_FILTER_MIN_PROBE = _register(
+    Option(
+        "firesteel.join.runtime-filter.min-probe-data-size",
+        parse_size,
+        16 * MIB,
+        "A source of fewer plain bytes gets no runtime filter: to read it all costs less.",
+        check=at_least(0),
+    )
+)
 DECIDER_FUNCTION = _register(
     Option[str | None](
         "firesteel.decider.function",

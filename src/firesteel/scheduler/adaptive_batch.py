@@ -7,9 +7,19 @@ from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.model.step_costs import NO_COSTS, StepCosts
-from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
+from firesteel.options import (
+    ADAPTIVE_JOINS,
+    DATA_VOLUME_PER_TASK,
+    RUNTIME_FILTER,
+    RUNTIME_FILTER_MAX_BUILD,
+    RUNTIME_FILTER_MIN_PROBE,
+    Options,
+)
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
-from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
+from firesteel.scheduler.joins.adaptive import AdaptiveJoins
+from firesteel.scheduler.joins.planning import JoinPlanning, Joins, NoJoins
+from firesteel.scheduler.joins.runtime_filters import FilterLimits, NoFilters, RuntimeFilters
+from firesteel.scheduler.joins.waits import Waits
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
@@ -42,8 +52,10 @@ class AdaptiveBatchScheduler(Scheduler):
         task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
+        cold_start: float = 0.0,
     ) -> None:
-        """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
+        """``cold_start``: as ``joins.waits`` takes it. Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
+        self._cold_start = cold_start
         super().__init__(
             job_graph,
             options,
@@ -59,22 +71,24 @@ class AdaptiveBatchScheduler(Scheduler):
             self.parallelisms.bounds(vertex)
 
     def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
-        if not self.options[ADAPTIVE_JOINS]:
+        options = self.options
+        if not (options[ADAPTIVE_JOINS] or options[RUNTIME_FILTER]):
             return NoJoins()
 
         def slots_of(vertex: int) -> int | None:
             bound = None if isinstance(self.allocator, SlotPool) else usable.bound(vertex)
             return None if bound is None else bound.count
 
-        return AdaptiveJoins(
-            self.graph,
-            self.recorder,
-            self.timers,
-            slots_of=slots_of,
-            pending=lambda: self.executions.num_pending,
-            memory=task_memory,
-            volume=self.options[DATA_VOLUME_PER_TASK],
-        )
+        graph, recorder = self.graph, self.recorder
+        waits = Waits(graph, recorder, self.timers, slots_of, lambda: self.executions.num_pending, self._cold_start)
+        adaptive, filters = None, NoFilters()
+        if options[ADAPTIVE_JOINS]:
+            volume = options[DATA_VOLUME_PER_TASK]
+            adaptive = AdaptiveJoins(graph, recorder, waits, memory=task_memory, volume=volume)
+        if options[RUNTIME_FILTER]:
+            limits = FilterLimits(options[RUNTIME_FILTER_MAX_BUILD], options[RUNTIME_FILTER_MIN_PROBE])
+            filters = RuntimeFilters(graph, recorder, waits, self.deployment.descriptors.gate, limits)
+        return JoinPlanning(waits, adaptive, filters)
 
     def _grow(self) -> list[int]:
         new: list[int] = []

@@ -22,7 +22,7 @@ from firesteel.scheduler.exchange.release import release_strategy
 from firesteel.scheduler.execution_events import ExecutionEvents
 from firesteel.scheduler.failover.failure_handler import ExecutionFailureHandler
 from firesteel.scheduler.invariants import validate
-from firesteel.scheduler.joins.adaptive import Joins, NoJoins
+from firesteel.scheduler.joins.planning import Joins, NoJoins
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import Command, JobStatus, Placement
 from firesteel.scheduler.kernel.job import Job
@@ -175,6 +175,7 @@ class Scheduler(ABC):
             e.PartitionsLost: self._partitions_lost,
             e.SizesLoaded: self.planner.sizes_loaded,
             e.PartitionsMerged: self.merging.merged,
+            e.SourceNarrowed: self.joins.narrowed,
             e.TimerFired: self._timer,
             e.ExecutorChanged: self._executor,
             e.WorkersOccupied: self.resources.workers_occupied,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, Names, is_ascending
 from firesteel.model.descriptors import Encoded, GateColumns, encode_gate
+from firesteel.model.job_graph import RuntimeFilter
 from firesteel.scheduler.kernel.events import FailureCause
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
@@ -174,6 +175,16 @@ class VertexAbsorbed(Command):
     vertex: int
     producer: int
     build: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NarrowSource(Command):
+    """Find the rows of ``vertex``' source that match these finished data sets, let the vertex read only those from here on, and tell
+    SourceNarrowed: always. ``filters`` run parallel to ``gates``."""
+
+    vertex: int
+    filters: tuple[RuntimeFilter, ...]
+    gates: tuple[GateDescriptor, ...]
 
 
 @dataclass(frozen=True, slots=True)

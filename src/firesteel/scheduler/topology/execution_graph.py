@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -322,6 +322,19 @@ class DefaultExecutionGraph:
             self.vertices[vertex].job = self.job_graph.vertices[vertex]
         for dataset in (*read, *dropped):
             self.consumers[dataset] = sorted(set(self.job_graph.consumers(dataset)))
+
+    def narrow_source(self, vertex: int, split_bytes: Ints) -> JobVertex:
+        """Let a source that is not initialised have these splits only; returns the job vertex as it is now."""
+        job = self.job_graph.vertices[vertex]
+        assert job.source is not None and not self.vertices[vertex].is_initialized
+        wish = job.source.inferred_parallelism
+        source = replace(
+            job.source,
+            split_bytes=split_bytes,
+            inferred_parallelism=None if wish is None else max(1, min(wish, len(split_bytes))),
+        )
+        job = self.job_graph.vertices[vertex] = self.vertices[vertex].job = replace(job, source=source)
+        return job
 
     def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
         """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""
