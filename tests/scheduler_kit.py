@@ -17,6 +17,7 @@ import numpy as np
 
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model import descriptors
+from firesteel.model.absorbing import worker_of
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -387,6 +388,8 @@ class Plane:
                 self.answer_load()
             while self.merges:
                 self.answer_merge()
+            while self.narrow:
+                self.answer_narrow()
             keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
             if keys:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
@@ -649,6 +652,16 @@ class Plane:
         assert all(merge.merge != command.merge for merge in self.merges)
         self.merges.append(command)
 
+    def answer_narrow(self, kept: Sequence[int] | None = None) -> e.SourceNarrowed:
+        """``kept``: numbers of the splits that are left; None: all are, as they were."""
+        asked = self.narrow.pop(0)
+        source = self.scheduler.job_graph.vertices[worker_of(self.scheduler.job_graph, asked.vertex)].source
+        assert source is not None
+        sizes = None if kept is None else source.split_bytes[list(kept)]
+        event = e.SourceNarrowed(at=self.tick(), vertex=asked.vertex, split_bytes=sizes, found="made up")
+        self.send(event)
+        return event
+
     def answer_merge(self, number: int = 0, failed: Sequence[int] = ()) -> e.PartitionsMerged:
         """``failed``: groups that could not be merged."""
         merge = self.merges.pop(number)
@@ -859,6 +872,7 @@ def plane(
     join=None,
     slots: int = 1,
     task_memory: float | None = None,
+    cold_start: float = 0.0,
     **options,
 ) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
@@ -875,6 +889,7 @@ def plane(
             slot_mode=slot_mode,
             join=join,
             task_memory=lambda: task_memory,
+            cold_start=cold_start,
         ),
         check=check,
         detector=detector,

@@ -17,6 +17,7 @@ from firesteel.model.job_graph import (
     JobVertex,
     JoinInfo,
     ResultPartitionType,
+    RuntimeFilter,
     ShipStrategy,
     SourceInfo,
 )
@@ -93,6 +94,7 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
         "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
         "firesteel.subpartition-factor": rng.choice([1, 2, 4]),
         "firesteel.deployment.offload-threshold": rng.choice(["1 b", "16 mib"]),
+        "firesteel.join.runtime-filter.min-probe-data-size": rng.choice(["0 b", "1 gb"]),
         "firesteel.merge.request-time": rng.choice(["0 s", "1000 s"]),
         "jobmanager.partition.release-during-job-execution": rng.random() < 0.9,
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
@@ -216,6 +218,16 @@ def _let_absorb(graph: JobGraph, join: JobVertex, rng: random.Random) -> None:
     """The join may absorb the producer of its probe side where the graph allows that."""
     found = [obstacle(graph, Absorbing(join.id, side)) for side in (0, 1)]
     join.join = JoinInfo("inner", (found[0], found[1]), rng.choice([None, None, 0, 1, 2]))
+    _let_filter(graph, join, rng)
+
+
+def _let_filter(graph: JobGraph, join: JobVertex, rng: random.Random) -> None:
+    """Sources that only the join reads may be narrowed by its other side."""
+    for side in (0, 1):
+        producer = graph.vertices[graph.datasets[join.inputs[side].dataset].producer]
+        if producer.source is not None and len(producer.outputs) == 1 and not producer.has_sink and rng.random() < 0.5:
+            build = join.inputs[1 - side].dataset
+            producer.filters = (*producer.filters, RuntimeFilter(join.id, 1 - side, build, ("k",), ("k",)))
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:

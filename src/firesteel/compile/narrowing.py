@@ -18,7 +18,7 @@ from firesteel.connectors.base import Split, push_down
 from firesteel.humanize import plural
 from firesteel.model.job_graph import RuntimeFilter
 from firesteel.results.keys import common_key_type
-from firesteel.task.expressions import all_of, any_of
+from firesteel.task.expressions import any_of
 from firesteel.task.operators.key_filter import BloomFilter, KeyFilter, key_hashes
 from firesteel.task.program import Operator, SourceHead, VertexProgram
 
@@ -60,9 +60,10 @@ def narrowed(source: Any, splits: Sequence[Split], keys: Sequence[Keys], volume:
         return Narrowed(source, [], (), f"no row of {found[0]} has a key" if len(found) == 1 else "a side has no key")
     said = " and ".join(found)
     operators = tuple(_key_filter(source.schema, known) for known in keys if not known.is_held)
-    conditions = [c for known in keys for c in _conditions(source.schema, known)]
-    if conditions:
-        smaller: Any = push_down(source, None, all_of(conditions))
+    smaller: Any = source
+    for condition in (condition for known in keys for condition in _conditions(source.schema, known)):
+        smaller = push_down(smaller, None, condition)  # one by one: statistics tell more of what looks at one column
+    if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))
         if sum(split.bytes for split in left) < sum(split.bytes for split in splits):
             return Narrowed(smaller, left, operators, f"the rest has no key of {said}")

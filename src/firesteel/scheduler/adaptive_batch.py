@@ -80,7 +80,14 @@ class AdaptiveBatchScheduler(Scheduler):
             return None if bound is None else bound.count
 
         graph, recorder = self.graph, self.recorder
-        waits = Waits(graph, recorder, self.timers, slots_of, lambda: self.executions.num_pending, self._cold_start)
+        waits = Waits(
+            graph,
+            recorder,
+            self.timers,
+            slots_of=slots_of,
+            pending=lambda: self.executions.num_pending,
+            cold_start=self._cold_start,
+        )
         adaptive, filters = None, NoFilters()
         if options[ADAPTIVE_JOINS]:
             volume = options[DATA_VOLUME_PER_TASK]

@@ -63,7 +63,7 @@ class AdaptiveJoins:
     def puts_off(self, vertex: int) -> bool:
         """Returns whether a vertex that could be initialised is to wait for the other side of its join."""
         wait = self._waits.of(vertex) or self._begun(vertex)
-        return wait is not None and not wait.is_over
+        return wait is not None and not wait.is_over and not wait.is_for_filter
 
     # --- waiting ---------------------------------------------------------------------------------------------
 

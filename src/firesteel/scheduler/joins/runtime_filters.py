@@ -23,6 +23,8 @@ from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, 
 
 LEAST_RATIO = 4
 """A filter is worth its making where the source has so many times the bytes of what it is made of."""
+FEW_BYTES = 1 << 20
+"""A side of so few plain bytes is tried even if no step on the way drops rows: it may be a list of the few keys that are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ class RuntimeFilters:
         """Whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
         size = bytes_of(self._graph, found.dataset)
         small = size <= self._limits.max_build and size * LEAST_RATIO <= probe
-        return found.selective and probe >= self._limits.min_probe and small and self._is_deterministic(found.dataset)
+        promises = small and (found.selective or size <= FEW_BYTES)
+        return promises and probe >= self._limits.min_probe and self._is_deterministic(found.dataset)
 
     def _is_deterministic(self, dataset: int) -> bool:
         """Returns False if rows of the data set may be others when they are made again: the filter would not fit them."""
@@ -178,7 +181,7 @@ class RuntimeFilters:
         elif self._waits.knows_slots(vertex):
             job = self._graph.vertices[vertex].job
             probe, built = _bytes_read(job), bytes_of(self._graph, found.dataset)
-            wait = Wait(join, awaited, budget_for(probe))
+            wait = Wait(join, awaited, budget_for(probe), is_for_filter=True)
             self._waits.begin(vertex, wait)
             self._recorder.decision(
                 "join order",

@@ -30,6 +30,8 @@ class Wait:
     join: int
     awaited: str
     budget: float
+    is_for_filter: bool = False
+    """It ends with the keys of what is awaited; else with how the join is done."""
     spent: float = 0.0
     is_over: bool = False
     """It was too long: the vertex begins."""
@@ -45,6 +47,7 @@ class Waits:
         graph: DefaultExecutionGraph,
         recorder: Recorder,
         timers: Timers,
+        *,
         slots_of: Callable[[int], int | None],
         pending: Callable[[], int],
         cold_start: float = 0.0,
