@@ -28,6 +28,7 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
@@ -856,6 +857,7 @@ def plane(
     join=None,
     slots: int = 1,
     task_memory: float | None = None,
+    costs: StepCosts = NO_COSTS,
     **options,
 ) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
@@ -872,6 +874,7 @@ def plane(
             slot_mode=slot_mode,
             join=join,
             task_memory=lambda: task_memory,
+            costs=costs,
         ),
         check=check,
         detector=detector,

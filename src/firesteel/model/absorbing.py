@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
+from firesteel.model.step_costs import FUSED
 
 SIDES = ("left", "right")
 
@@ -81,7 +82,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
     return replace(
         join,
         name=f"{producer.name} -> {join.name}",
-        step=f"{producer.step}+{join.step}" if producer.step and join.step else "",
+        step=f"{producer.step}{FUSED}{join.step}" if producer.step and join.step else "",
         inputs=inputs,
         parallelism=producer.parallelism,
         max_parallelism=producer.max_parallelism,

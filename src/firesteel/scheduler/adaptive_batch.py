@@ -10,6 +10,7 @@ from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
+from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.bounds import global_maximum
 from firesteel.scheduler.parallelism.subpartitions import SubpartitionCounts
@@ -58,7 +59,7 @@ class AdaptiveBatchScheduler(Scheduler):
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
 
-    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         if not self.options[ADAPTIVE_JOINS]:
             return NoJoins()
 
@@ -74,6 +75,7 @@ class AdaptiveBatchScheduler(Scheduler):
             pending=lambda: self.executions.num_pending,
             memory=task_memory,
             volume=self.options[DATA_VOLUME_PER_TASK],
+            estimates=Estimates(self.graph, costs),
         )
 
     def _grow(self) -> list[int]:

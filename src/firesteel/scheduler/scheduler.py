@@ -160,7 +160,7 @@ class Scheduler(ABC):
         )
         counts = self._subpartition_counts()
         self.planner = Planner(graph, options, counts, deployment.coordinators, recorder, profiler=profiler)
-        self.joins = self._adaptive_joins(self._usable, task_memory)
+        self.joins = self._adaptive_joins(self._usable, task_memory, costs)
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[e.Event], Callable[[Any], bool | None]]:
@@ -185,7 +185,7 @@ class Scheduler(ABC):
             e.CancelRequested: self._sinks.cancel_requested,
         }
 
-    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         """Joins that are decided while the job runs, where the graph grows as it runs."""
         return NoJoins()
 

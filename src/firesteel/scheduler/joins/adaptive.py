@@ -15,10 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from firesteel.humanize import format_bytes, format_seconds
+from firesteel.humanize import format_seconds
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
+from firesteel.scheduler.joins.estimates import Estimate, Estimates
 from firesteel.scheduler.kernel.commands import VertexAbsorbed
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import GraphChanged
@@ -31,7 +32,8 @@ EXCHANGE_BYTES_PER_SECOND = 100 << 20
 WAIT_SHARE = 0.25
 """Of what an exchange takes, the part that slots may stand idle for while it may yet be saved."""
 LIKELY = 4
-"""A build side is waited for if its estimate is at most so many times what a task can hold: filters may come before the join."""
+"""A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
+runs: filters may come before the join."""
 
 
 class Joins(Protocol):
@@ -99,6 +101,7 @@ class AdaptiveJoins:
         pending: Callable[[], int],
         memory: Callable[[], float | None],
         volume: int,
+        estimates: Estimates,
     ) -> None:
         self._graph = graph
         self._recorder = recorder
@@ -107,6 +110,7 @@ class AdaptiveJoins:
         self._pending = pending
         self._memory = memory
         self._volume = volume
+        self._estimates = estimates
         self._open = [vertex.id for vertex in graph.vertices if _is_adaptive(vertex.job)]
         self._refused = [vertex.id for vertex in graph.vertices if _is_refused(vertex.job)]
         """Joins with a hint that cannot be followed, until that is recorded."""
@@ -132,6 +136,8 @@ class AdaptiveJoins:
 
     def puts_off(self, vertex: int) -> bool:
         wait = self._waits.get(vertex) or self._begun(vertex)
+        if wait is not None and self._likely_build(self._graph.vertices[wait.join].job) != wait.build:
+            self._end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
         return wait is not None and not wait.is_over
 
     def event_handled(self) -> None:
@@ -142,7 +148,9 @@ class AdaptiveJoins:
         for vertex, wait in waits.items():
             if self._idle and wait.budget < math.inf:
                 left = max(0.0, wait.budget - wait.spent) / self._idle
-                self._timers.set(_timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end(who, over))
+                self._timers.set(
+                    _timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end_idle(who, over)
+                )
             else:
                 self._timers.cancel(_timer(vertex))
 
@@ -163,24 +171,31 @@ class AdaptiveJoins:
             build = self._likely_build(job)
             if build is None or Absorbing(join, build).producer(self._graph.job_graph) != vertex:
                 continue
-            probe, limit = self._probe_bytes(job, build), LIKELY * self._limit(vertex)
-            built = self._bytes_of(job.inputs[build].dataset)
+            built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
+            limit = self._limit(vertex) * (1 if built.is_known else LIKELY)
             hinted = job.join is not None and job.join.hint == build
-            if not hinted and (self._slots_of(vertex) is None or built > min(limit, probe)):
+            if not hinted and (self._slots_of(vertex) is None or built.bytes > min(limit, probe.bytes)):
                 return None
-            budget = math.inf if hinted else WAIT_SHARE * probe / EXCHANGE_BYTES_PER_SECOND
+            budget = math.inf if hinted else WAIT_SHARE * probe.bytes / EXCHANGE_BYTES_PER_SECOND
             allowed = (
                 "which is to be broadcast, as was asked for"
                 if hinted
-                else f"estimated {format_bytes(built)}: slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
-                f"what an exchange of {format_bytes(probe)} takes"
+                else f"estimated {built}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+                f"what an exchange of the other side takes, estimated {probe}"
             )
             wait = self._waits[vertex] = _Wait(join, build, self._recorder.at, budget)
             self._recorder.decision(
                 "join order",
                 vertex=vertex,
                 name=self._graph.vertices[vertex].job.name,
-                inputs={"join": join, "build": SIDES[build], "build_bytes": built, "probe_bytes": probe},
+                inputs={
+                    "join": join,
+                    "build": SIDES[build],
+                    "build_bytes": built.bytes,
+                    "probe_bytes": probe.bytes,
+                    "build_read": built.read,
+                    "probe_read": probe.read,
+                },
                 rule="hint" if hinted else "smaller side first",
                 result="put off",
                 reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
@@ -195,10 +210,13 @@ class AdaptiveJoins:
             if not wait.is_over:
                 wait.spent += passed
                 if wait.spent >= wait.budget:
-                    self._end(vertex, wait)
+                    self._end_idle(vertex, wait)
 
-    def _end(self, vertex: int, wait: _Wait) -> None:
+    def _end_idle(self, vertex: int, wait: _Wait) -> None:
         """Slots have been idle for long enough."""
+        self._end(vertex, wait, "idle slots", f"slots were idle for {format_seconds(wait.budget)} in all")
+
+    def _end(self, vertex: int, wait: _Wait, rule: str, why: str) -> None:
         if wait.is_over:
             return
         wait.is_over = True
@@ -208,10 +226,9 @@ class AdaptiveJoins:
             vertex=vertex,
             name=self._graph.vertices[vertex].job.name,
             inputs={"join": wait.join, "idle": round(wait.spent, 3)},
-            rule="idle slots",
+            rule=rule,
             result="begins",
-            reason=f"begins without the {SIDES[wait.build]} side of [{wait.join}]: slots were idle for "
-            f"{format_seconds(wait.budget)} in all",
+            reason=f"begins without the {SIDES[wait.build]} side of [{wait.join}]: {why}",
         )
 
     def _stop_waiting(self, vertex: int) -> float:
@@ -263,13 +280,13 @@ class AdaptiveJoins:
             next_wait.spent = spent
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
-        probe = self._probe_bytes(job, build)
-        readers = max(-(-probe // self._volume), 1)
+        probe = self._estimated(job, 1 - build)
+        readers = max(-(-self._estimates.read_by(producer).bytes // self._volume), 1)
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
             build=build,
             build_bytes=self._graph.result(job.inputs[build].dataset).info.num_bytes_produced,
-            probe_bytes=probe,
+            probe_bytes=probe.bytes,
             readers=readers,
             memory=int(self._memory() or UNKNOWN_MEMORY),
             held=self._held.get(producer, ()),
@@ -307,32 +324,14 @@ class AdaptiveJoins:
             if info.can_build(side)
             and not graph.vertices[Absorbing(job.id, side).producer(graph.job_graph)].is_initialized
         ]
-        return min(able, key=lambda side: self._bytes_of(job.inputs[side].dataset), default=None)
+        return min(able, key=lambda side: self._estimated(job, side).bytes, default=None)
 
-    def _probe_bytes(self, job: JobVertex, build: int) -> int:
-        return self._bytes_of(job.inputs[1 - build].dataset)
+    def _estimated(self, job: JobVertex, side: int) -> Estimate:
+        return self._estimates.of(job.inputs[side].dataset)
 
     def _limit(self, vertex: int) -> int:
         held = self._held.get(vertex, ())
         return JoinSizes("", 0, 0, 0, 1, int(self._memory() or UNKNOWN_MEMORY), held).limit
-
-    def _bytes_of(self, dataset: int) -> int:
-        """Plain bytes of a data set: what it has, or at most what its producer reads, as far as anybody knows."""
-        total, seen, ask = 0, set[int](), [dataset]
-        while ask:
-            current = ask.pop()
-            if current in seen:
-                continue
-            seen.add(current)
-            result = self._graph.results[current]
-            if result is not None and result.is_available:
-                total += result.info.num_bytes_produced
-                continue
-            producer = self._graph.job_graph.vertices[self._graph.job_graph.datasets[current].producer]
-            if producer.source is not None:
-                total += int(producer.source.split_bytes.sum())
-            ask += [edge.dataset for edge in producer.inputs if not edge.whole]
-        return total
 
 
 def _is_adaptive(job: JobVertex) -> bool:
