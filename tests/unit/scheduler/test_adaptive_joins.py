@@ -314,6 +314,20 @@ def test_nothing_waits_for_a_side_that_turns_out_to_be_the_larger_one():
     end(p)
 
 
+def test_first_subtasks_tell_that_a_side_is_too_large_to_be_waited_for():
+    """A task can hold 64 MiB, and two of four subtasks have written 70. A hint waits for them all the same."""
+    p, hinted = (job(dim=160 * MIB, written=140 * MIB, dims=4, join=join) for join in (EITHER, replace(EITHER, hint=1)))
+    for made in (p, hinted):
+        made.finish(made.keys(DIM)[0])
+        assert deployed(made) == {DIM}
+        made.finish(made.keys(DIM)[0])
+    assert order(p)[1:] == [(FACT, "begins", "memory")] and deployed(p) == {FACT, DIM}
+    reason = "begins without the right side of [2]: that side has 70 MiB already, more than the 64 MiB that a task can hold"
+    assert p.decisions("join order")[1].reason == reason
+    end(p)
+    assert is_as_compiled(p) and deployed(hinted) == {DIM}
+
+
 # --- what came out in earlier runs ---------------------------------------------------------------------------
 
 

@@ -69,12 +69,13 @@ def test_the_words_say_what_is_read_and_from_where_the_part_is_known(estimate, w
 
 def test_what_is_there_counts_with_its_real_bytes():
     p = plane(named(chain()), slots=4, sizes=lambda _v, _s, _d, n: np.full(n, 7 * MIB // n)).start()
+    n = p.scheduler.graph.result(0).num_subpartitions
     found = Estimates(p.scheduler.graph, costs(s0=(0.5, 3), s1=(0.5, 3), s2=(0.5, 3)))
     assert found.of(0).bytes == 50 * MIB
     p.finish(p.keys(0)[0])
     assert found.of(0).bytes == 50 * MIB, "one of its producers is missing"
+    assert Estimates(p.scheduler.graph, costs(s0=(0.001, 3))).of(0).bytes == found.written(0) == 7 * MIB // n * n
     p.run(0)
-    n = p.scheduler.graph.result(0).num_subpartitions
     there = 7 * MIB // n * n * p.parallelism(0)
     assert found.of(0) == Estimate(there, there)
     assert found.of(2) == Estimate(there // 4, there, 3)

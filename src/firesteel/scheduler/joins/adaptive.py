@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from firesteel.humanize import format_seconds
+from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
@@ -136,9 +136,10 @@ class AdaptiveJoins:
 
     def puts_off(self, vertex: int) -> bool:
         wait = self._waits.get(vertex) or self._begun(vertex)
-        if wait is not None and self._likely_build(self._graph.vertices[wait.join].job) != wait.build:
-            self._end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
-        return wait is not None and not wait.is_over
+        if wait is None or wait.is_over:
+            return False
+        self._end_if_in_vain(vertex, wait)
+        return not wait.is_over
 
     def event_handled(self) -> None:
         waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
@@ -202,6 +203,16 @@ class AdaptiveJoins:
             )
             return wait
         return None
+
+    def _end_if_in_vain(self, vertex: int, wait: _Wait) -> None:
+        """By what the first subtasks of the build side have written, and what is there by now of all that it is made of."""
+        job = self._graph.vertices[wait.join].job
+        written, limit = self._estimates.written(job.inputs[wait.build].dataset), self._limit(vertex)
+        if self._likely_build(job) != wait.build:
+            self._end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
+        elif written > limit and wait.budget < math.inf:
+            why = f"that side has {format_bytes(written)} already, more than the {format_bytes(limit)} that a task can hold"
+            self._end(vertex, wait, "memory", why)
 
     def _count_idle(self) -> None:
         passed = (self._recorder.at - self._then) * self._idle

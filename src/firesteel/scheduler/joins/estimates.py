@@ -1,5 +1,5 @@
-"""Estimates of what a data set will have before its producer has run: what is read for it, and the part of such bytes that came out of
-the same steps in earlier runs."""
+"""Estimates of what a data set will have before its producer is done: what is read for it, and the part of such bytes that came out of
+the same steps in earlier runs; no less than what its first subtasks have written."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ class Estimates:
         inputs = [edge.dataset for edge in self._shared_out(self._graph.job_graph.vertices[vertex])]
         return self._input(vertex, {dataset: self.of(dataset) for dataset in inputs})
 
+    def written(self, dataset: int) -> int:
+        """The bytes that a data set has so far."""
+        result = self._graph.results[dataset]
+        return 0 if result is None else result.info.num_bytes_produced
+
     def _upstream(self, dataset: int) -> list[int]:
         """The data set and all that it is made of, up to what is there. Each behind those that it is made of."""
         graph = self._graph.job_graph
@@ -71,18 +76,19 @@ class Estimates:
         result = self._graph.results[dataset]
         if result is None or not result.is_available:
             return None
-        return Estimate(result.info.num_bytes_produced, result.info.num_bytes_produced)
+        there = self.written(dataset)
+        return Estimate(there, there)
 
     def _made(self, dataset: int, found: dict[int, Estimate]) -> Estimate:
         """``found``: the estimates of all that its producer reads."""
         producer = self._graph.job_graph.vertices[self._graph.job_graph.datasets[dataset].producer]
-        read = self._input(producer.id, found)
+        read, written = self._input(producer.id, found), self.written(dataset)
         part = self._costs.came_out(producer.step)
         if part is None:
-            return Estimate(read.bytes, read.read, read.runs, is_known=False)
+            return Estimate(max(read.bytes, written), read.read, read.runs, is_known=False)
         # Data sets of one step are taken to be alike: the journal has their sum.
-        size = read.bytes * part.bytes_out_per_byte / len(producer.outputs)
-        return Estimate(round(min(size, MOST_BYTES)), read.read, min(part.runs, read.runs or part.runs), read.is_known)
+        size = min(read.bytes * part.bytes_out_per_byte / len(producer.outputs), MOST_BYTES)
+        return Estimate(max(round(size), written), read.read, min(part.runs, read.runs or part.runs), read.is_known)
 
     def _input(self, vertex: int, found: dict[int, Estimate]) -> Estimate:
         job = self._graph.job_graph.vertices[vertex]
