@@ -9,6 +9,7 @@ from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
 from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import ADAPTIVE_JOINS, DATA_VOLUME_PER_TASK, Options
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins, Joins, NoJoins
 from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
@@ -43,6 +44,7 @@ class AdaptiveBatchScheduler(Scheduler):
         task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         """Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
         super().__init__(
@@ -55,6 +57,7 @@ class AdaptiveBatchScheduler(Scheduler):
             task_memory=task_memory,
             profiler=profiler,
             costs=costs,
+            size_buffer_bytes=size_buffer_bytes,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)

@@ -11,6 +11,7 @@ from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import (
@@ -40,6 +41,7 @@ def create_scheduler(
     task_memory: Callable[[], float | None] = lambda: None,
     profiler: Profiler = NO_PROFILER,
     costs: StepCosts = NO_COSTS,
+    size_buffer_bytes: int = BUFFER_BYTES,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -49,7 +51,7 @@ def create_scheduler(
     ``task_memory``: gives the bytes that a task may use for its data; None: not known yet.
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
-    runs measured them.
+    runs measured them. ``size_buffer_bytes``: of each result's packed rows of sizes, what is kept in memory.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -100,4 +102,5 @@ def create_scheduler(
         task_memory=task_memory,
         profiler=profiler,
         costs=costs if kind is AdaptiveBatchScheduler else NO_COSTS,
+        size_buffer_bytes=size_buffer_bytes,
     )

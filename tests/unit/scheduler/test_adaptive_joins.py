@@ -322,7 +322,9 @@ def test_first_subtasks_tell_that_a_side_is_too_large_to_be_waited_for():
         assert deployed(made) == {DIM}
         made.finish(made.keys(DIM)[0])
     assert order(p)[1:] == [(FACT, "begins", "memory")] and deployed(p) == {FACT, DIM}
-    reason = "begins without the right side of [2]: that side has 70 MiB already, more than the 64 MiB that a task can hold"
+    reason = (
+        "begins without the right side of [2]: that side has 70 MiB already, more than the 64 MiB that a task can hold"
+    )
     assert p.decisions("join order")[1].reason == reason
     end(p)
     assert is_as_compiled(p) and deployed(hinted) == {DIM}

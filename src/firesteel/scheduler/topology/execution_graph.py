@@ -259,13 +259,14 @@ class DefaultExecutionGraph:
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
         profiler: Profiler = NO_PROFILER,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        """``emit`` is given what results have to be stored and read of their sizes."""
+        """``emit`` is given what results have to be stored and read of their sizes. ``size_buffer_bytes``: of each result's packed rows of
+        sizes, what is kept in memory."""
         self.job_graph = job_graph
         self._emit = emit
         self._profiler = profiler
-        self.size_buffer_bytes = BUFFER_BYTES
-        """Of each result's packed rows of sizes, what is kept in memory."""
+        self._size_buffer_bytes = size_buffer_bytes
         self.executions = table
         self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
         self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
@@ -387,7 +388,7 @@ class DefaultExecutionGraph:
         ]
 
     def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
-        described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
+        described, room = self.job_graph.datasets[dataset], self._size_buffer_bytes
         info = blocking_result_info(
             described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
         )
