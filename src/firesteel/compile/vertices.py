@@ -20,7 +20,7 @@ from firesteel.compile.stream_graph import (
 )
 from firesteel.errors import UsageError
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
-from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.join import HashJoin, divisibility_of
 from firesteel.task.program import (
     GateHead,
     Head,
@@ -245,9 +245,7 @@ def divisibility(head: Head) -> list[tuple[bool, str]]:
         return []
     operator = head.operator
     if isinstance(operator, HashJoin):
-        sides = [side for side, may in zip(("left", "right"), operator.divisible, strict=True) if may]
-        why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{operator.how}'"
-        return [(may, "" if may else why) for may in operator.divisible]
+        return divisibility_of(operator.how)
     why = ""
     if isinstance(operator, ComposedOperator) and _has_join(operator.root):
         why = f"'{operator.name}' is one task, with unions or other steps by key"
