@@ -20,6 +20,7 @@ from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.usable import UsableSlots
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
+from firesteel.scheduler.two_steps import TwoSteps
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
 
 
@@ -61,6 +62,7 @@ class AdaptiveBatchScheduler(Scheduler):
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
+        self._two_steps = TwoSteps(self.graph, self.planner, self.parallelisms.bounds, self.recorder)
 
     def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         if not self.options[ADAPTIVE_JOINS]:
@@ -83,6 +85,7 @@ class AdaptiveBatchScheduler(Scheduler):
 
     def _grow(self) -> list[int]:
         new: list[int] = []
+        self._two_steps.consider()
         self.joins.consider()
         for vertex in self.graph.vertices:  # in topological order
             if vertex.is_initialized or vertex.is_absorbed or not self.graph.upstream_initialized(vertex):

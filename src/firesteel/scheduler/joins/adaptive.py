@@ -264,6 +264,8 @@ class AdaptiveJoins:
             return False
         change = Absorbing(join, build)
         producer = change.producer(self._graph.job_graph)
+        if self._graph.vertices[producer].job.first_step is not None:
+            return False  # not known yet what it will do
         sizes = self._sizes(job, build, producer)
         choice = decide_join(sizes)
         spent = self._stop_waiting(producer)

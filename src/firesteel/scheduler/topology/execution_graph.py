@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -115,6 +115,8 @@ class ExecutionJobVertex:
         self.job = job
         self.id = job.id
         self._table = table
+        self.is_as_planned = True
+        """It does what the job graph said at first, so that what it costs is the cost of that step."""
         self.parallelism = -1
         self.newest: Rows = np.empty(0, np.int64)
         """The row created last for each subtask."""
@@ -314,15 +316,22 @@ class DefaultExecutionGraph:
         return all(vertex.is_finished or vertex.is_absorbed for vertex in self.vertices)
 
     def absorb(self, change: Absorbing) -> None:
-        """Let a join do the work of its probe side's producer. Neither is initialised."""
+        """Let a vertex do the work of one before it. Neither is initialised."""
         producer = change.producer(self.job_graph)
         read = [edge.dataset for edge in self.job_graph.vertices[producer].inputs]
         dropped = self.job_graph.vertices[producer].outputs
         absorb(self.job_graph, change)
+        self.vertices[change.join].is_as_planned &= change.build is None
         for vertex in (producer, change.join):
             self.vertices[vertex].job = self.job_graph.vertices[vertex]
         for dataset in (*read, *dropped):
             self.consumers[dataset] = sorted(set(self.job_graph.consumers(dataset)))
+
+    def keep_two_steps(self, second: int) -> None:
+        """Decide that a vertex' first step stays one by itself. Then it is not the step by whose identity costs are known."""
+        vertex = self.vertices[second]
+        vertex.job = self.job_graph.vertices[second] = replace(vertex.job, first_step=None, step="")
+        vertex.is_as_planned = False
 
     def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
         """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""
