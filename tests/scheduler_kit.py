@@ -29,7 +29,9 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import SPECULATIVE_ENABLED, Options
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -873,6 +875,8 @@ def plane(
     slots: int = 1,
     task_memory: float | None = None,
     cold_start: float = 0.0,
+    costs: StepCosts = NO_COSTS,
+    size_buffer_bytes: int = BUFFER_BYTES,
     **options,
 ) -> Plane:
     """A plane for a job that has not started; options by short name, dashes as underscores."""
@@ -890,6 +894,8 @@ def plane(
             join=join,
             task_memory=lambda: task_memory,
             cold_start=cold_start,
+            costs=costs,
+            size_buffer_bytes=size_buffer_bytes,
         ),
         check=check,
         detector=detector,

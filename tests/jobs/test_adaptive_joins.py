@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
+from firesteel.journal.file import read
 from firesteel.scheduler.joins import waits
+from firesteel.scheduler.kernel.records import MetricsSnapshot
 from oracle import assert_same_rows, duckdb_answer
 
 KINDS = {
@@ -154,6 +156,48 @@ def test_a_side_without_rows(session, tmp_path, how, empty):
     assert_same_rows(found, duckdb_answer(KINDS[how], **given))
     if small in WHOLE[how]:
         assert choices(result) == [(f"broadcast {small}", "bytes")]
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_second_run_waits_for_the_side_that_a_function_leaves_little_of(session, tmp_path):
+    """By what is read the right side is the smaller one; of the left one a hundredth comes out."""
+    given = {side: pa.table({"k": np.arange(rows), column: np.arange(rows)}) for side, column, rows in SIDES}
+    runs = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        result, found = run(
+            session, folder, lambda env: of_few(env, given), **{"firesteel.journal.directory": str(tmp_path)}
+        )
+        assert_same_rows(
+            found, duckdb_answer("SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k WHERE l.k % 100 = 0", **given)
+        )
+        runs.append(result)
+    first, second = runs
+    assert choices(first) == [("hash", "bytes")]
+    assert choices(second) == [("broadcast left", "bytes")]
+    (told,) = [d for d in second.decision_records if d.what == "join order"]
+    assert told.reason.startswith(
+        "put off until the left side of [2] is there, estimated 1.25 KiB: 125 KiB read, of which 1 % came out"
+    )
+    assert exchanged(second) < 0.1 * exchanged(first)
+
+
+SIDES = (("l", "v", 8000), ("r", "w", 4000))
+
+
+def of_few(env, given):
+    def hundredth(batches):
+        for batch in batches:
+            yield batch.filter(pa.array(np.asarray(batch["k"]) % 100 == 0))
+
+    left, right = (env.from_arrow(given[name]) for name in ("l", "r"))
+    return left.map_in_arrow(hundredth, given["l"].schema).key_by("k").join(right.key_by("k"))
+
+
+def exchanged(result) -> int:
+    """Plain bytes that all steps wrote for others."""
+    *_, last = [record for record in read(result.journal) if isinstance(record, MetricsSnapshot)]
+    return sum(int(numbers.get("numBytesProduced", 0)) for numbers in last.vertices.values())
 
 
 # --- stars ---------------------------------------------------------------------------------------------------

@@ -70,9 +70,9 @@ class RandomJob:
 
     def scheduler(self) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
-        scheduler = create_scheduler(self.graph, self.options, slot_mode=self.world.cluster.mode)
-        scheduler.graph.size_buffer_bytes = self.size_buffer_bytes
-        return scheduler
+        return create_scheduler(
+            self.graph, self.options, slot_mode=self.world.cluster.mode, size_buffer_bytes=self.size_buffer_bytes
+        )
 
 
 def random_job(seed: int, faults: bool = True, resources: bool = False) -> RandomJob:

@@ -78,6 +78,8 @@ class JobEdge:
     single keyed input): they have equally many subpartitions, are walked together, and their bytes add up.
     ``divisible``: the rows of one subpartition may be dealt out to several subtasks, if each of them reads the same subpartition
     of the vertex' other co-partitioned input whole, or each part of it once. ``indivisible``: why not, in words; empty: nobody asks.
+    ``by_value``: rows would not be dealt out by their order but by the hash of their values in columns that the program names, each
+    subtask keeping its part of what it reads; there is no other co-partitioned input.
     """
 
     dataset: int
@@ -87,6 +89,7 @@ class JobEdge:
     indivisible: str = ""
     whole: bool = False
     """Every subtask reads all of it, whatever the data set's partitioning: the build side of a broadcast join."""
+    by_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,9 @@ class JobVertex:
     """Of a vertex that begins with one join and no other keyed step."""
     filters: tuple[RuntimeFilter, ...] = ()
     """Of a source, by the joins that its rows go to."""
+    first_step: int | None = None
+    """The vertex before it, if the two are one step that may take two: it is absorbed, unless what it reads is to be divided. None: there
+    is none, or that is decided."""
     absorbed_by: int | None = None
     """The vertex whose tasks do this one's work: it has no subtasks of its own."""
     program: Any = None

@@ -129,7 +129,7 @@ TARGET_TASK_DURATION = _register(
         "firesteel.decider.target-task-duration",
         parse_seconds,
         0.25,
-        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never.",
+        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
         check=at_least(0),
     )
 )

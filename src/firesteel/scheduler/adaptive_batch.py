@@ -16,7 +16,9 @@ from firesteel.options import (
     Options,
 )
 from firesteel.scheduler.deployment.vertexwise_strategy import VertexwiseSchedulingStrategy
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.joins.adaptive import AdaptiveJoins
+from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.planning import JoinPlanning, Joins, NoJoins
 from firesteel.scheduler.joins.runtime_filters import FilterLimits, NoFilters, RuntimeFilters
 from firesteel.scheduler.joins.waits import Waits
@@ -29,6 +31,7 @@ from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.usable import UsableSlots
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
+from firesteel.scheduler.two_steps import TwoSteps
 
 
 class AdaptiveBatchScheduler(Scheduler):
@@ -53,6 +56,7 @@ class AdaptiveBatchScheduler(Scheduler):
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
         cold_start: float = 0.0,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         """``cold_start``: as ``joins.waits`` takes it. Raises UsageError when a vertex' bounds exclude each other: better now than after hours."""
         self._cold_start = cold_start
@@ -66,11 +70,13 @@ class AdaptiveBatchScheduler(Scheduler):
             task_memory=task_memory,
             profiler=profiler,
             costs=costs,
+            size_buffer_bytes=size_buffer_bytes,
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
+        self._two_steps = TwoSteps(self.graph, self.planner, self.parallelisms.bounds, self.recorder)
 
-    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         options = self.options
         if not (options[ADAPTIVE_JOINS] or options[RUNTIME_FILTER]):
             return NoJoins()
@@ -88,17 +94,19 @@ class AdaptiveBatchScheduler(Scheduler):
             pending=lambda: self.executions.num_pending,
             cold_start=self._cold_start,
         )
-        adaptive, filters = None, NoFilters()
+        adaptive, filters, estimates = None, NoFilters(), Estimates(graph, costs)
         if options[ADAPTIVE_JOINS]:
             volume = options[DATA_VOLUME_PER_TASK]
-            adaptive = AdaptiveJoins(graph, recorder, waits, memory=task_memory, volume=volume)
+            adaptive = AdaptiveJoins(graph, recorder, waits, estimates, memory=task_memory, volume=volume)
         if options[RUNTIME_FILTER]:
+            describe = self.deployment.descriptors.gate
             limits = FilterLimits(options[RUNTIME_FILTER_MAX_BUILD], options[RUNTIME_FILTER_MIN_PROBE])
-            filters = RuntimeFilters(graph, recorder, waits, self.deployment.descriptors.gate, limits)
+            filters = RuntimeFilters(graph, recorder, waits, estimates, describe=describe, limits=limits)
         return JoinPlanning(waits, adaptive, filters)
 
     def _grow(self) -> list[int]:
         new: list[int] = []
+        self._two_steps.consider()
         self.joins.consider()
         for vertex in self.graph.vertices:  # in topological order
             if vertex.is_initialized or vertex.is_absorbed or not self.graph.upstream_initialized(vertex):

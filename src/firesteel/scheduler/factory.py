@@ -11,6 +11,7 @@ from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import (
@@ -41,6 +42,7 @@ def create_scheduler(
     profiler: Profiler = NO_PROFILER,
     costs: StepCosts = NO_COSTS,
     cold_start: float = 0.0,
+    size_buffer_bytes: int = BUFFER_BYTES,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -50,7 +52,8 @@ def create_scheduler(
     ``task_memory``: gives the bytes that a task may use for its data; None: not known yet.
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
-    runs measured them. ``cold_start``: seconds that the cluster's first workers may take to start.
+    runs measured them. ``cold_start``: seconds that the cluster's first workers may take to start. ``size_buffer_bytes``: of each
+    result's packed rows of sizes, what is kept in memory.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -102,6 +105,7 @@ def create_scheduler(
             profiler=profiler,
             costs=costs,
             cold_start=cold_start,
+            size_buffer_bytes=size_buffer_bytes,
         )
     return DefaultScheduler(
         job_graph,
@@ -112,4 +116,5 @@ def create_scheduler(
         request_seconds=request_seconds,
         task_memory=task_memory,
         profiler=profiler,
+        size_buffer_bytes=size_buffer_bytes,
     )

@@ -26,6 +26,7 @@ from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
+from firesteel.results.value_part import ValuePartReader
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
@@ -232,8 +233,9 @@ class _Reading:
     def __init__(self, part: Part, store: ResultStore, cache: ObjectCache) -> None:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
+        divided_by = _divided_by(part.program)
         self._readers: list[GateReader | None] = [
-            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache, divided_by)
             for gate, schema, order in zip(part.gates, self._schemas, part.program.orders, strict=True)
         ]
         self._streams: list[Stream] = []
@@ -311,13 +313,25 @@ class _Reading:
             yield with_null_indices(batch)
 
 
-def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
+def _divided_by(program: VertexProgram) -> tuple[str, ...]:
+    """The columns by whose hash subpartitions are divided among tasks; none: rows are dealt out by their order."""
+    return getattr(program.head.operator, "divided_by", ()) if isinstance(program.head, KeyedHead) else ()
+
+
+def _reader(  # noqa: PLR0917
+    gate: Gate,
+    schema: pa.Schema,
+    order: Order | None,
+    store: ResultStore,
+    cache: ObjectCache,
+    divided_by: tuple[str, ...],
+) -> GateReader:
     if order is not None:
         if gate.boundaries is None:
             raise FiresteelError(f"Data set {gate.dataset} was written in an order, but its ranges are not given.")
         where = gate.attempts, gate.tokens, gate.rects, gate.partitions
         return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
-    return GateReader(
+    columns = (
         store,
         gate.dataset,
         schema,
@@ -328,8 +342,11 @@ def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultSto
         gate.partitions,
         gate.merged,
         cache,
-        gate.shares,
     )
+    if divided_by and gate.shares is not None and (gate.shares[:, 1] > 1).any():
+        ((part, parts),) = gate.shares.tolist()  # of one subpartition, and nothing else
+        return ValuePartReader(*columns, columns=divided_by, share=(part, parts))
+    return GateReader(*columns, gate.shares)
 
 
 class _Outputs:

@@ -10,6 +10,7 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
 
 from firesteel.model.job_graph import JoinInfo, ShipStrategy
+from firesteel.model.step_costs import StepCost, StepCosts
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -42,8 +43,14 @@ def job(
     return started(builder, {FACT: fact, DIM: dim if written is None else written}, slots, **options)
 
 
-def started(builder: GraphBuilder, written: dict[int, int], slots: int, **options) -> Plane:
-    """``written``: bytes of all subtasks of a vertex together, a few for those not named."""
+def started(
+    builder: GraphBuilder, written: dict[int, int], slots: int, came_out: dict[int, float] | None = None, **options
+) -> Plane:
+    """``written``: bytes of all subtasks of a vertex together, a few for those not named. ``came_out``: the part of what they read
+    that came out of vertices in two earlier runs."""
+    for vertex in builder.graph.vertices:
+        vertex.step = f"step-{vertex.id}"
+    known = {f"step-{vertex}": StepCost(1e-9, 2, part) for vertex, part in (came_out or {}).items()}
 
     def sizes(vertex: int, subtask: int, _dataset: int, n: int) -> np.ndarray:
         row = np.zeros(n, np.int64)
@@ -51,7 +58,7 @@ def started(builder: GraphBuilder, written: dict[int, int], slots: int, **option
         return row
 
     given = {"data_volume_per_task": "50 mb", "restart_strategy__fixed_delay__delay": "0 s", **options}
-    made = plane(builder.graph, sizes=sizes, slots=slots, **given)
+    made = plane(builder.graph, sizes=sizes, slots=slots, costs=StepCosts(known), **given)
     return made.start()
 
 
@@ -290,6 +297,78 @@ def test_the_build_side_may_finish_at_the_last_moment():
     finish(p, DIM)
     assert absorbed(p) == [(JOIN, FACT, 1)] and not p.timers
     end(p)
+
+
+def test_nothing_waits_for_a_side_that_turns_out_to_be_the_larger_one():
+    """The dimension grows in its second step. Both producers would wait for one another."""
+    builder = GraphBuilder()
+    fact, dim = builder.source([50 * MIB] * 4), builder.source([10 * MIB])
+    grown = builder.step((dim, HASH))
+    builder.step((fact, HASH), (grown, HASH), join=EITHER, has_sink=True)
+    p = started(builder, {fact: 200 * MIB, dim: 500 * MIB}, slots=1)
+    assert order(p) == [(fact, "put off", "smaller side first")]
+    finish(p, dim)
+    assert order(p)[1:] == [(fact, "begins", "smaller side first"), (grown, "put off", "smaller side first")]
+    assert p.decisions("join order")[1].reason.endswith("that side is likely the larger one by now")
+    assert deployed(p) == {dim, fact} and not p.timers
+    end(p)
+
+
+def test_first_subtasks_tell_that_a_side_is_too_large_to_be_waited_for():
+    """A task can hold 64 MiB, and two of four subtasks have written 70. A hint waits for them all the same."""
+    p, hinted = (job(dim=160 * MIB, written=140 * MIB, dims=4, join=join) for join in (EITHER, replace(EITHER, hint=1)))
+    for made in (p, hinted):
+        made.finish(made.keys(DIM)[0])
+        assert deployed(made) == {DIM}
+        made.finish(made.keys(DIM)[0])
+    assert order(p)[1:] == [(FACT, "begins", "memory")] and deployed(p) == {FACT, DIM}
+    reason = (
+        "begins without the right side of [2]: that side has 70 MiB already, more than the 64 MiB that a task can hold"
+    )
+    assert p.decisions("join order")[1].reason == reason
+    end(p)
+    assert is_as_compiled(p) and deployed(hinted) == {DIM}
+
+
+# --- what came out in earlier runs ---------------------------------------------------------------------------
+
+
+def test_the_side_that_is_filtered_to_less_comes_first():
+    """Of 200 MiB 1 % is left, less than the dimension has."""
+    p = job(came_out={FACT: 0.01, DIM: 1.0}, written=10 * MIB)
+    assert deployed(p) == {FACT} and order(p) == [(DIM, "put off", "smaller side first")]
+    (told,) = p.decisions("join order")
+    assert told.inputs == {
+        "join": JOIN,
+        "build": "left",
+        "build_bytes": 2 * MIB,
+        "probe_bytes": 10 * MIB,
+        "build_read": 200 * MIB,
+        "probe_read": 10 * MIB,
+    }
+    assert "estimated 2 MiB: 200 MiB read, of which 1 % came out in 2 earlier runs; slots may be" in told.reason
+    assert told.reason.endswith("estimated 10 MiB: 10 MiB read, of which 100 % came out in 2 earlier runs")
+    end(p)
+
+
+def test_what_is_known_to_be_too_large_is_not_waited_for():
+    """A task can hold 64 MiB. Where nobody knows what is left of 100, it may be less."""
+    assert deployed(job(dim=100 * MIB)) == {DIM}
+    p = job(dim=100 * MIB, came_out={DIM: 1.0})
+    assert deployed(p) == {FACT, DIM} and not order(p)
+    end(p)
+
+
+def test_an_exchange_is_worth_what_comes_out_and_a_broadcast_costs_what_is_read():
+    """4 tasks read the fact's 200 MiB, and each the dimension's 10; an exchange of the 20 MiB that come out costs less."""
+    p = job(came_out={FACT: 0.1})
+    assert p.decisions("join order")[0].inputs["probe_bytes"] == 20 * MIB
+    finish(p, DIM)
+    (told,) = p.decisions("join")
+    assert (told.result, told.rule) == ("hash", "bytes")
+    assert (told.inputs["readers"], told.inputs["probe_bytes"]) == (4, 20 * MIB)
+    end(p)
+    assert is_as_compiled(p)
 
 
 # --- several joins -------------------------------------------------------------------------------------------

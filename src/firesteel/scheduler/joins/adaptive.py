@@ -17,7 +17,7 @@ from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
-from firesteel.scheduler.joins.estimates import bytes_of
+from firesteel.scheduler.joins.estimates import Estimate, Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 from firesteel.scheduler.kernel.commands import VertexAbsorbed
 from firesteel.scheduler.kernel.recorder import Recorder
@@ -26,7 +26,8 @@ from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 from firesteel.scheduler.topology.planned import planned_vertex
 
 LIKELY = 4
-"""A build side is waited for if its estimate is at most so many times what a task can hold: filters may come before the join."""
+"""A build side is waited for if it is estimated at no more than so many times what a task can hold, where that is not known from earlier
+runs: filters may come before the join."""
 
 
 class AdaptiveJoins:
@@ -37,6 +38,7 @@ class AdaptiveJoins:
         graph: DefaultExecutionGraph,
         recorder: Recorder,
         waits: Waits,
+        estimates: Estimates,
         *,
         memory: Callable[[], float | None],
         volume: int,
@@ -46,6 +48,7 @@ class AdaptiveJoins:
         self._waits = waits
         self._memory = memory
         self._volume = volume
+        self._estimates = estimates
         self._open = [vertex.id for vertex in graph.vertices if _is_adaptive(vertex.job)]
         self._refused = [vertex.id for vertex in graph.vertices if _is_refused(vertex.job)]
         """Joins with a hint that cannot be followed, until that is recorded."""
@@ -63,7 +66,10 @@ class AdaptiveJoins:
     def puts_off(self, vertex: int) -> bool:
         """Returns whether a vertex that could be initialised is to wait for the other side of its join."""
         wait = self._waits.of(vertex) or self._begun(vertex)
-        return wait is not None and not wait.is_over and not wait.is_for_filter
+        if wait is None or wait.is_over or wait.build is None:
+            return False
+        self._end_if_in_vain(vertex, wait, wait.build)
+        return not wait.is_over
 
     # --- waiting ---------------------------------------------------------------------------------------------
 
@@ -74,31 +80,48 @@ class AdaptiveJoins:
             build = self._likely_build(job)
             if build is None or Absorbing(join, build).producer(self._graph.job_graph) != vertex:
                 continue
-            probe, limit = self._probe_bytes(job, build), LIKELY * self._limit(vertex)
-            built = self._bytes_of(job.inputs[build].dataset)
+            built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
+            limit = self._limit(vertex) * (1 if built.is_known else LIKELY)
             hinted = job.join is not None and job.join.hint == build
-            if not hinted and (not self._waits.knows_slots(vertex) or built > min(limit, probe)):
+            if not hinted and (not self._waits.knows_slots(vertex) or built.bytes > min(limit, probe.bytes)):
                 return None
-            budget = math.inf if hinted else budget_for(probe)
+            budget = math.inf if hinted else budget_for(probe.bytes)
             allowed = (
                 "which is to be broadcast, as was asked for"
                 if hinted
-                else f"estimated {format_bytes(built)}: slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
-                f"what an exchange of {format_bytes(probe)} takes"
+                else f"estimated {built}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+                f"what an exchange of the other side takes, estimated {probe}"
             )
-            wait = Wait(join, f"the {SIDES[build]} side", budget)
+            wait = Wait(join, f"the {SIDES[build]} side", budget, build)
             self._waits.begin(vertex, wait)
             self._recorder.decision(
                 "join order",
                 vertex=vertex,
                 name=self._graph.vertices[vertex].job.name,
-                inputs={"join": join, "build": SIDES[build], "build_bytes": built, "probe_bytes": probe},
+                inputs={
+                    "join": join,
+                    "build": SIDES[build],
+                    "build_bytes": built.bytes,
+                    "probe_bytes": probe.bytes,
+                    "build_read": built.read,
+                    "probe_read": probe.read,
+                },
                 rule="hint" if hinted else "smaller side first",
                 result="put off",
                 reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
             )
             return wait
         return None
+
+    def _end_if_in_vain(self, vertex: int, wait: Wait, build: int) -> None:
+        """By what the first subtasks of the build side have written, and what is there by now of all that it is made of."""
+        job = self._graph.vertices[wait.join].job
+        written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(vertex)
+        if self._likely_build(job) != build:
+            self._waits.end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
+        elif written > limit and wait.budget < math.inf:
+            why = f"that side has {format_bytes(written)} already, more than the {format_bytes(limit)} that a task can hold"
+            self._waits.end(vertex, wait, "memory", why)
 
     # --- deciding --------------------------------------------------------------------------------------------
 
@@ -114,6 +137,8 @@ class AdaptiveJoins:
             return False
         change = Absorbing(join, build)
         producer = change.producer(self._graph.job_graph)
+        if self._graph.vertices[producer].job.first_step is not None:
+            return False  # not known yet what it will do
         sizes = self._sizes(job, build, producer)
         choice = decide_join(sizes)
         spent = self._waits.stop(producer)
@@ -140,13 +165,13 @@ class AdaptiveJoins:
             next_wait.spent = spent
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
-        probe = self._probe_bytes(job, build)
-        readers = max(-(-probe // self._volume), 1)
+        probe = self._estimated(job, 1 - build)
+        readers = max(-(-self._estimates.read_by(producer).bytes // self._volume), 1)
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
             build=build,
             build_bytes=self._graph.result(job.inputs[build].dataset).info.num_bytes_produced,
-            probe_bytes=probe,
+            probe_bytes=probe.bytes,
             readers=readers,
             memory=int(self._memory() or UNKNOWN_MEMORY),
             held=self._held.get(producer, ()),
@@ -184,17 +209,14 @@ class AdaptiveJoins:
             if info.can_build(side)
             and not graph.vertices[Absorbing(job.id, side).producer(graph.job_graph)].is_initialized
         ]
-        return min(able, key=lambda side: self._bytes_of(job.inputs[side].dataset), default=None)
+        return min(able, key=lambda side: self._estimated(job, side).bytes, default=None)
 
-    def _probe_bytes(self, job: JobVertex, build: int) -> int:
-        return self._bytes_of(job.inputs[1 - build].dataset)
+    def _estimated(self, job: JobVertex, side: int) -> Estimate:
+        return self._estimates.of(job.inputs[side].dataset)
 
     def _limit(self, vertex: int) -> int:
         held = self._held.get(vertex, ())
         return JoinSizes("", 0, 0, 0, 1, int(self._memory() or UNKNOWN_MEMORY), held).limit
-
-    def _bytes_of(self, dataset: int) -> int:
-        return bytes_of(self._graph, dataset)
 
 
 def _is_adaptive(job: JobVertex) -> bool:

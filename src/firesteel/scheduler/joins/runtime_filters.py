@@ -14,7 +14,7 @@ from typing import Protocol
 from firesteel.humanize import format_bytes, format_seconds, plural
 from firesteel.model.absorbing import SIDES, worker_of
 from firesteel.model.job_graph import JobVertex, RuntimeFilter
-from firesteel.scheduler.joins.estimates import bytes_of
+from firesteel.scheduler.joins.estimates import Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 from firesteel.scheduler.kernel.commands import GateDescriptor, NarrowSource
 from firesteel.scheduler.kernel.events import SourceNarrowed
@@ -74,12 +74,15 @@ class RuntimeFilters:
         graph: DefaultExecutionGraph,
         recorder: Recorder,
         waits: Waits,
+        estimates: Estimates,
+        *,
         describe: Callable[[IntermediateResult], GateDescriptor],
         limits: FilterLimits,
     ) -> None:
         self._graph = graph
         self._recorder = recorder
         self._waits = waits
+        self._estimates = estimates
         self._describe = describe
         self._limits = limits
         self._asked: dict[int, tuple[RuntimeFilter, ...]] = {}
@@ -146,7 +149,7 @@ class RuntimeFilters:
 
     def _is_useful(self, found: RuntimeFilter, probe: int) -> bool:
         """Whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
-        size = bytes_of(self._graph, found.dataset)
+        size = self._estimates.of(found.dataset).bytes
         small = size <= self._limits.max_build and size * LEAST_RATIO <= probe
         promises = small and (found.selective or size <= FEW_BYTES)
         return promises and probe >= self._limits.min_probe and self._is_deterministic(found.dataset)
@@ -180,17 +183,22 @@ class RuntimeFilters:
             wait.join, wait.awaited = join, awaited
         elif self._waits.knows_slots(vertex):
             job = self._graph.vertices[vertex].job
-            probe, built = _bytes_read(job), bytes_of(self._graph, found.dataset)
-            wait = Wait(join, awaited, budget_for(probe), is_for_filter=True)
+            probe, built = _bytes_read(job), self._estimates.of(found.dataset)
+            wait = Wait(join, awaited, budget_for(probe))
             self._waits.begin(vertex, wait)
             self._recorder.decision(
                 "join order",
                 vertex=vertex,
                 name=job.name,
-                inputs={"join": wait.join, "build": SIDES[found.build], "build_bytes": built, "probe_bytes": probe},
+                inputs={
+                    "join": wait.join,
+                    "build": SIDES[found.build],
+                    "build_bytes": built.bytes,
+                    "probe_bytes": probe,
+                },
                 rule="runtime filter",
                 result="put off",
-                reason=f"put off until {wait.awaited} of [{wait.join}] is there, estimated {format_bytes(built)}, whose keys may save "
+                reason=f"put off until {wait.awaited} of [{wait.join}] is there, estimated {built}, whose keys may save "
                 f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(wait.budget)} in all meanwhile",
             )
         return wait is not None and not wait.is_over

@@ -30,8 +30,8 @@ class Wait:
     join: int
     awaited: str
     budget: float
-    is_for_filter: bool = False
-    """It ends with the keys of what is awaited; else with how the join is done."""
+    build: int | None = None
+    """The join's input that is awaited, where it is to be decided how the join is done; None: only its keys are."""
     spent: float = 0.0
     is_over: bool = False
     """It was too long: the vertex begins."""
@@ -106,7 +106,7 @@ class Waits:
             if not wait.is_over:
                 wait.spent += passed
                 if wait.spent >= wait.budget:
-                    self._end(vertex, wait)
+                    self._end_idle(vertex, wait)
 
     def event_handled(self) -> None:
         """All that can run is deployed: slots that are idle from here on are idle because of what is put off."""
@@ -118,7 +118,9 @@ class Waits:
         for vertex, wait in waits.items():
             if self._idle and wait.budget < math.inf:
                 left = max(0.0, wait.budget - wait.spent) / self._idle
-                self._timers.set(_timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end(who, over))
+                self._timers.set(
+                    _timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end_idle(who, over)
+                )
             else:
                 self._timers.cancel(_timer(vertex))
 
@@ -130,8 +132,8 @@ class Waits:
             if not wait.is_over
         ]
 
-    def _end(self, vertex: int, wait: Wait) -> None:
-        """Slots have been idle for long enough."""
+    def end(self, vertex: int, wait: Wait, rule: str, why: str) -> None:
+        """The vertex begins without what it waited for."""
         if wait.is_over:
             return
         self.close(vertex)
@@ -140,10 +142,14 @@ class Waits:
             vertex=vertex,
             name=self._graph.vertices[vertex].job.name,
             inputs={"join": wait.join, "idle": round(wait.spent, 3)},
-            rule="idle slots",
+            rule=rule,
             result="begins",
-            reason=f"begins without {wait.awaited} of [{wait.join}]: slots were idle for {format_seconds(wait.budget)} in all",
+            reason=f"begins without {wait.awaited} of [{wait.join}]: {why}",
         )
+
+    def _end_idle(self, vertex: int, wait: Wait) -> None:
+        """Slots have been idle for long enough."""
+        self.end(vertex, wait, "idle slots", f"slots were idle for {format_seconds(wait.budget)} in all")
 
 
 def _timer(vertex: int) -> str:

@@ -170,11 +170,12 @@ class Command:
 @dataclass(frozen=True, slots=True, eq=False)
 class VertexAbsorbed(Command):
     """From here on ``vertex`` runs the program of ``producer``, whose rows it joins, before its own, and reads its input
-    ``build`` (0 or 1) whole (``model.absorbing``). Nothing of either was deployed."""
+    ``build`` (0 or 1) whole; None: it is the second of two steps, and does the work of both (``model.absorbing``). Nothing of either was
+    deployed."""
 
     vertex: int
     producer: int
-    build: int
+    build: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

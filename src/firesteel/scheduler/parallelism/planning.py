@@ -200,6 +200,12 @@ class Planner:
             plan = self._plan(vertex, bounds)
             return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
+    def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
+            bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
+            return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
+
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
         pointwise, so that single blocks can go ahead, or some are read while they are made."""
@@ -272,9 +278,7 @@ class Planner:
 
     def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
         """By bytes can be cut only what was measured by subpartition."""
-        unmeasured = [
-            e.dataset for e in vertex.inputs if not e.whole and not self._graph.result(e.dataset).info.is_measured
-        ]
+        unmeasured = self._unmeasured_inputs(vertex)
         if not unmeasured or bounds.cut == "by-count":
             return bounds
         self._recorder.decision(
@@ -290,6 +294,10 @@ class Planner:
             ),
         )
         return replace(bounds, cut="by-count")
+
+    def _unmeasured_inputs(self, vertex: JobVertex) -> list[int]:
+        edges = [edge for edge in vertex.inputs if not edge.whole]
+        return [edge.dataset for edge in edges if not self._graph.result(edge.dataset).info.is_measured]
 
     def _cut_by_cells(self, dataset: int, bounds: Bounds) -> bool:
         result = self._graph.result(dataset)
@@ -314,6 +322,7 @@ class Planner:
             is_broadcast=edge.whole or info.is_broadcast,
             divisible=edge.divisible,
             indivisible=edge.indivisible,
+            by_value=edge.by_value,
         )
 
     def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:

@@ -136,6 +136,14 @@ def divisible_sides(how: str) -> tuple[bool, bool]:
     return _DIVISIBLE.get(how, (False, False))
 
 
+def divisibility_of(how: str) -> list[tuple[bool, str]]:
+    """:func:`divisible_sides`, each with the reason in words where it may not be divided."""
+    may = divisible_sides(how)
+    sides = [side for side, each in zip(("left", "right"), may, strict=True) if each]
+    why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{how}'"
+    return [(each, "" if each else why) for each in may]
+
+
 @dataclass(frozen=True, slots=True)
 class HashJoin:
     """Joins two co-partitioned inputs. ``schema`` is what :func:`join_schema` gives."""
