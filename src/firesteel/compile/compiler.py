@@ -29,7 +29,15 @@ from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down
 from firesteel.compile.slot_sharing import slot_sharing
-from firesteel.compile.stream_graph import CollectStep, DataFrameStep, KeyedStep, SinkStep, SourceStep, StreamNode, reachable
+from firesteel.compile.stream_graph import (
+    CollectStep,
+    DataFrameStep,
+    KeyedStep,
+    SinkStep,
+    SourceStep,
+    StreamNode,
+    reachable,
+)
 from firesteel.compile.two_steps import divides_values, parted
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
 from firesteel.compile.vertices import Divisibility, Vertex, divisibility, fuse, settings
@@ -209,7 +217,12 @@ class _Builder:
         return step_identity(_given_uid(vertex) or str(number), program, self.groups.get(vertex.first.group))
 
     def _could_be_one(
-        self, vertex: Vertex, whole: Vertex, ids: dict[Vertex, int], inputs: dict[Vertex, list[_Result]], job: CompiledJob
+        self,
+        vertex: Vertex,
+        whole: Vertex,
+        ids: dict[Vertex, int],
+        inputs: dict[Vertex, list[_Result]],
+        job: CompiledJob,
     ) -> None:
         """Notes how ``vertex`` and its first step are one vertex, ``whole``, by whose identity its costs are known."""
         assert vertex.first_step is not None

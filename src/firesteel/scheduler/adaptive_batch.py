@@ -20,8 +20,8 @@ from firesteel.scheduler.slots.allocators import MakeAllocator, grant_all
 from firesteel.scheduler.slots.pool import SlotPool
 from firesteel.scheduler.slots.usable import UsableSlots
 from firesteel.scheduler.speculation.detector import SlowTaskDetector
-from firesteel.scheduler.two_steps import TwoSteps
 from firesteel.scheduler.topology.execution_graph import VertexInitialization
+from firesteel.scheduler.two_steps import TwoSteps
 
 
 class AdaptiveBatchScheduler(Scheduler):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.task.batches import table_batches
 from firesteel.task.operators.aggregation.aggregate import (
     OUTPUT_ROWS,
     FinalAggregate,
@@ -21,7 +22,6 @@ from firesteel.task.operators.aggregation.aggregate import (
     fold,
 )
 from firesteel.task.operators.aggregation.aggregate_plan import Plan
-from firesteel.task.batches import table_batches
 from firesteel.task.program import Batches, TaskContext
 
 
