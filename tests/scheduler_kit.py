@@ -83,6 +83,16 @@ class GraphBuilder:
             edges.append(JobEdge(dataset, index, ship is ShipStrategy.HASH, divisible))
         return self._add(edges, **fields)
 
+    def two_steps(self, producer: int, *, by_key: bool = True, has_sink: bool = False, **fields) -> int:
+        """A vertex that may be two steps (an aggregation of distinct values): by key, or for one subtask. The first step is the one before."""
+        first = self.step((producer, ShipStrategy.HASH), divisible_inputs=(by_key,), **fields)
+        vertex = self.graph.vertices[first]
+        vertex.inputs = [replace(edge, by_value=by_key) for edge in vertex.inputs]
+        if not by_key:
+            fields = {**fields, "parallelism": 1}
+        ship = ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL
+        return self.step((first, ship), first_step=first, has_sink=has_sink, **fields)
+
     def dataset(
         self,
         producer: int,
@@ -574,7 +584,7 @@ class Plane:
                 rows = tuple(sorted(read.items(), key=str))
                 other = shared or not self.scheduler.job_graph.vertices[dataset.producer].deterministic
                 views[index, gate.dataset, p] = ("attempt", attempt) if other else hash(rows)
-                for divided in _divided(ranges, position):
+                for divided in () if vertex.inputs[index].by_value else _divided(ranges, position):
                     views[index, gate.dataset, p, divided] = ("attempt", attempt)
         return views
 
@@ -1042,6 +1052,7 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
     """
     builder = GraphBuilder("random")
     ships = [ship for ship in ShipStrategy if not (pipelined and ship is ShipStrategy.RANGE)]
+    made: list[int] = []
     for number in range(rng.randint(1, 6)):
         fields = {
             "has_sink": rng.random() < 0.2,
@@ -1053,20 +1064,23 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
         elif rng.random() < 0.2:
             fields["max_parallelism"] = rng.randint(1, 6)
         if number == 0 or rng.random() < 0.2:
-            builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields)
+            made.append(builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields))
             continue
-        inputs = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
+        inputs = {(rng.choice(made), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
         if number > 1 and not pipelined and rng.random() < 0.3:
-            inputs = {(producer, ShipStrategy.HASH) for producer in rng.sample(range(number), 2)}
+            inputs = {(producer, ShipStrategy.HASH) for producer in rng.sample(made, 2)}
             fields["divisible_inputs"] = rng.choice([(True, True), (True, False), (False, True)])
         chosen = sorted(inputs, key=lambda i: (i[0], i[1].value))
+        if len(chosen) == 1 and chosen[0][1] in (ShipStrategy.HASH, ShipStrategy.GLOBAL) and not pipelined:
+            made.append(builder.two_steps(chosen[0][0], by_key=chosen[0][1] is ShipStrategy.HASH, **fields))
+            continue
         if pipelined:
             types = [rng.random() < pipelined for _ in chosen]
             chosen = [
                 (*i, ResultPartitionType.PIPELINED if t else ResultPartitionType.BLOCKING)
                 for i, t in zip(chosen, types, strict=True)
             ]
-        builder.step(*chosen, **fields)
+        made.append(builder.step(*chosen, **fields))
     for vertex in list(builder.graph.vertices):
         if not vertex.outputs and rng.random() < 0.3:
             builder.dataset(vertex.id, ShipStrategy.GLOBAL, persistent=True)

@@ -85,6 +85,8 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
     if len(graph.vertices) > 1 and not pipelined and joins.random() < 0.2:
         _add_join(graph, joins)
     if not pipelined:
+        if joins.random() < 0.3:
+            _add_two_steps(joins, graph)
         _add_joins(joins, graph)
     forgiving = rng.random() < 0.8
     options = {
@@ -190,6 +192,17 @@ def _add_join(graph: JobGraph, rng: random.Random) -> None:
         vertex.inputs.append(JobEdge(dataset, index, co_partitioned=True, divisible=divisible))
     graph.vertices.append(vertex)
     _let_absorb(graph, vertex, rng)
+
+
+def _add_two_steps(rng: random.Random, graph: JobGraph) -> None:
+    """Adds a vertex that may be two steps: by key, or for one subtask."""
+    producer, first, by_key = rng.randrange(len(graph.vertices)), len(graph.vertices), rng.random() < 0.7
+    fields = {} if rng.random() < 0.8 else {"max_parallelism": rng.randint(2, 6)}
+    read = JobEdge(_add_dataset(graph, producer, ShipStrategy.HASH, False), 0, True, divisible=by_key, by_value=by_key)
+    graph.vertices.append(JobVertex(first, "count values", f"uid-{first}", inputs=[read], **fields))
+    between = _add_dataset(graph, first, ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL, False)
+    edges, fields = [JobEdge(between, 0, co_partitioned=True)], fields if by_key else {"parallelism": 1}
+    graph.vertices.append(JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, **fields))
 
 
 def _add_joins(rng: random.Random, graph: JobGraph) -> None:

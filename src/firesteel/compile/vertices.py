@@ -59,7 +59,7 @@ class Vertex:
     first_step: Vertex | None = None
     """The vertex before it that may become a part of it (``compile.two_steps``)."""
     in_one_step: Vertex | None = None
-    """What it is then."""
+    """The whole, where it does."""
 
     @property
     def first(self) -> PlannedStep:

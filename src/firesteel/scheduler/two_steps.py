@@ -21,6 +21,8 @@ from firesteel.scheduler.topology.planned import planned_vertex
 
 
 class TwoSteps:
+    """The decisions that are left, in the order of their vertices."""
+
     def __init__(
         self, graph: DefaultExecutionGraph, planner: Planner, bounds: Callable[[JobVertex], Bounds], recorder: Recorder
     ) -> None:
@@ -44,11 +46,16 @@ class TwoSteps:
     def _decide(self, first: JobVertex, second: JobVertex) -> None:
         plan = self._planner.preview(first, self._bounds(first))
         divided = plan.decision["result"].get("divided")
-        if divided or (first.inputs[0].by_value is False and plan.parallelism > 1):
+        if divided or (plan.parallelism > 1 and not first.inputs[0].by_value):
             self._graph.keep_two_steps(second.id)
             self._record(first, second, plan, "two steps", _why_two(plan))
             return
-        self._record(first, second, plan, "one step", "one step: the first would divide nothing")
+        why = (
+            "no key has so many values that it would pay to divide them"
+            if first.inputs[0].by_value
+            else "one subtask is enough"
+        )
+        self._record(first, second, plan, "one step", f"one step: {why}")
         self._graph.absorb(Absorbing(second.id, None))
         self._recorder.emit(VertexAbsorbed(second.id, first.id, None))
         vertex = planned_vertex(self._graph.job_graph, self._graph.job_graph.vertices[second.id])

@@ -26,7 +26,6 @@ from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
-from firesteel.results.value_part import ValuePartReader
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
@@ -47,6 +46,7 @@ from firesteel.task.program import (
     TaskOutcome,
     VertexProgram,
 )
+from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.reader import GateReader, Share
+from firesteel.task.batches import filter_rows
 
 _SEED = 0x7A
 """Another one than those by which rows find their subpartitions, and buckets on local disk."""
@@ -39,7 +40,7 @@ class ValuePartReader(GateReader):
     ) -> Iterator[pa.RecordBatch]:
         for batch in super().read(subpartition_from, subpartition_to):
             hashes = hash_columns([batch.column(name) for name in self._columns], seed=_SEED)
-            kept = batch.filter(pa.array(subpartition_of(hashes, self._parts) == self._part))
+            kept = filter_rows(batch, pa.array(subpartition_of(hashes, self._parts) == self._part))
             self.rows_read -= batch.num_rows - kept.num_rows
             if kept.num_rows:
                 yield kept
