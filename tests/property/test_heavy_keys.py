@@ -16,7 +16,6 @@ from firesteel.results.heavy_keys import ALL_SAMPLES, MOST_SAMPLES, KeySampler
 from firesteel.results.messages import Before
 
 
-
 def error(heavy: int) -> float:
     """Five deviations of the share of a subpartition that a key has by its samples, where so many are heavy."""
     return 5 * 0.5 / min(MOST_SAMPLES, ALL_SAMPLES / max(min(heavy, MOST_KEYS), 1)) ** 0.5

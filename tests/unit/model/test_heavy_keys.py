@@ -55,7 +55,14 @@ def test_values_as_text_are_short(value):
 
 
 def test_values_as_people_write_them():
-    told = {None: "null", 4711: "4711", "O'Neill": '"O\'Neill"', "null": "'null'", b"\x00\xff": "0x00ff", "a\x1b": r"'a\x1b'"}
+    told = {
+        None: "null",
+        4711: "4711",
+        "O'Neill": '"O\'Neill"',
+        "null": "'null'",
+        b"\x00\xff": "0x00ff",
+        "a\x1b": r"'a\x1b'",
+    }
     assert {value: value_text(value) for value in told} == told
     assert value_text("x" * 1_000_000) == f"'{'x' * (LONGEST_VALUE - 5)}…'"
     assert value_text("ü" * 40).endswith("…'") and value_text(b"\xff" * 99).endswith("ff…")

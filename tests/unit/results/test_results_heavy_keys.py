@@ -31,9 +31,7 @@ def write(tmp_path, monkeypatch):
     def write_table(table, keys=("k",), *, subpartitions=SUBPARTITIONS, budget=64 << 20, batch=10_000, sampler=None):
         sampler = KeySampler(subpartitions) if sampler is None else sampler
         name = object_name(0, next(written), 0, 0)
-        writer = ResultWriter(
-            store, name, table.schema, subpartitions, keys, memory_budget=budget, heavy_keys=sampler
-        )
+        writer = ResultWriter(store, name, table.schema, subpartitions, keys, memory_budget=budget, heavy_keys=sampler)
         for piece in table.to_batches(max_chunksize=batch):
             writer.write(piece)
         summary = writer.finish()

@@ -72,7 +72,9 @@ class PartitionReports:
         return cls(dataset, written, _column(rows, n), _column(stored_bytes, n), packed)
 
     def select(self, places: Ints) -> PartitionReports:
-        packed = (None if told is None else select(told, places) for told in (self.sizes, self.sketches, self.heavy_keys))
+        packed = (
+            None if told is None else select(told, places) for told in (self.sizes, self.sketches, self.heavy_keys)
+        )
         return PartitionReports(self.dataset, self.bytes[places], self.rows[places], self.stored_bytes[places], *packed)
 
 
