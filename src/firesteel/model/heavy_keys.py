@@ -18,8 +18,8 @@ TIMES_EVEN = 2
 """Nor those that have less than so many times what a subpartition has on average."""
 MOST_BYTES = 1_024
 """Of one report."""
-MOST_KEYS = 16
-"""In one report."""
+MOST_KEYS = 8
+"""In one report, or record."""
 MOST_HELD = 64
 """Keys in a summary."""
 MOST_VALUES = 8

@@ -73,7 +73,7 @@ class KeySampler(NoHeavyKeys):
             return
         self._since = 0
         self._looked_at += size
-        least = least_share(self._subpartitions) * size
+        least = max(least_share(self._subpartitions) * size, 1)
         heavy = np.flatnonzero(sizes >= least)
         if len(heavy):
             heavy = heavy[np.argsort(-sizes[heavy], kind="stable")][:MOST_KEYS]
@@ -98,8 +98,9 @@ class KeySampler(NoHeavyKeys):
                 weight = size * width // max(sum(own), 1)
                 if weight < least:
                     break
-                values = [_text(column.dictionary, place) for column, place in zip(keys, code, strict=True)]
-                self._found.add([HeavyKey(subpartition, weight, tuple(values[:MOST_VALUES]))])
+                told = zip(keys[:MOST_VALUES], code, strict=False)
+                values = tuple(_text(column.dictionary, place) for column, place in told)
+                self._found.add([HeavyKey(subpartition, weight, values)])
 
 
 NO_HEAVY_KEYS = NoHeavyKeys()

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from firesteel.model.heavy_keys import decode_heavy_keys
+from firesteel.model.heavy_keys import MOST_KEYS, decode_heavy_keys
 from firesteel.results import heavy_keys as module
 from firesteel.results.hashing import hash_columns, subpartition_of
 from firesteel.results.heavy_keys import NO_HEAVY_KEYS, KeySampler
@@ -124,7 +124,7 @@ def test_several_heavy_keys_the_heaviest_first_and_no_more_than_a_report_has_roo
         ("13", 0.2),
         ("10", 0.1),
     ]
-    assert len(write(table(rng.integers(0, 40, ROWS)))) == 16
+    assert len(write(table(rng.integers(0, 40, ROWS)))) == MOST_KEYS
 
 
 def test_shares_are_of_bytes_not_of_rows(write):

@@ -9,10 +9,8 @@ from firesteel.humanize import format_bytes, plural
 from firesteel.model.heavy_keys import HeavyKey
 from firesteel.scheduler.topology.execution_graph import IntermediateResult
 
-NAMED = 8
-"""Keys in a record at most."""
 IN_WORDS = 3
-"""Of them in the sentence."""
+"""Keys in the sentence; the record has all that are named."""
 
 
 def explain(result: IntermediateResult, producer: str) -> dict[str, Any] | None:
@@ -22,14 +20,14 @@ def explain(result: IntermediateResult, producer: str) -> dict[str, Any] | None:
     if not heavy:
         return None
     columns = result.dataset.keys
-    named = [_recorded(key, share, columns) for key, share in heavy[:NAMED]]
+    named = [_recorded(key, share, columns) for key, share in heavy]
     told = [_words(one) for one in named[:IN_WORDS]]
     more = len(heavy) - len(told)
     if more:
         told.append(f"{plural(more, 'other key')} {'has' if more == 1 else 'have'} {_percent(heavy[-1][1])} or more")
     total = result.info.num_bytes_produced
     return {
-        "inputs": {"dataset": result.dataset.id, "columns": list(columns), "bytes": total, "keys": len(heavy)},
+        "inputs": {"dataset": result.dataset.id, "columns": list(columns), "bytes": total},
         "rule": "sampled by the producers",
         "result": named,
         "reason": f"of the {format_bytes(total)} of '{producer}', {_listed(told)}",
