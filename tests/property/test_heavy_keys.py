@@ -63,7 +63,7 @@ def test_shares_are_within_the_error_of_the_samples(distribution, subpartitions,
     held, exact, of_subpartition = HeavyKeys(), np.zeros(len(keys)), np.zeros(subpartitions)
     most_heavy = 0
     for _ in range(producers):
-        sampler = KeySampler(subpartitions)
+        sampler = KeySampler()
         for _ in range(int(rng.integers(1, 3))):
             rows = rng.choice(keys, int(rng.integers(3_000, 12_000)), p=chances)
             rows = np.sort(rows) if in_order else rows
@@ -73,12 +73,13 @@ def test_shares_are_within_the_error_of_the_samples(distribution, subpartitions,
             exact += np.bincount(rows, sizes, len(keys))
             here = np.bincount(ids, sizes, subpartitions)
             of_subpartition += here
-            most_heavy = max(most_heavy, (here >= least_share(subpartitions) * here.sum()).sum())
+            most_heavy = max(most_heavy, (here >= least_share(np.count_nonzero(here)) * here.sum()).sum())
         report = sampler.finish()
         assert len(report) <= MOST_BYTES
         held.add(decode_heavy_keys(report))
-    total, least = exact.sum(), least_share(subpartitions)
-    told = {int(key.values[0]): key for key in held.heavy(int(total), subpartitions)}
+    total, filled = exact.sum(), int(np.count_nonzero(of_subpartition))
+    least = least_share(filled)
+    told = {int(key.values[0]): key for key in held.heavy(int(total), filled)}
     assert not told or most_heavy
     of_all = error(int(most_heavy))
     for name, key in told.items():

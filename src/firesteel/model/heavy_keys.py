@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 LEAST_SHARE = 0.01
 """Of all bytes: keys that have less are not named."""
-TIMES_EVEN = 2
-"""Nor those that have less than so many times what a subpartition has on average."""
+TIMES_OTHERS = 2
+"""Nor those that have less than so many times what each other subpartition has on average, of those that have any."""
 MOST_BYTES = 1_024
 """Of one report."""
 MOST_KEYS = 8
@@ -33,9 +33,9 @@ _KEY = struct.Struct("<IqB")
 """Subpartition, weight, number of values."""
 
 
-def least_share(subpartitions: int) -> float:
-    """Returns the share of all bytes from which on a key, or a subpartition, is heavy; 1 and above: none can be."""
-    return max(LEAST_SHARE, TIMES_EVEN / subpartitions)
+def least_share(filled: int) -> float:
+    """Returns the share of all bytes from which on a key, or a subpartition, is heavy, where so many subpartitions have any."""
+    return max(LEAST_SHARE, TIMES_OTHERS / (max(filled, 1) - 1 + TIMES_OTHERS))
 
 
 class HeavyKey(NamedTuple):
@@ -63,9 +63,9 @@ class HeavyKeys:
         if len(weights) > MOST_HELD:
             self._reduce()
 
-    def heavy(self, total: int, subpartitions: int) -> list[HeavyKey]:
-        """Returns those that are heavy among ``total`` plain bytes, the heaviest first; MOST_KEYS at most."""
-        least = max(least_share(subpartitions) * total, 1)
+    def heavy(self, total: int, filled: int) -> list[HeavyKey]:
+        """Returns those that are heavy among ``total`` plain bytes in ``filled`` subpartitions, the heaviest first; MOST_KEYS at most."""
+        least = max(least_share(filled) * total, 1)
         found = [HeavyKey(name[0], weight, name[1]) for name, weight in self._weights.items() if weight >= least]
         return sorted(found, key=lambda key: (-key.weight, key))[:MOST_KEYS]
 

@@ -53,16 +53,17 @@ class NoHeavyKeys:
 
 
 class KeySampler(NoHeavyKeys):
-    """Looks for those of one producer of so many subpartitions."""
+    """Looks for those of one producer."""
 
-    def __init__(self, subpartitions: int) -> None:
-        self._subpartitions = subpartitions
+    def __init__(self) -> None:
         self._found = HeavyKeys()
         self._total = 0
         self._looked_at = 0
         """Plain bytes of all flushes, and of those that were looked at."""
         self._since = 0
         """Plain bytes since the last of these."""
+        self._filled = 0
+        """Subpartitions that had any."""
 
     def flush(self, keys: list[Any], order: NDArray[Any], bounds: Ints, before: Before) -> None:
         sizes = np.diff(before(bounds))
@@ -73,7 +74,9 @@ class KeySampler(NoHeavyKeys):
             return
         self._since = 0
         self._looked_at += size
-        least = max(least_share(self._subpartitions) * size, 1)
+        filled = int(np.count_nonzero(sizes))
+        self._filled = max(filled, self._filled)
+        least = max(least_share(filled) * size, 1)
         heavy = np.flatnonzero(sizes >= least)
         if len(heavy):
             heavy = heavy[np.argsort(-sizes[heavy], kind="stable")][:MOST_KEYS]
@@ -83,7 +86,7 @@ class KeySampler(NoHeavyKeys):
             self._count(encoded, widths.tolist(), dict(zip(heavy.tolist(), sizes[heavy].tolist(), strict=True)), least)
 
     def finish(self) -> bytes:
-        heavy = self._found.heavy(self._looked_at, self._subpartitions)
+        heavy = self._found.heavy(self._looked_at, self._filled)
         return encode_heavy_keys(key._replace(weight=key.weight * self._total // self._looked_at) for key in heavy)
 
     def _count(self, keys: list[Any], widths: list[list[int]], sizes: dict[int, int], least: float) -> None:

@@ -395,7 +395,7 @@ class _Outputs:
             memory_budget=share,
             codec=self._codec,
             start=ctx.subtask % count,
-            heavy_keys=KeySampler(count) if ctx.heavy_keys else NO_HEAVY_KEYS,
+            heavy_keys=KeySampler() if ctx.heavy_keys else NO_HEAVY_KEYS,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -68,9 +68,11 @@ def test_values_as_people_write_them():
     assert value_text("ü" * 40).endswith("…'") and value_text(b"\xff" * 99).endswith("ff…")
 
 
-@pytest.mark.parametrize(("subpartitions", "share"), [(2, 1.0), (8, 0.25), (256, 0.01), (20_000, 0.01)])
-def test_a_key_is_heavy_by_its_share_and_by_what_the_others_have(subpartitions, share):
-    assert least_share(subpartitions) == share
+@pytest.mark.parametrize(("filled", "share"), [(0, 1.0), (1, 1.0), (2, 2 / 3), (9, 0.2), (256, 0.01), (20_000, 0.01)])
+def test_a_key_is_heavy_by_its_share_and_by_what_the_others_have(filled, share):
+    """With that share it has twice what is left for each of the others."""
+    assert least_share(filled) == share
+    assert share == 0.01 or filled < 2 or abs(share - 2 * (1 - share) / (filled - 1)) < 1e-9
 
 
 def exactly(reports):

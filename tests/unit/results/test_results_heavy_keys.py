@@ -29,7 +29,7 @@ def write(tmp_path, monkeypatch):
     written = iter(range(100))
 
     def write_table(table, keys=("k",), *, subpartitions=SUBPARTITIONS, budget=64 << 20, batch=10_000, sampler=None):
-        sampler = KeySampler(subpartitions) if sampler is None else sampler
+        sampler = KeySampler() if sampler is None else sampler
         name = object_name(0, next(written), 0, 0)
         writer = ResultWriter(store, name, table.schema, subpartitions, keys, memory_budget=budget, heavy_keys=sampler)
         for piece in table.to_batches(max_chunksize=batch):
@@ -64,7 +64,8 @@ def test_without_skew_nothing_is_told_and_nothing_looked_at(write, monkeypatch):
     monkeypatch.setattr(module, "_spread", None)
     assert write(table(numbers(share=0.0))) == []
     assert write(table(numbers(share=0.002))) == []
-    assert write(table(numbers()), subpartitions=2) == []  # half of the rows are nothing special there
+    assert write(table(numbers(share=0.2)), subpartitions=2) == []  # 60 % are nothing special there
+    assert write(table(numbers(share=0.0, distinct=40))) == []  # few keys, but all alike
     assert write(table(numbers(rows=5_000))) == []  # it is not worth it
 
 
@@ -102,9 +103,14 @@ def test_keys_of_any_plain_type_have_names(write, kind):
     value, name = HEAVY[kind]
     nulls = np.random.default_rng(8).random(ROWS) < 0.3
     column = pa.array([value], KINDS[kind]).take(pa.array(np.zeros(ROWS, np.int64), mask=nulls))
-    told = write(table(column))
-    assert [values for values, _, _ in told] == ([("null",)] if value is None else [(name,), ("null",)])
-    assert told[0][1] > 0.69 and abs(sum(share for _, share, _ in told) - 1) < 0.01
+    ((values, share, _),) = write(table(column))
+    assert values == (name,) and share > 0.69
+
+
+def test_a_null_key_may_be_heavy_too(write):
+    keys = numbers(share=0.1)
+    nulls = np.random.default_rng(8).random(ROWS) < 0.3
+    assert [values for values, _, _ in write(table(pa.array(keys, mask=nulls)))] == [("null",), ("7",)]
 
 
 def test_a_key_of_several_columns_has_all_their_values(write):
@@ -115,16 +121,13 @@ def test_a_key_of_several_columns_has_all_their_values(write):
     assert values == ("3", "'customer       7'") and abs(share - 0.6) < 0.02
 
 
-def test_several_heavy_keys_the_heaviest_first_and_no_more_than_a_report_has_room_for(write):
+def test_several_heavy_keys_the_heaviest_first_and_no_more_than_a_report_has(write):
     rng = np.random.default_rng(1)
-    keys = rng.choice(np.array([10, 11, 12, 13]), ROWS, p=[0.1, 0.4, 0.3, 0.2])
-    assert [(values[0], round(share, 1)) for values, share, _ in write(table(keys))] == [
-        ("11", 0.4),
-        ("12", 0.3),
-        ("13", 0.2),
-        ("10", 0.1),
-    ]
-    assert len(write(table(rng.integers(0, 40, ROWS)))) == MOST_KEYS
+    some = rng.choice(np.arange(12), ROWS, p=np.arange(1, 13) / 78)
+    keys = np.where(rng.random(ROWS) < 0.8, some, rng.integers(100, 1_000_000, ROWS))
+    told = write(table(keys))
+    assert [values for values, _, _ in told] == [(str(key),) for key in range(11, 11 - MOST_KEYS, -1)]
+    assert all(abs(share - (keys == int(values[0])).mean()) < 0.01 for values, share, _ in told)
 
 
 def test_shares_are_of_bytes_not_of_rows(write):

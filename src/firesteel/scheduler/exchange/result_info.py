@@ -186,7 +186,8 @@ class BlockingResultInfo:
         Executions that were erased count as those that did the same again: with what they wrote, among all that was written.
         """
         total = self.num_bytes_produced + self._void_bytes
-        return [(key, key.weight / total) for key in self._heavy_keys.heavy(total, self.num_subpartitions)]
+        filled = int(np.count_nonzero(self.subpartition_bytes)) or self.num_subpartitions
+        return [(key, key.weight / total) for key in self._heavy_keys.heavy(total, filled)]
 
     def fetch_cells(self) -> bool:
         """Returns whether :meth:`cells` can be given now; rows that are in the scratch files are asked for."""
