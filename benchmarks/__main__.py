@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star|filtered ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchmarks import (
     digest,
     exchange,
     filtered,
+    heavy_keys,
     joins,
     large,
     load,
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "joins": joins.main,
     "star": star.main,
     "filtered": filtered.main,
+    "heavy_keys": heavy_keys.main,
 }
 
 

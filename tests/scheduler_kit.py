@@ -18,6 +18,7 @@ import numpy as np
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model import descriptors
 from firesteel.model.absorbing import worker_of
+from firesteel.model.heavy_keys import HeavyKey, encode_heavy_keys
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -180,10 +181,12 @@ DETECTOR_TIMER = "picking-detector"
 
 @dataclass
 class Plane:
-    """Runs one job. ``sizes(vertex, subtask, dataset, n)`` makes up the bytes per subpartition."""
+    """Runs one job. ``sizes(vertex, subtask, dataset, n)`` makes up the bytes per subpartition, ``heavy_keys(dataset, subtask)`` the
+    heavy keys in them."""
 
     scheduler: Scheduler
     sizes: Callable[[int, int, int, int], np.ndarray] = lambda _v, _s, _d, n: np.full(n, 10, np.int64)
+    heavy_keys: Callable[[int, int], Sequence[HeavyKey]] = lambda _d, _s: ()
     check: bool = True
     rows: int = 7
     """What each producer says it wrote."""
@@ -791,6 +794,8 @@ class Plane:
 
     def _written(self, dataset: int, subtasks: Sequence[int], sizes: Sequence[np.ndarray]) -> e.PartitionReports:
         told = e.PartitionReports.of(dataset, sizes, self.rows, 5)
+        heavy_keys = [encode_heavy_keys(self.heavy_keys(dataset, s)) for s in subtasks]
+        told = replace(told, heavy_keys=heavy_keys if any(heavy_keys) else None)
         if self.scheduler.job_graph.datasets[dataset].ship is not ShipStrategy.RANGE:
             return told
         return replace(told, sizes=None, sketches=[sketched(s, row) for s, row in zip(subtasks, sizes, strict=True)])

@@ -108,7 +108,8 @@ def what_if(records: Sequence[JournalRecord], values: Mapping[str, Any], vertex:
     if not compared:
         return "\n".join([*lines, "Nothing was decided from the bytes of inputs: there is nothing to compare."])
     for one in compared:
-        lines += ["", f"[{one.vertex}] {one.name}", *_lines(one)]
+        heavy = [d.reason for d in history.vertex(one.vertex).decisions if d.what == "heavy keys"]
+        lines += ["", f"[{one.vertex}] {one.name}", *_lines(one), *(labelled("heavy keys", text) for text in heavy)]
     return "\n".join(lines)
 
 

@@ -282,6 +282,14 @@ JOURNAL_DIR = _register(
         scope=Scope.BOTH,
     )
 )
+HEAVY_KEYS = _register(
+    Option(
+        "firesteel.journal.heavy-keys",
+        parse_bool,
+        True,
+        "Name the keys that have most of the bytes of an exchange by key (at least 1 %, and twice what each other subpartition has on average), with their shares, in the journal and in explain. The names are the values of the key's columns, the only ones that get there. false: no task reports a key.",
+    )
+)
 PROGRESS = _register(
     Option(
         "firesteel.progress",

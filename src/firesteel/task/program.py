@@ -56,6 +56,8 @@ class TaskContext:
     """Bytes that the operators, readers and writers of this task may hold together."""
     scratch: Path
     """A private directory on the executor's local disk, removed when the task ends."""
+    heavy_keys: bool = False
+    """Heavy keys of its keyed outputs are looked for."""
     side_inputs: dict[str, pa.Table] = field(default_factory=dict)
     builds: dict[str, UnitInput] = field(default_factory=dict)
     """Build sides of broadcast joins by name: read whole, by the operator that joins."""
@@ -245,6 +247,8 @@ class PartitionOutcome:
     stored_bytes: int
     sketch: bytes | None = None
     """Of an output with an order: its keys and how many bytes lie between them (``firesteel.model.sketches``)."""
+    heavy_keys: bytes = b""
+    """Of a keyed output (``firesteel.model.heavy_keys``); empty: there are none."""
 
 
 @dataclass(frozen=True, slots=True)

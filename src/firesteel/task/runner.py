@@ -21,6 +21,7 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError, error_words
 from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
+from firesteel.results.heavy_keys import NO_HEAVY_KEYS, KeySampler
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.reader import GateReader
@@ -411,6 +412,7 @@ class _Outputs:
             memory_budget=share,
             codec=self._codec,
             start=ctx.subtask % count,
+            heavy_keys=KeySampler() if ctx.heavy_keys else NO_HEAVY_KEYS,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -432,7 +434,7 @@ class _Outputs:
             for combined in combiner.finish() if combiner is not None else ():
                 writer.write(combined)
             summary = writer.finish()
-            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch
+            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch, summary.heavy_keys
             partitions.append(PartitionOutcome(output.dataset, *written))
         return tuple(partitions), tuple(commits)
 

@@ -23,6 +23,7 @@ from firesteel.model.job_graph import (
 from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
+from firesteel.scheduler.exchange.heavy_keys import explain as explain_heavy_keys
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.kernel.commands import InputRanges
@@ -234,6 +235,7 @@ class Planner:
 
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         self._decide_key_ranges(vertex)
+        self._name_heavy_keys(vertex)
         bounds = self._without_sizes(vertex, bounds)
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
@@ -249,6 +251,15 @@ class Planner:
                 ranges = result.info.decide_ranges()
                 record = explain_ranges(result.dataset, ranges)
                 self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
+
+    def _name_heavy_keys(self, vertex: JobVertex) -> None:
+        """Of the keyed results it reads by their keys."""
+        for dataset in dict.fromkeys(edge.dataset for edge in vertex.inputs if not edge.whole):
+            result = self._graph.result(dataset)
+            producer = self._graph.vertices[result.dataset.producer].job.name
+            record = explain_heavy_keys(result, producer)
+            if record is not None:
+                self._recorder.decision("heavy keys", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
         with InPhase(self._profiler, SchedulingPhase.INITIALIZE):

@@ -28,6 +28,7 @@ from firesteel.options import (
     CHECK_INTERVAL,
     CODEC,
     DATA_VOLUME_PER_TASK,
+    HEAVY_KEYS,
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
     NODE_VARIABLE,
@@ -189,6 +190,7 @@ def _made(
         module_paths=tuple(p for p in sys.path if p) if local else (),
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
         node_variable=options[NODE_VARIABLE],
+        heavy_keys=options[HEAVY_KEYS],
     )
     decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
     return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)

@@ -285,6 +285,7 @@ class _Execution:
             token=self.token,
             memory_budget=memory_budget,
             scratch=scratch,
+            heavy_keys=job.heavy_keys,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -298,7 +299,8 @@ class _Execution:
         total = int(part.bytes.sum())
         if part.sketch is not None:
             return Written(part.dataset, total, part.sketch, part.rows, part.stored_bytes, sketched=True)
-        return Written(part.dataset, total, self._packed(part.bytes), part.rows, part.stored_bytes)
+        counts = part.rows, part.stored_bytes
+        return Written(part.dataset, total, self._packed(part.bytes), *counts, heavy_keys=part.heavy_keys)
 
     def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
         vertex: VertexInformation = self.part.vertex.load()
