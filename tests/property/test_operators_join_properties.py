@@ -15,6 +15,7 @@ from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyI
 from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
 from firesteel.task.operators.units import run_unit
+from operators_support import build as held
 from operators_support import collect, context, expected_pairs, keys_of, rows, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,7 +90,7 @@ def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, ba
     schema = join_schema(left.schema, right.schema, left_keys, right_keys, how)
     join = HashJoin("join", how, left_keys, right_keys, left.schema, right.schema, schema)
     ctx = context(tmp_path, budget)
-    ctx.builds["build"] = unit((left, right)[build], ctx, batch)
+    ctx.builds["build"] = held((left, right)[build], ctx, batch)
     stream = iter((left, right)[1 - build].to_batches(max_chunksize=batch))
     check(collect(BroadcastJoin(join, build, "build").apply(stream, ctx), schema), sides, how)
     assert not list(tmp_path.iterdir())

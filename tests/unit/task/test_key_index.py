@@ -33,7 +33,7 @@ def check(build: Sequence[pa.Array], probe: Sequence[pa.Array], at_once: int = 1
     probes = keys(probe)
     wanted = [rows_of.get(key, []) for key in probes]
     index = KeyIndex(build)
-    codes = index.codes(probe)
+    codes = index.find(probe)
     assert index.rows.matches(codes).tolist() == [len(rows) for rows in wanted]
     matched = {row for rows in wanted for row in rows}
     assert np.flatnonzero(index.rows.matched_by(codes)).tolist() == sorted(matched)
@@ -142,7 +142,7 @@ def test_negative_zero_and_nan_are_found():
     index = KeyIndex([normalised(pa.array([0.0, float("nan")]))])
     payload = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     probe = normalised(pa.array(np.concatenate([payload, [-0.0]])))
-    assert index.rows.matches(index.codes([probe])).tolist() == [1, 1, 1]
+    assert index.rows.matches(index.find([probe])).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 300, MANY - 1, MANY, MANY + 5000])
@@ -238,5 +238,5 @@ def test_pairs_come_in_portions_whatever_their_size(at_once, duplicates):
 def test_an_index_serves_many_batches(type_):
     index = KeyIndex([normalised(pa.array([5, 10**12, 7, 5]).cast(type_))])
     for probe, wanted in (([5, 6], [2, 0]), ([10**12], [1]), ([], []), ([7, None, 5], [1, 0, 2])):
-        codes = index.codes([normalised(pa.array(probe, pa.int64()).cast(type_))])
+        codes = index.find([normalised(pa.array(probe, pa.int64()).cast(type_))])
         assert index.rows.matches(codes).tolist() == wanted

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +46,10 @@ class Reader(Protocol):
     def read(self, subpartition_from: int | None = None, subpartition_to: int | None = None) -> Batches: ...
 
 
+class CountingReader(Reader, Protocol):
+    def num_rows(self) -> int: ...
+
+
 @dataclass(slots=True)
 class GateInput:
     """A run of subpartitions of one gate; every call of ``batches`` reads it anew."""
@@ -62,10 +67,21 @@ class GateInput:
         return whole(self.batches(), self.schema)
 
 
-def whole_gate(reader: Reader, schema: pa.Schema) -> GateInput:
-    """All subpartitions that ``reader`` reads."""
-    first, sizes = reader.bytes_per_subpartition()
-    return GateInput(reader, schema, first, first + len(sizes), int(sizes.sum()))
+class GateBuild:
+    """All that ``reader`` reads, as a build side; what it holds is looked at when that is first asked for."""
+
+    def __init__(self, reader: CountingReader, schema: pa.Schema, identity: str) -> None:
+        self.identity = identity
+        self._reader, self._schema = reader, schema
+
+    @cached_property
+    def unit(self) -> GateInput:
+        first, sizes = self._reader.bytes_per_subpartition()
+        return GateInput(self._reader, self._schema, first, first + len(sizes), int(sizes.sum()))
+
+    @cached_property
+    def rows(self) -> int:
+        return self._reader.num_rows()
 
 
 class SpoolInput:
