@@ -79,7 +79,7 @@ class MappedObjects:
             self._remove_idle()
             descriptor, part = tempfile.mkstemp(prefix=path.name, dir=self._directory)
             try:
-                with open(descriptor, "wb") as file:
+                with os.fdopen(descriptor, "wb") as file:
                     _write(file, value)
                 Path(part).rename(path)
             except BaseException:

@@ -30,7 +30,6 @@ from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
-from firesteel.task.operators.star_join import composed
 from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
@@ -39,6 +38,7 @@ from firesteel.task.program import (
     Gate,
     GateHead,
     KeyedHead,
+    Operator,
     PartitionOutcome,
     PipelinedGate,
     ResultOutput,
@@ -265,9 +265,16 @@ class _Reading:
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
         batches = self._head(streams)
-        for operator in composed(self._program.operators):
+        for operator in self._operators():
             batches = operator.apply(batches, self._ctx)
         return batches
+
+    def _operators(self) -> Sequence[Operator]:
+        if not self._program.builds:
+            return self._program.operators
+        from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
+
+        return composed(self._program.operators)
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firesteel.humanize import format_bytes, format_seconds
+from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
@@ -116,7 +117,7 @@ class AdaptiveJoins:
         """Slots that have nothing to do since ``_then``."""
         self._then = 0.0
         self._held: dict[int, tuple[int, ...]] = {}
-        """Vertex that has absorbed another: the bytes of its build sides."""
+        """Vertex that has absorbed another: the memory of its build sides."""
 
     @property
     def is_open(self) -> bool:
@@ -241,7 +242,7 @@ class AdaptiveJoins:
         spent = self._stop_waiting(producer)
         self._record(job, choice.rule, choice.reason, sizes, choice.is_broadcast)
         if choice.is_broadcast:
-            self._absorb(change, producer, (*sizes.held, sizes.build_bytes), spent)
+            self._absorb(change, producer, sizes.held_with_it, spent)
         return True
 
     def _absorb(self, change: Absorbing, producer: int, held: tuple[int, ...], spent: float) -> None:
@@ -264,13 +265,15 @@ class AdaptiveJoins:
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
         probe = self._probe_bytes(job, build)
-        readers = max(-(-probe // self._volume), 1)
+        tasks = max(-(-probe // self._volume), 1)
+        built = self._graph.result(job.inputs[build].dataset).info
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
             build=build,
-            build_bytes=self._graph.result(job.inputs[build].dataset).info.num_bytes_produced,
+            build_bytes=built.num_bytes_produced,
+            build_rows=built.rows,
             probe_bytes=probe,
-            readers=readers,
+            readers=min(tasks, self._slots_of(producer) or tasks),
             memory=int(self._memory() or UNKNOWN_MEMORY),
             held=self._held.get(producer, ()),
             is_hint=job.join is not None and job.join.hint == build,
@@ -314,7 +317,7 @@ class AdaptiveJoins:
 
     def _limit(self, vertex: int) -> int:
         held = self._held.get(vertex, ())
-        return JoinSizes("", 0, 0, 0, 1, int(self._memory() or UNKNOWN_MEMORY), held).limit
+        return max(build_memory.limit(int(self._memory() or UNKNOWN_MEMORY)) - sum(held), 0)
 
     def _bytes_of(self, dataset: int) -> int:
         """Plain bytes of a data set: what it has, or at most what its producer reads, as far as anybody knows."""

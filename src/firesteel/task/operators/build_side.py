@@ -85,7 +85,9 @@ def _spare(ctx: TaskContext) -> dict[str, int]:
     left = max(build_memory.limit(ctx.memory_budget) - sum(held), 0) // max(len(held), 1)
     fits = build_memory.that_fit(held, ctx.memory_budget)
     return {
-        side: left + build_memory.INDEX_ROW_BYTES * n for side, n, fit in zip(ctx.builds, rows, fits, strict=True) if fit
+        side: left + build_memory.INDEX_ROW_BYTES * n
+        for side, n, fit in zip(ctx.builds, rows, fits, strict=True)
+        if fit
     }
 
 

@@ -268,7 +268,7 @@ def flat(table: pa.Table) -> pa.Table:
 
 
 def row_indices(rows: Rows) -> pa.Array:
-    """What ``take`` wants: null for no row."""
+    """Indices for ``take``: null for no row."""
     return pa.array(rows, mask=rows < 0) if len(rows) and rows.min() < 0 else pa.array(rows)
 
 

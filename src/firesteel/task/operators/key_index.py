@@ -79,7 +79,9 @@ class CodedRows:
 
         ``keep``: probes without a match come too, with -1.
         """
-        return _pairs_of_rows(self._row_of[probe], at_once, keep) if self._once else self._by_count(probe, at_once, keep)
+        return (
+            _pairs_of_rows(self._row_of[probe], at_once, keep) if self._once else self._by_count(probe, at_once, keep)
+        )
 
     def _by_count(self, probe: Numbers, at_once: int, keep: bool) -> Iterator[tuple[Rows, Rows]]:
         """Pairs are numbered through; a chunk of pair numbers is turned into row numbers, cutting inside a probe if need be."""
@@ -178,10 +180,10 @@ def _indexed(columns: Sequence[pa.Array], most: int) -> tuple[CodedRows | Unique
     if integers is None:
         return _few(columns[0], known) if len(columns) == 1 and len(known) <= _FEW else _hashed_keys(columns, known)
     values = integers.values(columns)[known]
-    low, high = int(values.min()), int(values.max())
-    span = high - low + 1
+    bounds = int(values.min()), int(values.max())
+    span = bounds[1] - bounds[0] + 1
     if span <= _SMALL or (span <= _SPARSE * rows and span * np.dtype(_number_type(rows)).itemsize <= most):
-        return _by_value(integers, values, known, rows, low, span)
+        return _by_value(integers, values, bounds, known, rows)
     return _hashed_integers(integers, values, known, rows)
 
 
@@ -270,9 +272,10 @@ class _ByValue:
 
 
 def _by_value(
-    integers: _Integers, values: Ints, known: Ints, rows: int, low: int, span: int
+    integers: _Integers, values: Ints, bounds: tuple[int, int], known: Ints, rows: int
 ) -> tuple[CodedRows | UniqueRows, _ByValue]:
-    table = np.full(span + 2, -1, _number_type(rows))
+    low, high = bounds
+    table = np.full(high - low + 3, -1, _number_type(rows))
     places = _less(values, low - 1).view(np.int64)
     table[places] = known
     taken = np.flatnonzero(table >= 0)
@@ -366,9 +369,7 @@ def _hashed_keys(columns: Sequence[pa.Array], known: Ints) -> tuple[CodedRows | 
     return hashed.rows, _HashedKeys(hashed.table(), tuple(take(column, firsts) for column in columns), seed)
 
 
-def _same(
-    columns: Sequence[pa.Array], rows: Rows, others: Sequence[pa.Array], places: Rows
-) -> NDArray[np.bool_]:
+def _same(columns: Sequence[pa.Array], rows: Rows, others: Sequence[pa.Array], places: Rows) -> NDArray[np.bool_]:
     """Returns whether the keys of these rows, none of them null, are the others' at these places."""
     same = np.ones(len(rows), dtype=bool)
     for column, other in zip(columns, others, strict=True):

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeGuard
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 
 from firesteel.results.keys import KeyTypeError
 from firesteel.task.batches import chunked, one_chunk, take
-from firesteel.task.expressions import passed_columns
 from firesteel.task.operators.broadcast_join import LEFT, PROBE_BYTES, PROBE_ROWS, BroadcastJoin
 from firesteel.task.operators.build_side import BuildSide, loaded
 from firesteel.task.operators.join import pairs_at_once, payload, row_indices
-from firesteel.task.operators.key_index import Numbers, Rows
+from firesteel.task.operators.key_index import Rows
 from firesteel.task.operators.relational import Project
 from firesteel.task.program import Batches, Operator, TaskContext
 
@@ -50,13 +49,11 @@ def _as_one(run: Sequence[Step]) -> list[Operator]:
 
 def _only_chooses(operator: Operator, before: Step) -> TypeGuard[Project]:
     """A projection that renames columns, puts them in another order or leaves some out."""
-    return isinstance(operator, Project) and len(passed_columns(operator.columns, _schema(before))) == len(
-        operator.columns
-    )
+    return isinstance(operator, Project) and operator.chosen(_schema(before)) is not None
 
 
 def _schema(step: Step) -> pa.Schema:
-    return step.schema if isinstance(step, Project) else step.join.schema
+    return step.join.schema if isinstance(step, BroadcastJoin) else step.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +88,22 @@ class _Planned:
     @property
     def is_lookup(self) -> bool:
         """Each row of the stream has one match at most, and whether it comes out depends on that alone."""
-        if isinstance(self.step, Project) or self.side is None:
+        if not isinstance(self.step, BroadcastJoin) or self.side is None:
             return False
         how = self.step.join.how
         return how in ("semi", "anti") or (how in ("inner", "left") and self.side.index.is_unique)
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        if isinstance(self.step, Project):
-            return self.step.apply(batches, ctx)
-        return self.step.against(self.side, batches, ctx)
+        if isinstance(self.step, BroadcastJoin):
+            return self.step.against(self.side, batches, ctx)
+        return self.step.apply(batches, ctx)
 
 
 def _runs(planned: Sequence[_Planned]) -> Iterator[list[_Planned]]:
     """Lookups with the projections behind them; all other steps alone."""
     run: list[_Planned] = []
     for each in planned:
-        if each.is_lookup or (run and isinstance(each.step, Project)):
+        if each.is_lookup or (run and not isinstance(each.step, BroadcastJoin)):
             run.append(each)
             continue
         yield run
@@ -142,19 +139,20 @@ class _Pass:
         self._schema = first.probe_schema
         self._lookups: list[_Lookup] = []
         columns = {name: _Column(STREAM, name) for name in self._schema.names}
+        before: Step = first
         for each in run:
-            columns = self._through(each, columns)
+            columns = self._through(each, columns, before)
+            before = each.step
         self._columns = list(columns.values())
         self._output = _schema(run[-1].step)
         self._order = _Order(self._lookups)
         self._at_once = min(lookup.side.at_once for lookup in self._lookups)
 
-    def _through(self, planned: _Planned, columns: dict[str, _Column]) -> dict[str, _Column]:
-        """Adds the lookup of a step; returns its columns."""
+    def _through(self, planned: _Planned, columns: dict[str, _Column], before: Step) -> dict[str, _Column]:
+        """Adds the lookup of a step, if it is a join; returns its columns, of those of the step before."""
         step, side = planned.step, planned.side
-        if isinstance(step, Project):
-            chosen = passed_columns(step.columns, pa.schema([(name, pa.null()) for name in columns]))
-            return {name: columns[chosen[name]] for name, _ in step.columns}
+        if not isinstance(step, BroadcastJoin):
+            return {name: columns[source] for name, source in (step.chosen(_schema(before)) or {}).items()}
         assert side is not None
         keys, number = tuple(columns[name] for name in step.probe_keys), len(self._lookups)
         origins = {key.origin for key in keys if key.origin != STREAM}
@@ -203,25 +201,23 @@ class _Selection:
         self.probe = probe
         self.n = probe.num_rows if n is None else n
         self._lookups = lookups
-        self._rows: Rows | None = None
-        """Of the stream; None: all."""
-        self._found: dict[int, Numbers] = {}
+        self._rows: dict[int, Rows] = {}
+        """Of the stream, where some of its rows are not left, and of each build side that was looked up."""
         self._indices: dict[int, pa.Array] = {}
 
     def look_up(self, number: int) -> None:
         lookup = self._lookups[number]
-        numbers = lookup.side.find([self.column(key) for key in lookup.keys])
+        found = lookup.side.find([self.column(key) for key in lookup.keys])
         if lookup.how in ("inner", "left"):
-            self._found[number] = numbers
+            self._rows[number] = found
         if lookup.how != "left":
-            self._keep(np.flatnonzero(numbers < 0 if lookup.how == "anti" else numbers >= 0))
+            self._keep(np.flatnonzero(found < 0 if lookup.how == "anti" else found >= 0))
 
     def _keep(self, kept: Rows) -> None:
         if len(kept) == self.n:
             return
         self.n = len(kept)
-        self._rows = kept if self._rows is None else self._rows.take(kept)
-        self._found = {number: rows.take(kept) for number, rows in self._found.items()}
+        self._rows = {STREAM: kept} | {origin: rows.take(kept) for origin, rows in self._rows.items()}
         self._indices = {}
 
     def part(self, low: int, n: int) -> _Selection:
@@ -230,21 +226,20 @@ class _Selection:
             return self
         high = min(low + n, self.n)
         part = _Selection(self.probe, self._lookups, high - low)
-        part._rows = np.arange(low, high) if self._rows is None else self._rows[low:high]
-        part._found = {number: rows[low:high] for number, rows in self._found.items()}
+        part._rows = {STREAM: np.arange(low, high)} | {origin: rows[low:high] for origin, rows in self._rows.items()}
         return part
 
-    def column(self, column: _Column) -> Any:
+    def column(self, column: _Column) -> pa.Array:
         """Its values in the rows that are left."""
-        if column.origin == STREAM and self._rows is None:
-            return one_chunk(self.probe.column(column.name))
         table = self.probe if column.origin == STREAM else self._lookups[column.origin].side.table
-        return take(one_chunk(table.column(column.name)), self._index(column.origin))
+        whole = one_chunk(table.column(column.name))
+        if column.origin == STREAM and STREAM not in self._rows:
+            return whole
+        return take(whole, self._index(column.origin))
 
     def _index(self, origin: int) -> pa.Array:
         if origin not in self._indices:
-            rows = self._rows if origin == STREAM else self._found[origin]
-            self._indices[origin] = row_indices(rows)
+            self._indices[origin] = row_indices(self._rows[origin])
         return self._indices[origin]
 
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -68,20 +67,27 @@ class GateInput:
 
 
 class GateBuild:
-    """All that ``reader`` reads, as a build side; what it holds is looked at when that is first asked for."""
+    """All that ``reader`` reads, as a build side; how much that is, is looked up when it is first asked for."""
 
     def __init__(self, reader: CountingReader, schema: pa.Schema, identity: str) -> None:
         self.identity = identity
         self._reader, self._schema = reader, schema
+        self._sizes: tuple[GateInput, int] | None = None
 
-    @cached_property
+    @property
     def unit(self) -> GateInput:
-        first, sizes = self._reader.bytes_per_subpartition()
-        return GateInput(self._reader, self._schema, first, first + len(sizes), int(sizes.sum()))
+        return self._sized()[0]
 
-    @cached_property
+    @property
     def rows(self) -> int:
-        return self._reader.num_rows()
+        return self._sized()[1]
+
+    def _sized(self) -> tuple[GateInput, int]:
+        if self._sizes is None:
+            first, sizes = self._reader.bytes_per_subpartition()
+            unit = GateInput(self._reader, self._schema, first, first + len(sizes), int(sizes.sum()))
+            self._sizes = unit, self._reader.num_rows()
+        return self._sizes
 
 
 class SpoolInput:
