@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 IDLE_SECONDS = 300.0
 """Files that no task has opened for so long go when another one is made. Who has mapped one keeps it."""
 _ALIGNMENT = 64
@@ -146,17 +148,20 @@ def _has_lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def _write(file: Any, value: Any) -> None:
-    """Buffers, each from a multiple of 64 bytes on; the pickle of the rest, with their places; its length."""
+    """Buffers, each once and from a multiple of 64 bytes on; the pickle of the rest, with their places; its length."""
     buffers: list[pickle.PickleBuffer] = []
     data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     places: list[tuple[int, int]] = []
+    known: dict[tuple[int, int], tuple[int, int]] = {}
     at = 0
-    for buffer in buffers:
-        raw = buffer.raw()
-        places.append((at, at + raw.nbytes))
-        file.write(raw)
-        file.write(bytes(-raw.nbytes % _ALIGNMENT))
-        at += raw.nbytes + -raw.nbytes % _ALIGNMENT
+    for raw in (buffer.raw() for buffer in buffers):
+        memory = pa.py_buffer(raw).address, raw.nbytes
+        if memory not in known:
+            known[memory] = at, at + raw.nbytes
+            file.write(raw)
+            file.write(bytes(-raw.nbytes % _ALIGNMENT))
+            at += raw.nbytes + -raw.nbytes % _ALIGNMENT
+        places.append(known[memory])
     rest = pickle.dumps((data, places))
     file.write(rest)
     file.write(len(rest).to_bytes(_LENGTH_BYTES, "little"))
