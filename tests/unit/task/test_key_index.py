@@ -23,8 +23,8 @@ from firesteel.task.operators import key_index
 from firesteel.task.operators.grouping import normalised
 from firesteel.task.operators.key_index import KeyIndex
 
-MANY = (1 << 16) + 1
-"""Keys of one column, far more than pyarrow's own search is used for."""
+MANY = (1 << 12) + 1
+"""Keys of one column, more than pyarrow's own search is used for."""
 SEEDS = range(4)
 
 
