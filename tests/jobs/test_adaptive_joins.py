@@ -211,6 +211,45 @@ def test_a_star_is_joined_in_the_tasks_that_read_the_fact(session, tmp_path):
     assert num_tasks(result, max(d.vertex for d in result.decision_records if d.what == "join")) > 1
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("behind_each", ["one pass", "by themselves"])
+def test_a_side_is_read_and_indexed_once_per_executor(session, tmp_path, behind_each):
+    """By several tasks in two workers. A step behind the joins looks at what lies on the executor's disk."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+
+    def watch(stream):
+        note = partial(note_shared, storage=tmp_path / "storage", seen=seen)
+        return stream.map_in_arrow(note, stream.schema)
+
+    def stream_of(env):
+        if behind_each == "by themselves":
+            return star(env, watch)
+        f, c, s, d = (env.from_arrow(star_tables()[name]) for name in "fcsd")
+        joined = f.key_by("a").join(c.key_by("a")).key_by("b").join(s.key_by("b"), "left")
+        joined = watch(joined.key_by("d").join(d.key_by("d"), "semi"))
+        return joined.key_by("color").aggregate(n=("*", "count"), v=("v", "sum"), sizes=("size", "sum"))
+
+    result, found = run(session, tmp_path, stream_of)
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+    assert choices(result) == [("broadcast right", "bytes")] * 3
+    last = max(d.vertex for d in result.decision_records if d.what == "join")
+    assert num_tasks(result, last) > 1
+    rows = {name: table.num_rows for name, table in star_tables().items()}
+    (read,) = (row["rows_in"] for row in result.vertices.to_pylist() if row["vertex"] == last)
+    assert read == sum(rows.values())
+    assert len(list(seen.iterdir())) == 3
+
+
+def note_shared(batches, storage: Path, seen: Path):
+    """Notes the names of what workers share when all joins before this step have given rows."""
+    for batch in batches:
+        for path in storage.glob("*.scratch/shared/*"):
+            if "." not in path.name:
+                (seen / path.name).touch()
+        yield batch
+
+
 def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path):
     result, found = run(session, tmp_path, star, **{"firesteel.join.adaptive": False})
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
@@ -272,19 +311,22 @@ def test_a_task_that_reads_a_side_whole_runs_again_when_it_fails(session, tmp_pa
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_side_whose_rows_are_lost_is_made_again(session, tmp_path):
-    """All that is stored is deleted once, behind the join, when the first task has read it; then that task fails. Whoever has
-    not kept the side in its memory finds it gone."""
+@pytest.mark.parametrize("and_mapped", [False, True], ids=["stored", "stored and mapped"])
+def test_a_side_whose_rows_are_lost_is_made_again_where_the_executor_has_lost_it_too(session, tmp_path, and_mapped):
+    """All that is stored is deleted when the only task has read the side; then that task fails. What its executor shares serves
+    the next attempt; without that it finds the side gone."""
     given = tables("right", False)
+    lost = partial(lose, storage=tmp_path / "storage", mark=tmp_path / "mark", and_mapped=and_mapped)
 
     def stream_of(env: ExecutionEnvironment):
         joined = two_sides(env, "inner", given)
-        return joined.map_in_arrow(partial(lose, storage=tmp_path / "storage", mark=tmp_path / "mark"), joined.schema)
+        return joined.map_in_arrow(lost, joined.schema)
 
-    result, found = run(session, tmp_path, stream_of)
+    result, found = run(session, tmp_path, stream_of, **{"max-parallelism": 1})
     assert_same_rows(found, duckdb_answer(KINDS["inner"], **given))
     assert choices(result) == [("broadcast right", "bytes")] and (tmp_path / "mark").exists()
-    assert [d for d in result.decision_records if d.what == "failover"]
+    attempts = result.attempts.to_pylist()
+    assert {row["attempt"] for row in attempts if row["vertex"] == 1} == ({0, 1} if and_mapped else {0})
 
 
 def failing_once(stream, mark: Path):
@@ -300,14 +342,20 @@ def failing_once(stream, mark: Path):
     return stream.map_in_arrow(fail, stream.schema)
 
 
-def lose(batches, storage: Path, mark: Path):
+def lose(batches, storage: Path, mark: Path, and_mapped: bool):
+    from firesteel.results.storage import objects
+    from firesteel.task.mapped import let_go
+
     for batch in batches:
         yield batch
         try:
             mark.touch(exist_ok=False)
         except FileExistsError:
             continue
-        for stored in storage.rglob("d*-*"):
-            if stored.is_file():
+        for stored in storage.rglob("*"):
+            if stored.is_file() and (and_mapped if stored.parent.name == "shared" else stored.match("d*-*")):
                 stored.unlink()
+        if and_mapped:
+            let_go()
+            objects._worker.clear()  # small objects are kept whole
         raise ValueError("once")

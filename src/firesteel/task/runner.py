@@ -30,7 +30,8 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
-from firesteel.task.operators.units import run_keyed, whole_gate
+from firesteel.task.mapped import let_go
+from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
@@ -38,6 +39,7 @@ from firesteel.task.program import (
     Gate,
     GateHead,
     KeyedHead,
+    Operator,
     PartitionOutcome,
     PipelinedGate,
     ResultOutput,
@@ -102,6 +104,7 @@ class TaskRun:
         self.culprit: int | None = None
         """The part that raised."""
         cache = _object_cache(parts, store)
+        let_go(but=[_identity(part, gate) for part in parts for _, gate in part.program.builds])
         self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
 
     def run(self) -> list[TaskOutcome]:
@@ -174,6 +177,12 @@ def _object_cache(parts: Sequence[Part], store: ResultStore) -> ObjectCache:
     stored = [gate.dataset for part in parts for gate in part.gates if not isinstance(gate, PipelinedGate)]
     budget = sum(part.ctx.memory_budget for part in parts)
     return worker_cache(store, stored, budget, parts[0].ctx.scratch.parent / "indexes")
+
+
+def _identity(part: Part, gate: int) -> str:
+    """Of the rows that a stored input reads."""
+    given = part.gates[gate]
+    return given.identity if isinstance(given, Gate) else ""
 
 
 class _PartRun:
@@ -254,14 +263,21 @@ class _Reading:
         for name, gate in self._program.side_inputs:
             self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
         for name, gate in self._program.builds:
-            self._ctx.builds[name] = whole_gate(self._stored(gate), self._schemas[gate])
+            self._ctx.builds[name] = GateBuild(self._stored(gate), self._schemas[gate], _identity(self._part, gate))
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
         batches = self._head(streams)
-        for operator in self._program.operators:
+        for operator in self._operators():
             batches = operator.apply(batches, self._ctx)
         return batches
+
+    def _operators(self) -> Sequence[Operator]:
+        if not self._program.builds:
+            return self._program.operators
+        from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
+
+        return composed(self._program.operators)
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
 
+from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
 from firesteel.model.job_graph import JoinInfo, ShipStrategy
 from firesteel.model.step_costs import StepCost, StepCosts
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
@@ -138,10 +139,9 @@ def test_the_join_takes_over_the_source_with_all_its_splits_and_the_journal_says
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        pytest.param({"written": 100 * MIB}, "memory", id="larger than the memory of a task whose budget nobody knows"),
-        pytest.param({"written": 8 * MIB, "task_memory": 31 * MIB}, "memory", id="larger than a quarter of its budget"),
-        pytest.param({"written": 60 * MIB}, "bytes", id="4 tasks would read 240 MiB to save 200"),
-        pytest.param({"written": 2 * MIB, "data_volume_per_task": "1 mb"}, "bytes", id="200 tasks would read 400 MiB"),
+        pytest.param({"written": 130 * MIB}, "memory", id="larger than the memory of a task whose budget nobody knows"),
+        pytest.param({"written": 8 * MIB, "task_memory": 15 * MIB}, "memory", id="larger than half of its budget"),
+        pytest.param({"written": 60 * MIB, "slots": 4}, "bytes", id="4 tasks would wait for 240 MiB to save 200"),
     ],
 )
 def test_a_join_stays_as_compiled_where_a_broadcast_costs_more(fields, rule):
@@ -151,6 +151,14 @@ def test_a_join_stays_as_compiled_where_a_broadcast_costs_more(fields, rule):
     assert choices(p) == [("hash", rule)] and deployed(p) == {FACT, DIM}
     end(p)
     assert is_as_compiled(p)
+
+
+def test_only_the_tasks_that_run_at_once_wait_for_the_build_side():
+    """200 tasks, 2 at a time: those that follow find it read."""
+    p = job(written=20 * MIB, data_volume_per_task="1 mb")
+    finish(p, DIM)
+    assert choices(p) == [("broadcast right", "bytes")]
+    assert p.decisions("join")[0].inputs["readers"] == 2
 
 
 def test_the_bytes_that_a_side_has_count_not_those_that_its_source_tells_of():
@@ -435,7 +443,7 @@ def star(**options) -> Plane:
 
 def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_are_broadcast():
     """All that reads the fact is one vertex; the join with the large dimension another, with the third one behind it."""
-    p = star(written={2: 100 * MIB})
+    p = star(written={2: 130 * MIB})
     for dim in (1, 2, 3):
         finish(p, dim)
     assert choices(p) == [("broadcast right", "bytes"), ("hash", "memory"), ("broadcast right", "bytes")]
@@ -445,13 +453,13 @@ def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_ar
 
 
 def test_build_sides_share_the_memory_of_the_tasks_that_hold_them():
-    """12 MiB fit in a task's 16 alone, not beside another."""
-    p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=64 * MIB)
+    """12 MiB fit in a task's 20 alone, not beside another."""
+    p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=40 * MIB)
     finish(p, 1)
     assert choices(p) == [("broadcast right", "bytes")]
     finish(p, 2)
     assert choices(p)[1] == ("hash", "memory")
-    assert p.decisions("join")[1].inputs["held"] == [12 * MIB]
+    assert p.decisions("join")[1].inputs["held"] == [held_bytes(12 * MIB, 7)]
     finish(p, 3)
     end(p)
 
@@ -503,7 +511,7 @@ def test_a_job_can_be_cancelled_while_something_is_put_off():
 
 # --- the decision --------------------------------------------------------------------------------------------
 
-SIZES = JoinSizes("inner", build=1, build_bytes=MIB, probe_bytes=100 * MIB, readers=10, memory=256 * MIB)
+SIZES = JoinSizes("inner", build=1, build_bytes=MIB, build_rows=0, probe_bytes=100 * MIB, readers=10, memory=256 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -515,16 +523,18 @@ SIZES = JoinSizes("inner", build=1, build_bytes=MIB, probe_bytes=100 * MIB, read
         ({"build_bytes": 10 * MIB + 1}, False, "bytes"),
         ({"readers": 100}, True, "bytes"),
         ({"readers": 101}, False, "bytes"),
-        ({"build_bytes": 64 * MIB, "readers": 1}, True, "bytes"),
-        ({"build_bytes": 64 * MIB + 1, "readers": 1}, False, "memory"),
-        ({"build_bytes": 32 * MIB, "readers": 1, "held": (MIB,)}, True, "bytes"),
-        ({"build_bytes": 32 * MIB + 1, "readers": 1, "held": (MIB,)}, False, "memory"),
-        ({"held": (33 * MIB,)}, False, "memory"),
-        ({"memory": 4 * MIB}, True, "bytes"),
-        ({"memory": 4 * MIB - 1}, False, "memory"),
+        ({"build_bytes": 128 * MIB, "probe_bytes": 200 * MIB, "readers": 1}, True, "bytes"),
+        ({"build_bytes": 128 * MIB + 1, "probe_bytes": 200 * MIB, "readers": 1}, False, "memory"),
+        ({"build_rows": 127 * MIB // INDEX_ROW_BYTES}, True, "bytes"),
+        ({"build_rows": 127 * MIB // INDEX_ROW_BYTES + 1}, False, "memory"),
+        ({"held": (100 * MIB, 27 * MIB)}, True, "bytes"),
+        ({"held": (100 * MIB, 27 * MIB + 1)}, False, "memory"),
+        ({"held": (1000 * MIB,), "build_bytes": 0, "build_rows": 1}, False, "memory"),
+        ({"memory": 2 * MIB}, True, "bytes"),
+        ({"memory": 2 * MIB - 1}, False, "memory"),
         ({"build_bytes": 1000 * MIB, "readers": 1000, "is_hint": True}, True, "hint"),
-        ({"probe_bytes": 0, "readers": 64}, True, "bytes"),
-        ({"probe_bytes": 0, "readers": 65}, False, "bytes"),
+        ({"probe_bytes": 0, "readers": 128}, True, "bytes"),
+        ({"probe_bytes": 0, "readers": 129}, False, "bytes"),
         ({"probe_bytes": 9 * MIB}, False, "bytes"),
     ],
 )
@@ -536,12 +546,22 @@ def test_the_decision(changed, is_broadcast, rule):
 
 def test_the_reason_names_what_was_compared():
     assert decide_join(SIZES).reason == (
-        "broadcast: 10 tasks read 1 MiB of the right side each, in place of an exchange of about 100 MiB"
+        "broadcast: 1 MiB of the right side are read once per executor, while 10 tasks wait, in place of an exchange of about 100 MiB"
     )
-    two = decide_join(replace(SIZES, build=0, build_bytes=64 * MIB, held=(MIB,)))
-    assert two.reason == (
-        "hash: the left side has 64 MiB, more than the 32 MiB for each of 2 build sides that a task can hold"
+    held = decide_join(replace(SIZES, build=0, build_bytes=64 * MIB, build_rows=MIB, held=(MIB,)))
+    assert held.reason == (
+        "hash: the left side has 64 MiB, with the index of its keys 128 MiB, more than the 127 MiB that a task can hold "
+        "beside 1 other build side"
     )
+    waits = decide_join(replace(SIZES, readers=101))
+    assert waits.reason == (
+        "hash: 101 tasks at once would wait for 1 MiB of the right side, 101 MiB in all, more than the 100 MiB whose exchange that saves"
+    )
+
+
+def test_a_side_that_was_asked_for_and_cannot_be_held_takes_no_memory_of_others():
+    assert replace(SIZES, build_bytes=1000 * MIB, held=(5,), is_hint=True).held_with_it == (5,)
+    assert replace(SIZES, held=(5,), is_hint=True).held_with_it == (5, MIB)
 
 
 def test_the_inputs_of_a_record_are_those_of_the_decision():
@@ -549,6 +569,7 @@ def test_the_inputs_of_a_record_are_those_of_the_decision():
         "how": "inner",
         "build": "right",
         "build_bytes": MIB,
+        "build_rows": 0,
         "probe_bytes": 100 * MIB,
         "readers": 10,
         "memory": 256 * MIB,

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 
 from firesteel.humanize import format_bytes, format_seconds
+from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
 from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
@@ -53,7 +54,7 @@ class AdaptiveJoins:
         self._refused = [vertex.id for vertex in graph.vertices if _is_refused(vertex.job)]
         """Joins with a hint that cannot be followed, until that is recorded."""
         self._held: dict[int, tuple[int, ...]] = {}
-        """Vertex that has absorbed another: the bytes of its build sides."""
+        """Vertex that has absorbed another: the memory of its build sides."""
 
     def consider(self) -> None:
         """Decides the joins that can be decided now, before vertices are initialised."""
@@ -83,7 +84,7 @@ class AdaptiveJoins:
             built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
             limit = self._limit(vertex) * (1 if built.is_known else LIKELY)
             hinted = job.join is not None and job.join.hint == build
-            if not hinted and (not self._waits.knows_slots(vertex) or built.bytes > min(limit, probe.bytes)):
+            if not hinted and (self._waits.slots_of(vertex) is None or built.bytes > min(limit, probe.bytes)):
                 return None
             budget = math.inf if hinted else budget_for(probe.bytes)
             allowed = (
@@ -144,7 +145,7 @@ class AdaptiveJoins:
         spent = self._waits.stop(producer)
         self._record(job, choice.rule, choice.reason, sizes, choice.is_broadcast)
         if choice.is_broadcast:
-            self._absorb(change, producer, (*sizes.held, sizes.build_bytes), spent)
+            self._absorb(change, producer, sizes.held_with_it, spent)
         return True
 
     def _absorb(self, change: Absorbing, producer: int, held: tuple[int, ...], spent: float) -> None:
@@ -166,13 +167,15 @@ class AdaptiveJoins:
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
         probe = self._estimated(job, 1 - build)
-        readers = max(-(-self._estimates.read_by(producer).bytes // self._volume), 1)
+        tasks = max(-(-self._estimates.read_by(producer).bytes // self._volume), 1)
+        built = self._graph.result(job.inputs[build].dataset).info
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
             build=build,
-            build_bytes=self._graph.result(job.inputs[build].dataset).info.num_bytes_produced,
+            build_bytes=built.num_bytes_produced,
+            build_rows=built.rows,
             probe_bytes=probe.bytes,
-            readers=readers,
+            readers=min(tasks, self._waits.slots_of(producer) or tasks),
             memory=int(self._memory() or UNKNOWN_MEMORY),
             held=self._held.get(producer, ()),
             is_hint=job.join is not None and job.join.hint == build,
@@ -216,7 +219,7 @@ class AdaptiveJoins:
 
     def _limit(self, vertex: int) -> int:
         held = self._held.get(vertex, ())
-        return JoinSizes("", 0, 0, 0, 1, int(self._memory() or UNKNOWN_MEMORY), held).limit
+        return max(build_memory.limit(int(self._memory() or UNKNOWN_MEMORY)) - sum(held), 0)
 
 
 def _is_adaptive(job: JobVertex) -> bool:

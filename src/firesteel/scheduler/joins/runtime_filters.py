@@ -181,7 +181,7 @@ class RuntimeFilters:
         )
         if wait is not None:
             wait.join, wait.awaited = join, awaited
-        elif self._waits.knows_slots(vertex):
+        elif self._waits.slots_of(vertex) is not None:
             job = self._graph.vertices[vertex].job
             probe, built = _bytes_read(job), self._estimates.of(found.dataset)
             wait = Wait(join, awaited, budget_for(probe))

@@ -68,9 +68,9 @@ class Waits:
     def is_open(self) -> bool:
         return any(not wait.is_over for wait in self._waits.values())
 
-    def knows_slots(self, vertex: int) -> bool:
-        """Returns whether anybody could tell that slots are idle."""
-        return self._slots_of(vertex) is not None
+    def slots_of(self, vertex: int) -> int | None:
+        """Tasks of the vertex that can run at once; None: nobody could tell that slots are idle."""
+        return self._slots_of(vertex)
 
     def of(self, vertex: int) -> Wait | None:
         return self._waits.get(vertex)
