@@ -69,8 +69,9 @@ class GraphBuilder:
         self.graph = JobGraph(name, [], [], {group.name: group for group in groups})
         self._outputs: dict[tuple[int, ShipStrategy, ResultPartitionType], int] = {}
 
-    def source(self, splits: Sequence[int] = (100,), **fields) -> int:
-        return self._add([], source=SourceInfo(np.array(splits, np.int64)), **fields)
+    def source(self, splits: Sequence[int] = (100,), inputs: Sequence[JobEdge] = (), **fields) -> int:
+        """``inputs``: its side inputs."""
+        return self._add(list(inputs), source=SourceInfo(np.array(splits, np.int64)), **fields)
 
     def step(self, *inputs: tuple[Any, ...], divisible_inputs: Sequence[bool] = (), **fields) -> int:
         edges = []

@@ -7,9 +7,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane
 
-from firesteel.model.job_graph import JoinInfo, ShipStrategy
+from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -43,15 +43,18 @@ def job(
 
 
 def started(builder: GraphBuilder, written: dict[int, int], slots: int, **options) -> Plane:
-    """``written``: bytes of all subtasks of a vertex together, a few for those not named."""
+    """``written``: bytes of all subtasks of a vertex together, a few for those not named. ``buffer``: bytes of rows of sizes that are
+    not in the scratch files."""
 
     def sizes(vertex: int, subtask: int, _dataset: int, n: int) -> np.ndarray:
         row = np.zeros(n, np.int64)
         row[subtask % n] = written.get(vertex, 40) // made.parallelism(vertex)
         return row
 
+    buffer = options.pop("buffer", 1 << 20)
     given = {"data_volume_per_task": "50 mb", "restart_strategy__fixed_delay__delay": "0 s", **options}
     made = plane(builder.graph, sizes=sizes, slots=slots, **given)
+    made.scheduler.graph.size_buffer_bytes = buffer
     return made.start()
 
 
@@ -365,15 +368,66 @@ def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_ar
     assert deployed(p) == {1, 2, 3, 4, 6, 7}
 
 
-def test_build_sides_share_the_memory_of_the_tasks_that_hold_them():
-    """12 MiB fit in a task's 16 alone, not beside another."""
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_build_sides_share_the_memory_of_the_tasks_that_hold_them(first, second):
+    """12 MiB fit in a task's 16 alone, not beside another; whichever of the joins is decided first."""
     p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=64 * MIB)
-    finish(p, 1)
+    finish(p, first)
     assert choices(p) == [("broadcast right", "bytes")]
-    finish(p, 2)
+    finish(p, second)
     assert choices(p)[1] == ("hash", "memory")
     assert p.decisions("join")[1].inputs["held"] == [12 * MIB]
     finish(p, 3)
+    end(p)
+
+
+# --- probe sides with side inputs ----------------------------------------------------------------------------
+
+
+def with_side_input(join: JoinInfo = EITHER) -> tuple[Plane, int]:
+    """A fact whose source has a side input; and that input's vertex."""
+    builder = GraphBuilder()
+    side_input = builder.dataset(builder.source([10]), ShipStrategy.BROADCAST)
+    builder.source([50 * MIB] * 4, inputs=[JobEdge(side_input, 0)]), builder.source([5 * MIB] * 2)
+    builder.step((1, HASH), (2, HASH), join=join)
+    builder.step((3, HASH), has_sink=True)
+    return started(builder, {1: 200 * MIB, 2: 10 * MIB}, slots=3), 0
+
+
+@pytest.mark.parametrize("build_first", [True, False])
+def test_a_source_with_a_side_input_waits_too(build_first):
+    """It could not run yet when the job begins; the wait begins when it could."""
+    p, side = with_side_input()
+    assert deployed(p) == {side, 2} and not order(p)
+    if build_first:
+        finish(p, 2), finish(p, side)
+        assert not order(p)
+    else:
+        finish(p, side)
+        assert order(p) == [(1, "put off", "smaller side first")]
+        finish(p, 2)
+    assert absorbed(p) == [(3, 1, 1)]
+    end(p)
+    assert deployed(p) == {side, 2, 3, 4}
+
+
+def test_a_hint_waits_for_its_side_where_the_other_one_has_a_side_input():
+    p, side = with_side_input(replace(EITHER, hint=1))
+    finish(p, side)
+    assert deployed(p) == {side, 2}
+    finish(p, 2)
+    assert choices(p) == [("broadcast right", "hint")] and absorbed(p) == [(3, 1, 1)]
+    end(p)
+
+
+def test_idleness_before_a_side_input_is_there_costs_nothing():
+    p, side = with_side_input()
+    p.finish(p.keys(2)[0])
+    p.now += 100 * BUDGET
+    finish(p, side)
+    assert order(p) == [(1, "put off", "smaller side first")]
+    finish(p, 2)
+    assert absorbed(p)
     end(p)
 
 
@@ -402,6 +456,20 @@ def test_a_build_side_that_fails_while_it_is_waited_for_is_waited_for_again():
     assert deployed(p) == {DIM} and p.scheduler.joins.is_open
     finish(p, DIM)
     assert absorbed(p) == [(JOIN, FACT, 1)] and attempts_of(p.deploys, DIM) == [(0, 0), (1, 0), (0, 1)]
+    end(p)
+
+
+def test_sizes_by_subpartition_that_are_on_their_way_hold_up_nothing():
+    """Of a side that is read whole only its bytes count."""
+    p = job(dims=3, slots=3, buffer=0)
+    p.finish(*p.keys(DIM)[:2])
+    (dataset,) = p.scheduler.job_graph.vertices[DIM].outputs
+    attempt, token = p.admitted[DIM, 0]
+    columns = {"partitions": ints(0), "attempts": ints(attempt), "tokens": ints(token)}
+    p.send(e.PartitionsLost(at=p.tick(), dataset=dataset, **columns))
+    finish(p, DIM)
+    assert p.load, "the row of what is lost is to be taken from the sums, and is in the scratch files"
+    assert absorbed(p) == [(JOIN, FACT, 1)] and JOIN in deployed(p)
     end(p)
 
 

@@ -47,7 +47,7 @@ class Joins(Protocol):
         ...
 
     def puts_off(self, vertex: int) -> bool:
-        """Returns whether a vertex that could be initialised is to wait."""
+        """Returns whether a vertex is to wait that could be initialised, or could but for inputs that are not there yet."""
         ...
 
     def event_handled(self) -> None:
@@ -75,11 +75,10 @@ class NoJoins:
 
 @dataclass(slots=True)
 class _Wait:
-    """A producer that is put off. Times are slot-seconds, but ``since``."""
+    """A producer that is put off. Times are slot-seconds."""
 
     join: int
     build: int
-    since: float
     budget: float
     spent: float = 0.0
     is_over: bool = False
@@ -131,7 +130,10 @@ class AdaptiveJoins:
                 self._open.remove(join)
 
     def puts_off(self, vertex: int) -> bool:
-        wait = self._waits.get(vertex) or self._begun(vertex)
+        wait = self._waits.get(vertex)
+        if wait is None and not self._graph.inputs_available(self._graph.vertices[vertex]):
+            return self._join_of(vertex) is not None  # a source with side inputs: it could not run yet
+        wait = wait or self._begun(vertex)
         return wait is not None and not wait.is_over
 
     def event_handled(self) -> None:
@@ -158,34 +160,41 @@ class AdaptiveJoins:
 
     def _begun(self, vertex: int) -> _Wait | None:
         """The wait of a producer that could begin now; None: there is nothing to wait for."""
+        change = self._join_of(vertex)
+        if change is None:
+            return None
+        join, build = change.join, change.build
+        job = self._graph.vertices[join].job
+        probe, limit = self._probe_bytes(job, build), LIKELY * self._limit(join, vertex)
+        built = self._bytes_of(job.inputs[build].dataset)
+        hinted = job.join is not None and job.join.hint == build
+        if not hinted and (self._slots_of(vertex) is None or built > min(limit, probe)):
+            return None
+        budget = math.inf if hinted else WAIT_SHARE * probe / EXCHANGE_BYTES_PER_SECOND
+        allowed = (
+            "which is to be broadcast, as was asked for"
+            if hinted
+            else f"estimated {format_bytes(built)}: slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+            f"what an exchange of {format_bytes(probe)} takes"
+        )
+        wait = self._waits[vertex] = _Wait(join, build, budget)
+        self._recorder.decision(
+            "join order",
+            vertex=vertex,
+            name=self._graph.vertices[vertex].job.name,
+            inputs={"join": join, "build": SIDES[build], "build_bytes": built, "probe_bytes": probe},
+            rule="hint" if hinted else "smaller side first",
+            result="put off",
+            reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
+        )
+        return wait
+
+    def _join_of(self, vertex: int) -> Absorbing | None:
+        """The change by which an open join may absorb the vertex; None: there is none."""
         for join in self._open:
-            job = self._graph.vertices[join].job
-            build = self._likely_build(job)
-            if build is None or Absorbing(join, build).producer(self._graph.job_graph) != vertex:
-                continue
-            probe, limit = self._probe_bytes(job, build), LIKELY * self._limit(vertex)
-            built = self._bytes_of(job.inputs[build].dataset)
-            hinted = job.join is not None and job.join.hint == build
-            if not hinted and (self._slots_of(vertex) is None or built > min(limit, probe)):
-                return None
-            budget = math.inf if hinted else WAIT_SHARE * probe / EXCHANGE_BYTES_PER_SECOND
-            allowed = (
-                "which is to be broadcast, as was asked for"
-                if hinted
-                else f"estimated {format_bytes(built)}: slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
-                f"what an exchange of {format_bytes(probe)} takes"
-            )
-            wait = self._waits[vertex] = _Wait(join, build, self._recorder.at, budget)
-            self._recorder.decision(
-                "join order",
-                vertex=vertex,
-                name=self._graph.vertices[vertex].job.name,
-                inputs={"join": join, "build": SIDES[build], "build_bytes": built, "probe_bytes": probe},
-                rule="hint" if hinted else "smaller side first",
-                result="put off",
-                reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
-            )
-            return wait
+            build = self._likely_build(self._graph.vertices[join].job)
+            if build is not None and (change := Absorbing(join, build)).producer(self._graph.job_graph) == vertex:
+                return change
         return None
 
     def _count_idle(self) -> None:
@@ -232,7 +241,7 @@ class AdaptiveJoins:
             self._record(job, "too late", "hash: the producers of both sides had begun before either side was there")
             return True
         result = self._graph.results[job.inputs[build].dataset]
-        if result is None or not result.is_available or not result.info.is_settled:
+        if result is None or not result.is_available:
             return False
         change = Absorbing(join, build)
         producer = change.producer(self._graph.job_graph)
@@ -258,9 +267,10 @@ class AdaptiveJoins:
                 at=self._recorder.at, event=self._recorder.event, absorbed=producer, into=change.join, vertex=vertex
             )
         )
-        next_wait = self._begun(change.join)
-        if next_wait is not None:
-            next_wait.spent = spent
+        if self._graph.inputs_available(self._graph.vertices[change.join]):
+            next_wait = self._begun(change.join)
+            if next_wait is not None:
+                next_wait.spent = spent
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
         probe = self._probe_bytes(job, build)
@@ -272,7 +282,7 @@ class AdaptiveJoins:
             probe_bytes=probe,
             readers=readers,
             memory=int(self._memory() or UNKNOWN_MEMORY),
-            held=self._held.get(producer, ()),
+            held=self._held_by(job.id, producer),
             is_hint=job.join is not None and job.join.hint == build,
         )
 
@@ -312,9 +322,13 @@ class AdaptiveJoins:
     def _probe_bytes(self, job: JobVertex, build: int) -> int:
         return self._bytes_of(job.inputs[1 - build].dataset)
 
-    def _limit(self, vertex: int) -> int:
-        held = self._held.get(vertex, ())
+    def _limit(self, join: int, producer: int) -> int:
+        held = self._held_by(join, producer)
         return JoinSizes("", 0, 0, 0, 1, int(self._memory() or UNKNOWN_MEMORY), held).limit
+
+    def _held_by(self, join: int, producer: int) -> tuple[int, ...]:
+        """Bytes of the build sides that the tasks of both have already: they are the same tasks behind the change."""
+        return (*self._held.get(producer, ()), *self._held.get(join, ()))
 
     def _bytes_of(self, dataset: int) -> int:
         """Plain bytes of a data set: what it has, or at most what its producer reads, as far as anybody knows."""
