@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 from tests.joins_kit import RowPlane, random_row_job
-from tests.scheduler_kit import FaultInjection, drive, plane
+from tests.scheduler_kit import FaultInjection, GraphBuilder, drive, plane
+from tests.simulation.random_jobs import random_job
 
+from firesteel.model.job_graph import JobGraph, JoinInfo, ShipStrategy
+from firesteel.options import Options
 from firesteel.scheduler.exchange import merging
+from firesteel.scheduler.failover.consumer_invalidation import ConsumerInvalidation
 from firesteel.scheduler.joins import adaptive
+from firesteel.scheduler.kernel.commands import JobStatus
+from firesteel.simulation.digest import JournalDigest
+from firesteel.simulation.job import SimulatedJob
+from firesteel.simulation.violation import ViolationError
 
 QUIET = FaultInjection(race=0.0)
 FAULTS = FaultInjection(
@@ -111,3 +121,71 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         invalidated = {vertex for d in p.decisions("failover") for vertex in d.inputs["invalidated"]}
         seen["invalidated a fused vertex"] += bool(invalidated & {str(vertex) for vertex in fused})
     assert not missing, seen
+
+
+# --- with a cluster on which everything goes wrong -----------------------------------------------------------------
+
+
+def star_graph(rng: random.Random) -> JobGraph:
+    """A fact joined with up to three sides, each of which is to be read whole; some give other rows when they are made again."""
+    builder = GraphBuilder()
+    fact, sides = builder.source([1000] * rng.randint(2, 8)), range(1, 1 + rng.randint(1, 3))
+    for _ in sides:
+        builder.source([1000] * rng.randint(1, 3), deterministic=rng.random() < 0.3)
+    for side in sides:
+        build = rng.choice([0, 1])
+        inputs = [(fact, ShipStrategy.HASH), (side, ShipStrategy.HASH)]
+        fact = builder.step(*(inputs if build else inputs[::-1]), join=JoinInfo("inner", ("", ""), build))
+    builder.step((fact, rng.choice([ShipStrategy.HASH, ShipStrategy.REBALANCE])))
+    return builder.graph
+
+
+def run_star(seed: int) -> SimulatedJob:
+    rng = random.Random(seed)
+    job = next(job for job in (random_job(rng.randrange(1 << 30)) for _ in iter(int, 1)) if job.forgiving)
+    changes = {"jobmanager.scheduler": "AdaptiveBatch", "max-parallelism": 8, "data-volume-per-task": 1000}
+    options = job.options.with_values(Options(changes))
+    simulated = SimulatedJob(
+        replace(job, graph=star_graph(rng), options=options).scheduler(), job.world, JournalDigest()
+    )
+    assert simulated.run().status is JobStatus.FINISHED
+    return simulated
+
+
+def test_sides_that_are_lost_while_they_are_read_whole():
+    """Who was told which splits, and which objects: the simulation's own book is looked at when the job has finished."""
+    restarted = 0
+    for seed in range(examples(100)):
+        ran = run_star(seed)
+        fused = [v for v in ran.scheduler.graph.vertices if any(edge.whole for edge in v.job.inputs)]
+        sides = sum(edge.whole for vertex in fused for edge in vertex.job.inputs)
+        assert len(fused) == 1 and sides == sum(v.is_absorbed for v in ran.scheduler.graph.vertices)
+        restarted += bool(ran.scheduler.executions.attempt[fused[0].chosen].any())
+    assert restarted * 4 > examples(100)
+
+
+def test_sides_of_several_attempts_are_seen(monkeypatch):
+    monkeypatch.setattr(ConsumerInvalidation, "invalidated", lambda self: {})
+    with pytest.raises(ViolationError, match="has read several attempts"):
+        for seed in range(400):
+            run_star(seed)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_nothing_grows_with_probe_tasks_times_build_tasks(n):
+    """Counts the numbers that a join of n tasks, each of which reads n objects whole, leaves behind."""
+    builder = GraphBuilder()
+    fact, side = (builder.source([1] * n, parallelism=-1, max_parallelism=n) for _ in (0, 1))
+    builder.step(
+        (fact, ShipStrategy.HASH), (side, ShipStrategy.HASH), join=JoinInfo("inner", ("", ""), 1), max_parallelism=n
+    )
+    bounds = {"max_parallelism": n, "data_volume_per_task": 1}
+    p = plane(builder.graph, check=False, sizes=lambda _v, _s, _d, k: np.ones(k, np.int64), **bounds).start()
+    assert p.run(side).parallelism(side) == n
+    assert p.parallelism(2) == n and [d.result for d in p.decisions("join")] == ["broadcast right"]
+    (edges,) = [result.consumers for result in p.scheduler.graph.results if result is not None]
+    (deploy,) = [deploy for deploy in p.deploys if deploy.vertex == 2]
+    held = sum(edge.elements for edge in edges) + sum(r.rects.size for r in deploy.ranges)
+    held += sum(len(gate.attempts) + len(gate.tokens) for gate in deploy.gates)
+    assert held <= 20 * n
+    assert p.run().status == "FINISHED"
