@@ -25,10 +25,13 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
+from firesteel.scheduler.joins.replay import JoinOptions, replay_joins
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel import records as r
-from firesteel.scheduler.topology.planned import planned_vertex
+from firesteel.scheduler.parallelism import decide_vertex
+from firesteel.scheduler.parallelism.replay import recalled
+from firesteel.scheduler.topology.planned import planned, planned_vertex
 from firesteel.task.operators.broadcast_join import build_sides
 from firesteel.task.operators.join import HOWS, divisible_sides
 
@@ -386,6 +389,19 @@ class RowPlane(Plane):
                 build = next(place for place, gate in enumerate(stage.gates) if gate is not None)
                 assert Absorbing(stage.vertex, build).producer(self.job.graph) == before.vertex
                 assert self.job.graph.vertices[stage.vertex].join.can_build(build)
+
+    def check_records(self) -> None:
+        """Each join, and each step that was decided from its inputs, is decided again from its record as it was."""
+        compiled = planned(self.job.graph, "job", self.scheduler.options)
+        again = replay_joins([compiled, *self.records], JoinOptions())
+        assert [one.vertex for one in again.joins] == [decision.vertex for decision in self.decisions("join")]
+        assert [one.would_be for one in again.joins] == [one.was for one in again.joins]
+        for vertex, program in self.programs.items():
+            together = frozenset(stage.vertex for stage in program)
+            assert again.was.get(vertex, frozenset((vertex,))) == together and not again.has_moved(vertex)
+        for decision in self.decisions("parallelism"):
+            found = recalled(decision.inputs)
+            assert found is None or decide_vertex(*found).decision["result"] == decision.result
 
 
 def _reads(deploy: c.Deploy, number: int, position: int) -> Iterator[tuple[int, int, tuple[Object, tuple[int, int]]]]:

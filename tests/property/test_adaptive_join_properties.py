@@ -88,6 +88,7 @@ def test_each_pair_comes_out_once_whatever_was_decided(seed):
     assert not p.decisions("failover")
     p.check_rows()
     p.check_graph()
+    p.check_records()
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -97,6 +98,7 @@ def test_each_pair_comes_out_once_whoever_died(seed):
     tell(p)
     p.check_rows()
     p.check_graph()
+    p.check_records()
 
 
 def test_the_jobs_are_as_wild_as_they_are_meant_to_be():

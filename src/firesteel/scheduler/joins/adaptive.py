@@ -18,7 +18,7 @@ from typing import Protocol
 from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
-from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
+from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, JoinSizes, decide_join
 from firesteel.scheduler.kernel.commands import VertexAbsorbed
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import GraphChanged
@@ -238,7 +238,8 @@ class AdaptiveJoins:
         job = self._graph.vertices[join].job
         build = self._likely_build(job)
         if build is None:
-            self._record(job, "too late", "hash: the producers of both sides had begun before either side was there")
+            why = "hash: the producers of both sides had begun before either side was there"
+            self._record(job, JoinChoice(HASH, "too late", why))
             return True
         result = self._graph.results[job.inputs[build].dataset]
         if result is None or not result.is_available:
@@ -248,7 +249,7 @@ class AdaptiveJoins:
         sizes = self._sizes(job, build, producer)
         choice = decide_join(sizes)
         spent = self._stop_waiting(producer)
-        self._record(job, choice.rule, choice.reason, sizes, choice.is_broadcast)
+        self._record(job, choice, sizes)
         if choice.is_broadcast:
             self._absorb(change, producer, (*sizes.held, sizes.build_bytes), spent)
         return True
@@ -286,23 +287,22 @@ class AdaptiveJoins:
             is_hint=job.join is not None and job.join.hint == build,
         )
 
-    def _record(
-        self, job: JobVertex, rule: str, reason: str, sizes: JoinSizes | None = None, is_broadcast: bool = False
-    ) -> None:
+    def _record(self, job: JobVertex, choice: JoinChoice, sizes: JoinSizes | None = None) -> None:
         self._recorder.decision(
             "join",
             vertex=job.id,
             name=job.name,
             inputs={} if sizes is None else sizes.columns(),
-            rule=rule,
-            result=f"broadcast {SIDES[sizes.build]}" if sizes is not None and is_broadcast else "hash",
-            reason=reason,
+            rule=choice.rule,
+            result=choice.result,
+            reason=choice.reason,
         )
 
     def _record_refusal(self, job: JobVertex) -> None:
         assert job.join is not None and job.join.hint is not None
         side, why = SIDES[job.join.hint], job.join.obstacles[job.join.hint]
-        self._record(job, "hint", f"hash: the {side} side cannot be broadcast, as was asked for, because {why}")
+        reason = f"hash: the {side} side cannot be broadcast, as was asked for, because {why}"
+        self._record(job, JoinChoice(HASH, "hint", reason))
 
     # --- estimates -------------------------------------------------------------------------------------------
 

@@ -5,13 +5,17 @@ A broadcast join saves the exchange of the probe side; it costs that every task 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from firesteel.humanize import format_bytes, plural
 from firesteel.model.absorbing import SIDES
 
 MEMORY_SHARE = 4
 """The build sides of a task take at most its memory budget divided by this, all together (``task.operators.broadcast_join``)."""
+HASH = "hash"
+"""Both sides are exchanged by the hash of their keys."""
 UNKNOWN_MEMORY = 256 << 20
 """A task's memory budget where nobody told it."""
 
@@ -53,24 +57,40 @@ class JoinSizes:
             "hint": self.is_hint,
         }
 
+    @classmethod
+    def of_columns(cls, told: Mapping[str, Any]) -> JoinSizes | None:
+        """Of :meth:`columns`; None where there are none: the join was not decided from sizes."""
+        if "build" not in told:
+            return None
+        sizes: dict[str, int] = {name: int(told[name]) for name in ("build_bytes", "probe_bytes", "readers", "memory")}
+        held = tuple(int(size) for size in told["held"])
+        return cls(str(told["how"]), SIDES.index(told["build"]), **sizes, held=held, is_hint=bool(told["hint"]))
+
 
 @dataclass(frozen=True, slots=True)
 class JoinChoice:
-    is_broadcast: bool
+    """``result``: "broadcast left", "broadcast right" or "hash"."""
+
+    result: str
     rule: str
     reason: str
+
+    @property
+    def is_broadcast(self) -> bool:
+        return self.result != HASH
 
 
 def decide_join(sizes: JoinSizes) -> JoinChoice:
     """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is read more against what is saved."""
     side, build = SIDES[sizes.build], format_bytes(sizes.build_bytes)
+    broadcast = f"broadcast {side}"
     if sizes.is_hint:
-        return JoinChoice(True, "hint", f"broadcast, as was asked for: the {side} side has {build}")
+        return JoinChoice(broadcast, "hint", f"broadcast, as was asked for: the {side} side has {build}")
     largest = max(sizes.build_bytes, *sizes.held, 0)
     if largest > sizes.limit:
         among = f" for each of {plural(len(sizes.held) + 1, 'build side')}" if sizes.held else ""
         return JoinChoice(
-            False,
+            HASH,
             "memory",
             f"hash: the {side} side has {build}, more than the {format_bytes(sizes.limit)}{among} that a task can hold",
         )
@@ -78,13 +98,13 @@ def decide_join(sizes: JoinSizes) -> JoinChoice:
     tasks = plural(sizes.readers, "task")
     if read > max(sizes.probe_bytes, sizes.limit if not sizes.probe_bytes else 0):
         return JoinChoice(
-            False,
+            HASH,
             "bytes",
             f"hash: {tasks} would read {format_bytes(read)} of the {side} side, more than the {format_bytes(sizes.probe_bytes)} "
             "whose exchange that saves",
         )
     return JoinChoice(
-        True,
+        broadcast,
         "bytes",
         f"broadcast: {tasks} read {build} of the {side} side each, in place of an exchange of {_amount(sizes.probe_bytes)}",
     )
