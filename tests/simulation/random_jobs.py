@@ -214,9 +214,11 @@ def _add_joins(rng: random.Random, graph: JobGraph) -> None:
         sides = rng.sample(ends, min(len(ends), 2))
         if len(sides) == 1 or rng.random() < 0.7:
             splits = np.array([rng.randint(0, 50) for _ in range(rng.randint(1, 3))], np.int64)
-            graph.vertices.append(
-                JobVertex(number := len(graph.vertices), f"step {number}", f"uid-{number}", source=SourceInfo(splits))
+            source = JobVertex(
+                number := len(graph.vertices), f"step {number}", f"uid-{number}", source=SourceInfo(splits)
             )
+            source.deterministic = rng.random() < 0.6
+            graph.vertices.append(source)
             sides = rng.sample([sides[0], number], 2)
         number = len(graph.vertices)
         inputs = [_add_dataset(graph, side, ShipStrategy.HASH, False) for side in sides]

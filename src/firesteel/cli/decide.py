@@ -18,8 +18,8 @@ WhatIf = Annotated[
     typer.Option(
         "--what-if",
         metavar="KEY=VALUE",
-        help="Decide again from the recorded bytes with this option of the decider, and show both: "
-        "data-volume-per-task=256MiB. Repeatable.",
+        help="Decide again from the recorded bytes with this option of the decider or of joins, and show both: "
+        "data-volume-per-task=256MiB, firesteel.memory.per-task=2GiB. Repeatable.",
     ),
 ]
 

@@ -111,7 +111,7 @@ class AdaptiveBatchScheduler(Scheduler):
         for vertex in self.graph.vertices:  # in topological order
             if vertex.is_initialized or vertex.is_absorbed or not self.graph.upstream_initialized(vertex):
                 continue
-            if self.graph.inputs_available(vertex) and self.joins.puts_off(vertex.id):
+            if self.joins.puts_off(vertex.id):
                 continue
             plan = self._decide(vertex.job)
             if plan is not None:

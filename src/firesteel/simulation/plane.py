@@ -28,6 +28,7 @@ from firesteel.simulation.cluster.storage import Storage, StorageSpec
 from firesteel.simulation.cluster.worker_queue import WorkerQueue
 from firesteel.simulation.cluster.workers import Worker, Workers
 from firesteel.simulation.faults.dice import Dice, Faults
+from firesteel.simulation.fused import FusedBook
 from firesteel.simulation.key_ranges import KeyRangeBook
 from firesteel.simulation.ledger import Ledger
 from firesteel.simulation.shares import ShareBook
@@ -81,6 +82,7 @@ class Plane:
         self.ledger = Ledger(self.graph, self.storage)
         self.key_ranges = KeyRangeBook(self.graph)
         self.shares = ShareBook(self.graph)
+        self.fused = FusedBook(self.graph)
         self.queue = SlotQueue()
         self.workers = Workers(world.cluster.mode.enforcement)
         self.worker_queue = WorkerQueue(self.workers, self.dice.order_of)
@@ -243,6 +245,7 @@ class Plane:
         self.ledger.deployed(command)
         self.key_ranges.deployed(command)
         self.shares.deployed(command)
+        self.fused.deployed(command)
         self.deploys += 1
         with self._watch.measure("encode"):
             self._count_bytes(command)

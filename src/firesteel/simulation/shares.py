@@ -12,6 +12,8 @@ from firesteel.simulation.violation import check
 
 Part = tuple[int, int]
 """(part, parts)."""
+Attempts = Callable[[int], Ints]
+"""Gives the attempt of each subtask of a vertex that has won."""
 
 
 class ShareBook:
@@ -46,8 +48,7 @@ class ShareBook:
             for index in together:
                 self._objects[command.vertex, index, subtask, attempt] = names[index]
 
-    def check_finished(self, winners: Callable[[int], Ints]) -> None:
-        """``winners``: gives the attempt of each subtask of a vertex that has won."""
+    def check_finished(self, winners: Attempts) -> None:
         for vertex, told in self._told.items():
             edges = [edge for edge in self._graph.vertices[vertex].inputs if edge.co_partitioned]
             readers: dict[int, list[tuple[int, tuple[Part, ...]]]] = {}

@@ -7,10 +7,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, plane
+from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane
 
 from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
-from firesteel.model.job_graph import JoinInfo, ShipStrategy
+from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
 from firesteel.model.step_costs import StepCost, StepCosts
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
 from firesteel.scheduler.kernel import commands as c
@@ -84,9 +84,10 @@ def order(p: Plane) -> list[tuple[int, str, str]]:
 
 
 def end(p: Plane) -> None:
-    """The rest goes well; the sinks are published."""
+    """The rest goes well; the sinks, if there are any, are published."""
     p.run()
-    p.answer_commit()
+    if p.commit is not None:
+        p.answer_commit()
     assert p.status == "FINISHED"
 
 
@@ -221,6 +222,28 @@ def test_nothing_waits_for_the_larger_side_where_only_that_could_be_broadcast():
     assert is_as_compiled(p) and choices(p) == [("hash", "too late")]
 
 
+def test_nothing_waits_for_a_side_that_is_far_too_large_for_a_task():
+    """100 MiB, and a task holds 16 of them."""
+    p = job(dim=100 * MIB, task_memory=64 * MIB)
+    assert deployed(p) == {FACT, DIM} and not order(p)
+    end(p)
+    assert is_as_compiled(p)
+
+
+def test_a_result_is_counted_once_however_many_ways_lead_to_it():
+    builder = GraphBuilder()
+    builder.source([50 * MIB] * 4)
+    halves = [builder.step((FACT, HASH)) for _ in range(2)]
+    both = builder.step(*((half, ShipStrategy.REBALANCE) for half in halves))
+    dim = builder.source([MIB])
+    builder.step((both, HASH), (dim, HASH), join=EITHER)
+    p = started(builder, {dim: MIB}, slots=2)
+    finish(p, dim)
+    (told,) = p.decisions("join")
+    assert told.inputs["probe_bytes"] == 200 * MIB
+    end(p)
+
+
 def test_the_option_leaves_every_join_as_compiled():
     p = job(firesteel__join__adaptive=False)
     assert deployed(p) == {FACT, DIM} and not p.scheduler.joins.is_open
@@ -259,6 +282,23 @@ def test_slots_that_have_work_cost_nothing():
     assert p.timers == {"join-order-0": pytest.approx(p.now + BUDGET)}
     finish(p, DIM)
     assert absorbed(p) and not p.timers
+    end(p)
+
+
+def test_slots_that_get_work_again_cost_nothing_from_then_on():
+    """One of three is idle until a step that has nothing to do with the join begins."""
+    builder = GraphBuilder()
+    builder.source([50 * MIB] * 4), builder.source([5 * MIB] * 2)
+    builder.step((FACT, HASH), (DIM, HASH), join=EITHER)
+    other = builder.source([10])
+    builder.step((other, HASH), parallelism=4)
+    p = started(builder, {DIM: 10 * MIB}, slots=4)
+    assert list(p.timers) == ["join-order-0"]
+    finish(p, other)
+    assert not p.timers
+    p.now += 100 * BUDGET
+    finish(p, DIM)
+    assert absorbed(p) == [(JOIN, FACT, 1)]
     end(p)
 
 
@@ -429,6 +469,23 @@ def test_idleness_counts_for_the_whole_star():
     end(p)
 
 
+def test_a_fused_vertex_waits_from_when_it_could_run():
+    """It has absorbed a step whose own input is not there yet: until that is, idle slots cost nothing."""
+    builder = GraphBuilder()
+    slow, dim, other = (builder.source([size]) for size in (200 * MIB, MIB, MIB))
+    step = builder.step((slow, HASH))
+    builder.step((builder.step((step, HASH), (dim, HASH), join=EITHER), HASH), (other, HASH), join=EITHER)
+    p = started(builder, {slow: 200 * MIB, dim: MIB, other: MIB}, slots=3)
+    finish(p, dim)
+    assert absorbed(p) == [(4, step, 1)] and not order(p) and not p.timers
+    p.now += 100 * BUDGET
+    finish(p, slow)
+    assert order(p) == [(4, "put off", "smaller side first")]
+    finish(p, other)
+    assert [result for result, _ in choices(p)] == ["broadcast right"] * 2
+    end(p)
+
+
 def star(**options) -> Plane:
     builder = GraphBuilder()
     builder.source([50 * MIB] * 4)
@@ -452,15 +509,66 @@ def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_ar
     assert deployed(p) == {1, 2, 3, 4, 6, 7}
 
 
-def test_build_sides_share_the_memory_of_the_tasks_that_hold_them():
-    """12 MiB fit in a task's 20 alone, not beside another."""
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_build_sides_share_the_memory_of_the_tasks_that_hold_them(first, second):
+    """12 MiB fit in a task's 20 alone, not beside another; whichever of the joins is decided first."""
     p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=40 * MIB)
-    finish(p, 1)
+    finish(p, first)
     assert choices(p) == [("broadcast right", "bytes")]
-    finish(p, 2)
+    finish(p, second)
     assert choices(p)[1] == ("hash", "memory")
     assert p.decisions("join")[1].inputs["held"] == [held_bytes(12 * MIB, 7)]
     finish(p, 3)
+    end(p)
+
+
+# --- probe sides with side inputs ----------------------------------------------------------------------------
+
+
+def with_side_input(join: JoinInfo = EITHER) -> tuple[Plane, int]:
+    """A fact whose source has a side input; and that input's vertex."""
+    builder = GraphBuilder()
+    side_input = builder.dataset(builder.source([10]), ShipStrategy.BROADCAST)
+    builder.source([50 * MIB] * 4, inputs=[JobEdge(side_input, 0)]), builder.source([5 * MIB] * 2)
+    builder.step((1, HASH), (2, HASH), join=join)
+    builder.step((3, HASH), has_sink=True)
+    return started(builder, {1: 200 * MIB, 2: 10 * MIB}, slots=3), 0
+
+
+@pytest.mark.parametrize("build_first", [True, False])
+def test_a_source_with_a_side_input_waits_too(build_first):
+    """It could not run yet when the job begins; the wait begins when it could."""
+    p, side = with_side_input()
+    assert deployed(p) == {side, 2} and not order(p)
+    if build_first:
+        finish(p, 2), finish(p, side)
+        assert not order(p)
+    else:
+        finish(p, side)
+        assert order(p) == [(1, "put off", "smaller side first")]
+        finish(p, 2)
+    assert absorbed(p) == [(3, 1, 1)]
+    end(p)
+    assert deployed(p) == {side, 2, 3, 4}
+
+
+def test_a_hint_waits_for_its_side_where_the_other_one_has_a_side_input():
+    p, side = with_side_input(replace(EITHER, hint=1))
+    finish(p, side)
+    assert deployed(p) == {side, 2}
+    finish(p, 2)
+    assert choices(p) == [("broadcast right", "hint")] and absorbed(p) == [(3, 1, 1)]
+    end(p)
+
+
+def test_idleness_before_a_side_input_is_there_costs_nothing():
+    p, side = with_side_input()
+    p.finish(p.keys(2)[0])
+    p.now += 100 * BUDGET
+    finish(p, side)
+    assert order(p) == [(1, "put off", "smaller side first")]
+    finish(p, 2)
+    assert absorbed(p)
     end(p)
 
 
@@ -489,6 +597,20 @@ def test_a_build_side_that_fails_while_it_is_waited_for_is_waited_for_again():
     assert deployed(p) == {DIM} and p.scheduler.joins.is_open
     finish(p, DIM)
     assert absorbed(p) == [(JOIN, FACT, 1)] and attempts_of(p.deploys, DIM) == [(0, 0), (1, 0), (0, 1)]
+    end(p)
+
+
+def test_sizes_by_subpartition_that_are_on_their_way_hold_up_nothing():
+    """Of a side that is read whole only its bytes count."""
+    p = job(dims=3, slots=3, size_buffer_bytes=0)
+    p.finish(*p.keys(DIM)[:2])
+    (dataset,) = p.scheduler.job_graph.vertices[DIM].outputs
+    attempt, token = p.admitted[DIM, 0]
+    columns = {"partitions": ints(0), "attempts": ints(attempt), "tokens": ints(token)}
+    p.send(e.PartitionsLost(at=p.tick(), dataset=dataset, **columns))
+    finish(p, DIM)
+    assert p.load, "the row of what is lost is to be taken from the sums, and is in the scratch files"
+    assert absorbed(p) == [(JOIN, FACT, 1)] and JOIN in deployed(p)
     end(p)
 
 

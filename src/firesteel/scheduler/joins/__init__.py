@@ -2,5 +2,6 @@
 their sources need not read.
 
 Imports ``model``, ``options`` and the scheduler's ``kernel`` and ``topology``. Begin with ``planning``, which puts the parts
-together: ``adaptive`` (with ``broadcast``, the decision itself, a pure function), ``runtime_filters``, and the ``waits`` of both.
+together: ``adaptive`` (with ``broadcast``, the decision itself, a pure function, which ``replay`` makes again from the records of a
+job), ``runtime_filters``, and the ``waits`` of both.
 """

@@ -17,7 +17,7 @@ from firesteel.humanize import format_bytes, format_seconds
 from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES, Absorbing
 from firesteel.model.job_graph import JobVertex
-from firesteel.scheduler.joins.broadcast import UNKNOWN_MEMORY, JoinSizes, decide_join
+from firesteel.scheduler.joins.broadcast import HASH, UNKNOWN_MEMORY, JoinChoice, JoinSizes, decide_join
 from firesteel.scheduler.joins.estimates import Estimate, Estimates
 from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
 from firesteel.scheduler.kernel.commands import VertexAbsorbed
@@ -65,8 +65,12 @@ class AdaptiveJoins:
                 self._open.remove(join)
 
     def puts_off(self, vertex: int) -> bool:
-        """Returns whether a vertex that could be initialised is to wait for the other side of its join."""
-        wait = self._waits.of(vertex) or self._begun(vertex)
+        """Returns whether a vertex that could be initialised, or could but for inputs that are not there yet, is to wait for the other side
+        of its join."""
+        wait = self._waits.of(vertex)
+        if wait is None and not self._graph.inputs_available(self._graph.vertices[vertex]):
+            return self._join_of(vertex) is not None  # a source with side inputs: it could not run yet
+        wait = wait or self._begun(vertex)
         if wait is None or wait.is_over or wait.build is None:
             return False
         self._end_if_in_vain(vertex, wait, wait.build)
@@ -76,48 +80,55 @@ class AdaptiveJoins:
 
     def _begun(self, vertex: int) -> Wait | None:
         """The wait of a producer that could begin now; None: there is nothing to wait for."""
+        change = self._join_of(vertex)
+        if change is None or change.build is None:
+            return None
+        join, build = change.join, change.build
+        job = self._graph.vertices[join].job
+        built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
+        limit = self._limit(join, vertex) * (1 if built.is_known else LIKELY)
+        hinted = job.join is not None and job.join.hint == build
+        if not hinted and (self._waits.slots_of(vertex) is None or built.bytes > min(limit, probe.bytes)):
+            return None
+        budget = math.inf if hinted else budget_for(probe.bytes)
+        allowed = (
+            "which is to be broadcast, as was asked for"
+            if hinted
+            else f"estimated {built}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
+            f"what an exchange of the other side takes, estimated {probe}"
+        )
+        wait = Wait(join, f"the {SIDES[build]} side", budget, build)
+        self._waits.begin(vertex, wait)
+        self._recorder.decision(
+            "join order",
+            vertex=vertex,
+            name=self._graph.vertices[vertex].job.name,
+            inputs={
+                "join": join,
+                "build": SIDES[build],
+                "build_bytes": built.bytes,
+                "probe_bytes": probe.bytes,
+                "build_read": built.read,
+                "probe_read": probe.read,
+            },
+            rule="hint" if hinted else "smaller side first",
+            result="put off",
+            reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
+        )
+        return wait
+
+    def _join_of(self, vertex: int) -> Absorbing | None:
+        """The change by which an open join may absorb the vertex; None: there is none."""
         for join in self._open:
-            job = self._graph.vertices[join].job
-            build = self._likely_build(job)
-            if build is None or Absorbing(join, build).producer(self._graph.job_graph) != vertex:
-                continue
-            built, probe = self._estimated(job, build), self._estimated(job, 1 - build)
-            limit = self._limit(vertex) * (1 if built.is_known else LIKELY)
-            hinted = job.join is not None and job.join.hint == build
-            if not hinted and (self._waits.slots_of(vertex) is None or built.bytes > min(limit, probe.bytes)):
-                return None
-            budget = math.inf if hinted else budget_for(probe.bytes)
-            allowed = (
-                "which is to be broadcast, as was asked for"
-                if hinted
-                else f"estimated {built}; slots may be idle for {format_seconds(budget)} in all meanwhile, a part of "
-                f"what an exchange of the other side takes, estimated {probe}"
-            )
-            wait = Wait(join, f"the {SIDES[build]} side", budget, build)
-            self._waits.begin(vertex, wait)
-            self._recorder.decision(
-                "join order",
-                vertex=vertex,
-                name=self._graph.vertices[vertex].job.name,
-                inputs={
-                    "join": join,
-                    "build": SIDES[build],
-                    "build_bytes": built.bytes,
-                    "probe_bytes": probe.bytes,
-                    "build_read": built.read,
-                    "probe_read": probe.read,
-                },
-                rule="hint" if hinted else "smaller side first",
-                result="put off",
-                reason=f"put off until the {SIDES[build]} side of [{join}] is there, {allowed}",
-            )
-            return wait
+            build = self._likely_build(self._graph.vertices[join].job)
+            if build is not None and (change := Absorbing(join, build)).producer(self._graph.job_graph) == vertex:
+                return change
         return None
 
     def _end_if_in_vain(self, vertex: int, wait: Wait, build: int) -> None:
         """By what the first subtasks of the build side have written, and what is there by now of all that it is made of."""
         job = self._graph.vertices[wait.join].job
-        written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(vertex)
+        written, limit = self._estimates.written(job.inputs[build].dataset), self._limit(wait.join, vertex)
         if self._likely_build(job) != build:
             self._waits.end(vertex, wait, "smaller side first", "that side is likely the larger one by now")
         elif written > limit and wait.budget < math.inf:
@@ -131,10 +142,11 @@ class AdaptiveJoins:
         job = self._graph.vertices[join].job
         build = self._likely_build(job)
         if build is None:
-            self._record(job, "too late", "hash: the producers of both sides had begun before either side was there")
+            why = "hash: the producers of both sides had begun before either side was there"
+            self._record(job, JoinChoice(HASH, "too late", why))
             return True
         result = self._graph.results[job.inputs[build].dataset]
-        if result is None or not result.is_available or not result.info.is_settled:
+        if result is None or not result.is_available:
             return False
         change = Absorbing(join, build)
         producer = change.producer(self._graph.job_graph)
@@ -143,7 +155,7 @@ class AdaptiveJoins:
         sizes = self._sizes(job, build, producer)
         choice = decide_join(sizes)
         spent = self._waits.stop(producer)
-        self._record(job, choice.rule, choice.reason, sizes, choice.is_broadcast)
+        self._record(job, choice, sizes)
         if choice.is_broadcast:
             self._absorb(change, producer, sizes.held_with_it, spent)
         return True
@@ -161,9 +173,10 @@ class AdaptiveJoins:
                 at=self._recorder.at, event=self._recorder.event, absorbed=producer, into=change.join, vertex=vertex
             )
         )
-        next_wait = self._begun(change.join)
-        if next_wait is not None:
-            next_wait.spent = spent
+        if self._graph.inputs_available(self._graph.vertices[change.join]):
+            next_wait = self._begun(change.join)
+            if next_wait is not None:
+                next_wait.spent = spent
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
         probe = self._estimated(job, 1 - build)
@@ -177,27 +190,26 @@ class AdaptiveJoins:
             probe_bytes=probe.bytes,
             readers=min(tasks, self._waits.slots_of(producer) or tasks),
             memory=int(self._memory() or UNKNOWN_MEMORY),
-            held=self._held.get(producer, ()),
+            held=self._held_by(job.id, producer),
             is_hint=job.join is not None and job.join.hint == build,
         )
 
-    def _record(
-        self, job: JobVertex, rule: str, reason: str, sizes: JoinSizes | None = None, is_broadcast: bool = False
-    ) -> None:
+    def _record(self, job: JobVertex, choice: JoinChoice, sizes: JoinSizes | None = None) -> None:
         self._recorder.decision(
             "join",
             vertex=job.id,
             name=job.name,
             inputs={} if sizes is None else sizes.columns(),
-            rule=rule,
-            result=f"broadcast {SIDES[sizes.build]}" if sizes is not None and is_broadcast else "hash",
-            reason=reason,
+            rule=choice.rule,
+            result=choice.result,
+            reason=choice.reason,
         )
 
     def _record_refusal(self, job: JobVertex) -> None:
         assert job.join is not None and job.join.hint is not None
         side, why = SIDES[job.join.hint], job.join.obstacles[job.join.hint]
-        self._record(job, "hint", f"hash: the {side} side cannot be broadcast, as was asked for, because {why}")
+        reason = f"hash: the {side} side cannot be broadcast, as was asked for, because {why}"
+        self._record(job, JoinChoice(HASH, "hint", reason))
 
     # --- estimates -------------------------------------------------------------------------------------------
 
@@ -217,9 +229,13 @@ class AdaptiveJoins:
     def _estimated(self, job: JobVertex, side: int) -> Estimate:
         return self._estimates.of(job.inputs[side].dataset)
 
-    def _limit(self, vertex: int) -> int:
-        held = self._held.get(vertex, ())
-        return max(build_memory.limit(int(self._memory() or UNKNOWN_MEMORY)) - sum(held), 0)
+    def _limit(self, join: int, producer: int) -> int:
+        memory = build_memory.limit(int(self._memory() or UNKNOWN_MEMORY))
+        return max(memory - sum(self._held_by(join, producer)), 0)
+
+    def _held_by(self, join: int, producer: int) -> tuple[int, ...]:
+        """Memory of the build sides that the tasks of both have already: they are the same tasks behind the change."""
+        return (*self._held.get(producer, ()), *self._held.get(join, ()))
 
 
 def _is_adaptive(job: JobVertex) -> bool:

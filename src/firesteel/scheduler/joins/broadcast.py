@@ -5,12 +5,16 @@ A broadcast join saves the exchange of the probe side; it costs memory for the b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from firesteel.humanize import format_bytes, plural
 from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES
 
+HASH = "hash"
+"""Both sides are exchanged by the hash of their keys."""
 UNKNOWN_MEMORY = 256 << 20
 """A task's memory budget where nobody told it."""
 
@@ -63,23 +67,41 @@ class JoinSizes:
             "hint": self.is_hint,
         }
 
+    @classmethod
+    def of_columns(cls, told: Mapping[str, Any]) -> JoinSizes | None:
+        """Of :meth:`columns`; None where there are none: the join was not decided from sizes."""
+        if "build" not in told:
+            return None
+        sizes: dict[str, int] = {
+            name: int(told[name]) for name in ("build_bytes", "build_rows", "probe_bytes", "readers", "memory")
+        }
+        held = tuple(int(size) for size in told["held"])
+        return cls(str(told["how"]), SIDES.index(told["build"]), **sizes, held=held, is_hint=bool(told["hint"]))
+
 
 @dataclass(frozen=True, slots=True)
 class JoinChoice:
-    is_broadcast: bool
+    """``result``: "broadcast left", "broadcast right" or "hash"."""
+
+    result: str
     rule: str
     reason: str
+
+    @property
+    def is_broadcast(self) -> bool:
+        return self.result != HASH
 
 
 def decide_join(sizes: JoinSizes) -> JoinChoice:
     """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is waited for against what is saved."""
     side, build = SIDES[sizes.build], format_bytes(sizes.build_bytes)
+    broadcast = f"broadcast {side}"
     if sizes.is_hint:
-        return JoinChoice(True, "hint", f"broadcast, as was asked for: the {side} side has {build}")
+        return JoinChoice(broadcast, "hint", f"broadcast, as was asked for: the {side} side has {build}")
     if sizes.build_memory > sizes.limit:
         beside = f" beside {plural(len(sizes.held), 'other build side')}" if sizes.held else ""
         return JoinChoice(
-            False,
+            HASH,
             "memory",
             f"hash: the {side} side has {build}, with the index of its keys {format_bytes(sizes.build_memory)}, more than the "
             f"{format_bytes(sizes.limit)} that a task can hold{beside}",
@@ -88,13 +110,13 @@ def decide_join(sizes: JoinSizes) -> JoinChoice:
     tasks = plural(sizes.readers, "task")
     if read > max(sizes.probe_bytes, sizes.limit if not sizes.probe_bytes else 0):
         return JoinChoice(
-            False,
+            HASH,
             "bytes",
             f"hash: {tasks} at once would wait for {build} of the {side} side, {format_bytes(read)} in all, more than the "
             f"{format_bytes(sizes.probe_bytes)} whose exchange that saves",
         )
     return JoinChoice(
-        True,
+        broadcast,
         "bytes",
         f"broadcast: {build} of the {side} side are read once per executor, while {tasks} wait, in place of an exchange of "
         f"{_amount(sizes.probe_bytes)}",

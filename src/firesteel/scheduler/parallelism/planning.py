@@ -171,8 +171,7 @@ class Planner:
         ready = True
         for edge in vertex.inputs:
             info = self._graph.result(edge.dataset).info
-            if edge.whole:
-                ready &= info.is_settled
+            if edge.whole:  # however its bytes lie
                 continue
             if info.awaits_ranges or (self._cut_by_cells(edge.dataset, bounds) and info.is_measured):
                 ready &= info.fetch_cells()
@@ -319,16 +318,15 @@ class Planner:
         edge = vertex.inputs[index]
         result = self._graph.result(edge.dataset)
         info = result.info
+        is_measured = info.is_measured and not edge.whole
         return ConsumedResult(
             dataset=edge.dataset,
             ship=ShipStrategy.BROADCAST if edge.whole else result.dataset.ship,
             co_partitioned=edge.co_partitioned,
             num_partitions=result.num_partitions,
             num_subpartitions=result.num_subpartitions,
-            subpartition_bytes=info.subpartition_bytes if info.is_measured else None,
-            cells=info.cells()
-            if not edge.whole and info.is_measured and self._cut_by_cells(edge.dataset, bounds)
-            else None,
+            subpartition_bytes=info.subpartition_bytes if is_measured else None,
+            cells=info.cells() if is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
             total_bytes=info.num_bytes_produced,
             is_broadcast=edge.whole or info.is_broadcast,
             divisible=edge.divisible,
