@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star|heavy_keys ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from benchmarks import (
     detector,
     digest,
     exchange,
+    filtered,
     heavy_keys,
     joins,
     large,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "starts": starts.main,
     "joins": joins.main,
     "star": star.main,
+    "filtered": filtered.main,
     "heavy_keys": heavy_keys.main,
 }
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+import join_queries_kit
 import runtime_support
 from firesteel import ExecutionEnvironment, Split, col
 from firesteel.errors import JobCancelledError
@@ -336,6 +337,62 @@ def case_repartitioned(spark, folder, partitions):
     }
 
 
+def case_joined(spark, folder, queries, strategy, fails, hold, slow):
+    """Joins in one job, each into files of its own. ``strategy``: "decided",
+    "hint" or "never"; ``fails``: the producers of all small sides fail once; ``hold``: "large" or "joined", where tasks of the
+    first one hold after a batch; the large side of the last one has a task that ends only by its mirror if ``slow``."""
+    from firesteel.scheduler.joins import adaptive
+
+    prefix = "jobmanager.adaptive-batch-scheduler.speculative."
+    more = {
+        prefix + "enabled": "true",
+        prefix + "block-slow-node-duration": "0 s",
+        "slow-task-detector.check-interval": "100 ms",
+        "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+        "slow-task-detector.execution-time.baseline-ratio": "0.5",
+        "restart-strategy.fixed-delay.attempts": "100",
+        "data-volume-per-task": "20 kb",
+        "firesteel.decider.least-volume-per-slot": "0",
+    }
+    env = environment(spark, folder, **more)
+    chosen = [join_queries_kit.Query(*query) for query in queries]
+    for query in chosen:
+        is_held = hold if query is chosen[0] else ""
+        is_slow = slow and query is chosen[-1]
+        _joined(env, folder, query, strategy, fails, is_held, is_slow).write_parquet(folder / query.name)
+    waits, adaptive.WAIT_SHARE = adaptive.WAIT_SHARE, 1e9  # what is decided does not depend on how busy the machine is
+    try:
+        env.execute("joined")
+    finally:
+        adaptive.WAIT_SHARE = waits
+    late.run_all()
+    found = story(folder)
+    return {
+        "decisions": [(d["name"], d["result"], d["rule"]) for d in found.decisions("join")],
+        "failovers": [(d["name"], d["inputs"]["kind"]) for d in found.decisions("failover")],
+        "attempts": found.attempts(),
+        "hidden": [p.name for p in folder.rglob("*") if p.name.startswith((".", "_temporary"))],
+        "left": left_behind(folder),
+    }
+
+
+def _joined(env, folder, query, strategy, fails, hold, slow):
+    tables = query.tables()
+    small, large = ("l", "r") if query.small == "left" else ("r", "l")
+    few = env.from_source(join_queries_kit.Rows(f"few of {query.name}", tables[small], 2))
+    many = env.from_source(
+        join_queries_kit.Rows(f"many of {query.name}", tables[large], join_queries_kit.SPLITS, slow=slow)
+    )
+    if fails:
+        few = few.map_in_arrow(join_queries_kit.failing_once(folder, query.name), few.schema)
+    if hold == "large":
+        many = many.map_in_arrow(holding(folder, "half", after=1), many.schema)
+    sides = (few, many) if query.small == "left" else (many, few)
+    hint = {"decided": None, "hint": None if query.how == "full" else query.small, "never": "never"}[strategy]
+    found = sides[0].key_by("k").join(sides[1].key_by("k"), query.how, broadcast=hint)
+    return found.map_in_arrow(holding(folder, "half", after=1), found.schema) if hold == "joined" else found
+
+
 class Work:
     """``splits`` splits, each of ``naps`` naps of a millisecond: what stops a process makes them long. Says where it begins.
 
@@ -441,7 +498,8 @@ def session():
     made = create_session(os.environ["FIRESTEEL_TEST_MASTER"], "cluster cases", conf)
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(runtime_support)  # the executors do not have it
+    for module in (runtime_support, join_queries_kit):
+        cloudpickle.register_pickle_by_value(module)  # the executors do not have it
     made.sparkContext.addPyFile(str(Path(__file__).parents[1] / "far_storage.py"))
     return made
 

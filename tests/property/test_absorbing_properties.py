@@ -7,7 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+import pyarrow.compute as pc
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
@@ -52,32 +53,104 @@ def stars(draw):
             fact = fact.map_in_arrow(counted, fact.schema)
     if draw(st.booleans()):
         fact = fact.key_by("a").aggregate({"n": "sum"})
-    return env, fact
+    return env, [fact]
+
+
+@st.composite
+def webs(draw):
+    """Any streams of any steps joined with each other or with themselves: shared, kept, with side inputs, united, in their own
+    chains, parallelisms and slots. All have the same columns."""
+    env = ExecutionEnvironment()
+    streams = [env.from_arrow(table(draw(rows_of))) for _ in range(draw(st.integers(1, 3)))]
+    for _ in range(draw(st.integers(2, 7))):
+        one, other = (streams[draw(st.integers(0, len(streams) - 1))] for _ in (0, 1))
+        streams.append(draw(st.sampled_from([joined, joined, joined, united, changed, settled]))(draw, one, other))
+    ends = draw(st.lists(st.integers(0, len(streams) - 1), min_size=1, max_size=3, unique=True))
+    return env, [streams[-1], *(streams[end] for end in ends if end < len(streams) - 1)]
+
+
+def joined(draw, one, other):
+    """Its columns may come from either side: what it is joined by next is perhaps of the build side of this one."""
+    key, how = draw(st.sampled_from(["a", "b"])), draw(st.sampled_from(HOWS))
+    found = one.key_by(key).join(other.key_by(key), how)
+    if how in ("semi", "anti"):
+        return found
+    rest = "b" if key == "a" else "a"
+    columns = {name: draw(st.sampled_from([name, f"{name}_right"])) for name in (rest, "n")}
+    return found.select(**{name: col(columns.get(name, name)) for name in FACT.names})
+
+
+def united(draw, one, other):
+    return one.union(other)
+
+
+def changed(draw, one, other):
+    kind = draw(st.integers(0, 5))
+    if kind == 0:
+        return one.filter(col("n") > 3)
+    if kind == 1:
+        return one.with_broadcast(**{draw(st.sampled_from(["seen", "told"])): other}).map_in_arrow(beside, FACT)
+    if kind == 2:
+        return one.key_by("a").aggregate({"b": "max", "n": "max"})
+    if kind == 3:
+        return one.map_in_arrow(counted, FACT)
+    if kind == 4:
+        return one.rebalance().map_in_arrow(counted, FACT)
+    return one.forward().map_in_arrow(counted, FACT)
+
+
+def settled(draw, one, _other):
+    found = one.map_in_arrow(counted, FACT)
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        return found.set_parallelism(draw(st.integers(1, 3)))
+    if kind == 1:
+        return found.disable_chaining()
+    if kind == 2:
+        return found.start_new_chain()
+    if kind == 3:
+        return found.slot_sharing_group("other")
+    return found.set_max_parallelism(2)
+
+
+def beside(batches, **sides):
+    """Adds to each row the number of rows of the side input."""
+    (side,) = sides.values()
+    for batch in batches:
+        told = pc.cast(pc.add(batch.column("n"), side.num_rows), pa.int32())
+        yield batch.set_column(2, FACT.field("n"), told)
 
 
 def table(rows) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(FACT.names, row, strict=True)) for row in rows], FACT)
 
 
-def run(job, seed: int, memory: int) -> Counter:
+def compiled(env, streams):
+    ends = [StreamNode("collect", CollectStep(k), s.schema, (s._pipeline.edge(),)) for k, s in enumerate(streams)]
+    return compile_job(ends, env.options, "joins")
+
+
+def run(job, seed: int, memory: int) -> list[Counter]:
     with tempfile.TemporaryDirectory() as directory:
-        found = run_local(job, Path(directory), lambda vertex: 1 + (vertex * 7 + seed) % 3, memory)[0]
-    return Counter(map(str, found.to_pylist()))
+        found = run_local(job, Path(directory), lambda vertex: 1 + (vertex * 7 + seed) % 3, memory)
+    return [Counter(map(str, found[k].to_pylist())) for k in sorted(found)]
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-@given(stars(), st.integers(0, 5), st.sampled_from([1 << 12, 32 << 20]), st.data())
-def test_absorbing_changes_no_row(star, seed, memory, data):
-    env, fact = star
-    end = StreamNode("collect", CollectStep(0), fact.schema, (fact._pipeline.edge(),))
-    job = compile_job([end], env.options, "star")
+@given(st.one_of(stars(), webs()), st.integers(0, 5), st.sampled_from([1 << 12, 32 << 20]), st.data())
+def test_absorbing_changes_no_row(pipeline, seed, memory, data):
+    job = compiled(*pipeline)
     expected = run(job, seed, memory)
     changed, before = job.copy(), [*job.job_graph.vertices]
-    graph = changed.job_graph
-    for _ in range(data.draw(st.integers(0, 4))):
-        able = [Absorbing(v.id, side) for v in graph.vertices if v.join for side in (0, 1) if v.join.can_build(side)]
-        if able:
-            absorb_in(changed, data.draw(st.sampled_from(able)))
-            check_shape(changed)
+    graph, count = changed.job_graph, 0
+    while able := [
+        Absorbing(v.id, side) for v in graph.vertices if v.join for side in (0, 1) if v.join.can_build(side)
+    ]:
+        if not data.draw(st.integers(0, 5)):
+            break
+        absorb_in(changed, data.draw(st.sampled_from(able)))
+        check_shape(changed)
+        count += 1
+    event(f"{count} absorbed")
     assert run(changed, seed, memory) == expected
     assert job.job_graph.vertices == before, "the job that was compiled is as it was"

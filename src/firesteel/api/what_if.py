@@ -1,12 +1,12 @@
 """The decisions for a job's recorded sizes under other options, beside the recorded ones.
 
-Each vertex is decided again from the bytes that its inputs had in that run. So a change is seen where it acts first; what it
-would do to the bytes of later steps (fewer partial aggregates, say) is not known.
+Each vertex is decided again from the bytes that its inputs had in that run, and each join from those of its sides. So a change is
+seen where it acts first; what it would do to the bytes of later steps (fewer partial aggregates, say) is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,24 @@ import numpy as np
 
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import format_bytes, format_count, plural
-from firesteel.options import MAX_PARALLELISM, MIN_PARALLELISM
+from firesteel.options import (
+    ADAPTIVE_JOINS,
+    DATA_VOLUME_PER_TASK,
+    MAX_PARALLELISM,
+    MEMORY_PER_TASK,
+    MIN_PARALLELISM,
+    Options,
+)
 from firesteel.report.explain import find_vertex, labelled
 from firesteel.report.history import JobHistory
+from firesteel.scheduler.joins.replay import JoinOptions, Redecided, Replay, replay_joins
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.parallelism import VertexPlan, decide_vertex
 from firesteel.scheduler.parallelism.asked import bounds_changed, parsed
 from firesteel.scheduler.parallelism.replay import recalled
 
+JOIN_OPTIONS = (ADAPTIVE_JOINS, MEMORY_PER_TASK)
+"""Options that joins are decided by, beside those of the decider."""
 _COLUMN = 34
 
 
@@ -47,22 +57,33 @@ class Comparison:
     why_not: str = ""
 
 
-def compare(records: Iterable[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
-    """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider by any of their
-    names, and "parallelism". Raises UsageError for options that it does not take."""
-    options = parsed(values).options
-    if options.is_set(MIN_PARALLELISM) and options.is_set(MAX_PARALLELISM):
-        low, high = options[MIN_PARALLELISM], options[MAX_PARALLELISM]
-        if low > high:  # wrong whatever the vertex
-            raise UsageError(f"min-parallelism {low} and max-parallelism {high} leave no parallelism to choose.")
+def compare(records: Sequence[JournalRecord], values: Mapping[str, Any]) -> list[Comparison]:
+    """Of each vertex with inputs, by its last decision, in their order. ``values``: options of the decider and of joins by any of
+    their names, and "parallelism". Raises UsageError for others."""
+    replay = replay_joins(records, _join_options(_options(values)))
     last: dict[int, Decision] = {}
     for record in records:
         if isinstance(record, Decision) and record.what == "parallelism" and record.vertex is not None:
             last[record.vertex] = record
-    return [_compared(last[vertex], values) for vertex in sorted(last)]
+    return [_compared(last[vertex], values, replay) for vertex in sorted(last)]
 
 
-def _compared(decision: Decision, values: Mapping[str, Any]) -> Comparison:
+def _options(values: Mapping[str, Any]) -> Options:
+    """Raises UsageError."""
+    options = parsed(values, JOIN_OPTIONS).options
+    if options.is_set(MIN_PARALLELISM) and options.is_set(MAX_PARALLELISM):
+        low, high = options[MIN_PARALLELISM], options[MAX_PARALLELISM]
+        if low > high:  # wrong whatever the vertex
+            raise UsageError(f"min-parallelism {low} and max-parallelism {high} leave no parallelism to choose.")
+    return options
+
+
+def _join_options(options: Options) -> JoinOptions:
+    volume = options[DATA_VOLUME_PER_TASK] if options.is_set(DATA_VOLUME_PER_TASK) else None
+    return JoinOptions(options[MEMORY_PER_TASK], volume, options[ADAPTIVE_JOINS])
+
+
+def _compared(decision: Decision, values: Mapping[str, Any], replay: Replay) -> Comparison:
     vertex = -1 if decision.vertex is None else decision.vertex
     result: dict[str, Any] = decision.result if isinstance(decision.result, dict) else {}
     bare = Outcome(int(result.get("parallelism", 0)), decision.rule, decision.bounds, decision.reason, None)
@@ -75,10 +96,14 @@ def _compared(decision: Decision, values: Mapping[str, Any]) -> Comparison:
         inputs, replace(bounds, fixed=bare.parallelism)
     )  # another Firesteel may have chosen otherwise
     was = replace(bare, share=_share_of(cut_again))
+    if replay.has_moved(vertex):
+        why = "as a join is done otherwise its tasks would do other work, and what they would read was not made in that run"
+        return Comparison(vertex, decision.name, was, None, why)
     if bounds.fixed_rule == "forward group" or any(r.is_forward for r in inputs):
         return Comparison(vertex, decision.name, was, None, "it has the parallelism of its forward group")
     try:
-        return Comparison(vertex, decision.name, was, _outcome(decide_vertex(inputs, bounds_changed(bounds, values))))
+        changed = bounds_changed(bounds, values, JOIN_OPTIONS)
+        return Comparison(vertex, decision.name, was, _outcome(decide_vertex(inputs, changed)))
     except FiresteelError as error:
         return Comparison(vertex, decision.name, was, None, str(error))
 
@@ -98,19 +123,43 @@ def what_if(records: Sequence[JournalRecord], values: Mapping[str, Any], vertex:
     history = JobHistory(records)
     if history.started_at is None:
         raise UsageError("The journal is empty: the job has not written anything yet.")
-    compared = compare(records, values)
+    compared = {one.vertex: one for one in compare(records, values)}
+    replay = replay_joins(records, _join_options(_options(values)))
+    absorbed = {one.id: one for one in history.vertices.values() if one.absorbed_by is not None}
+    chosen = sorted({*compared, *absorbed, *(join.vertex for join in replay.joins)})
     if vertex is not None:
-        chosen = find_vertex(history, vertex)
-        compared = [one for one in compared if one.vertex == chosen.id]
+        chosen = [one for one in chosen if one == find_vertex(history, vertex).id]
     title = f"{history.plan.job_name} (job {history.plan.job_id})" if history.plan else "A job"
     asked = ", ".join(f"{key} = {value}" for key, value in values.items())
     lines = [f"{title}, decided again from the bytes of that run, with {asked}."]
-    if not compared:
+    if not chosen:
         return "\n".join([*lines, "Nothing was decided from the bytes of inputs: there is nothing to compare."])
-    for one in compared:
-        heavy = [d.reason for d in history.vertex(one.vertex).decisions if d.what == "heavy keys"]
-        lines += ["", f"[{one.vertex}] {one.name}", *_lines(one), *(labelled("heavy keys", text) for text in heavy)]
+    for number in chosen:
+        told = history.vertex(number)
+        lines += ["", f"[{number}] {told.name}"]
+        lines += [line for join in replay.joins if join.vertex == number for line in _join_lines(join)]
+        if number in compared:
+            lines += _lines(compared[number])
+            lines += [labelled("heavy keys", d.reason) for d in told.decisions if d.what == "heavy keys"]
+        if number in absorbed:
+            moved = (
+                "in others, or in tasks of its own, of which it is not known how many"
+                if replay.has_moved(number)
+                else "the same"
+            )
+            lines += [labelled("was", f"{absorbed[number].subtasks_in_words()}."), labelled("what if", f"{moved}.")]
     return "\n".join(lines)
+
+
+def _join_lines(join: Redecided) -> list[str]:
+    was, would_be = join.was, join.would_be
+    same = " (the same)" if would_be.result == was.result else ""
+    of = "" if join.join == join.vertex else f" of [{join.join}]"
+    return [
+        labelled(f"join{of}", f"{was.result:<{_COLUMN}}{would_be.result}{same}"),
+        labelled("was", was.reason),
+        labelled("what if", would_be.reason),
+    ]
 
 
 def _lines(one: Comparison) -> list[str]:

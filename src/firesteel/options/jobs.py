@@ -129,7 +129,7 @@ TARGET_TASK_DURATION = _register(
         "firesteel.decider.target-task-duration",
         parse_seconds,
         0.25,
-        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never.",
+        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
         check=at_least(0),
     )
 )
@@ -139,6 +139,32 @@ ADAPTIVE_JOINS = _register(
         parse_bool,
         True,
         "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
+    )
+)
+RUNTIME_FILTER = _register(
+    Option(
+        "firesteel.join.runtime-filter.enabled",
+        parse_bool,
+        True,
+        "Whether AdaptiveBatch lets a source of files read only what can match the other side of its joins, where that side is small, is finished before the source begins, and was made by steps that drop rows (a runtime filter): partitions, row groups and rows without any of its keys are left out.",
+    )
+)
+RUNTIME_FILTER_MAX_BUILD = _register(
+    Option(
+        "firesteel.join.runtime-filter.max-build-data-size",
+        parse_size,
+        64 * MIB,
+        "No runtime filter is made of more than this many plain bytes: the driver reads them.",
+        check=at_least(0),
+    )
+)
+RUNTIME_FILTER_MIN_PROBE = _register(
+    Option(
+        "firesteel.join.runtime-filter.min-probe-data-size",
+        parse_size,
+        16 * MIB,
+        "A source of fewer plain bytes gets no runtime filter: to read it all costs less.",
+        check=at_least(0),
     )
 )
 DECIDER_FUNCTION = _register(

@@ -217,6 +217,9 @@ class JobHistory:
     def _absorbed(self, record: GraphChanged) -> None:
         absorbed, into = self.vertex(record.absorbed), self.vertex(record.into)
         absorbed.absorbed_by, absorbed.parallelism = into.id, 0
+        for vertex in self.vertices.values():
+            if vertex.absorbed_by == absorbed.id:
+                vertex.absorbed_by = into.id
         into.name = str(record.vertex.get("name") or into.name)
         into.inputs = [int(producer) for producer in record.vertex.get("inputs") or []]
 

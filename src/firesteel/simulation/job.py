@@ -210,4 +210,5 @@ class SimulatedJob:
         self.plane.ledger.check_finished()
         self.plane.key_ranges.check_finished()
         self.plane.shares.check_finished(self.plane.ledger.winning_attempts)
+        self.plane.fused.check_finished(self.plane.ledger.winning_attempts)
         check(self.scheduler.graph.all_finished, "the job is FINISHED before all vertices are")

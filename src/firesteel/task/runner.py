@@ -30,7 +30,8 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
-from firesteel.task.operators.units import run_keyed, whole_gate
+from firesteel.task.mapped import let_go
+from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
@@ -38,6 +39,7 @@ from firesteel.task.program import (
     Gate,
     GateHead,
     KeyedHead,
+    Operator,
     PartitionOutcome,
     PipelinedGate,
     ResultOutput,
@@ -47,6 +49,7 @@ from firesteel.task.program import (
     TaskOutcome,
     VertexProgram,
 )
+from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
@@ -101,6 +104,7 @@ class TaskRun:
         self.culprit: int | None = None
         """The part that raised."""
         cache = _object_cache(parts, store)
+        let_go(but=[_identity(part, gate) for part in parts for _, gate in part.program.builds])
         self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
 
     def run(self) -> list[TaskOutcome]:
@@ -175,6 +179,12 @@ def _object_cache(parts: Sequence[Part], store: ResultStore) -> ObjectCache:
     return worker_cache(store, stored, budget, parts[0].ctx.scratch.parent / "indexes")
 
 
+def _identity(part: Part, gate: int) -> str:
+    """Of the rows that a stored input reads."""
+    given = part.gates[gate]
+    return given.identity if isinstance(given, Gate) else ""
+
+
 class _PartRun:
     """One part: its reading and its writing half."""
 
@@ -233,8 +243,9 @@ class _Reading:
     def __init__(self, part: Part, store: ResultStore, cache: ObjectCache) -> None:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
+        divided_by = _divided_by(part.program)
         self._readers: list[GateReader | None] = [
-            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache, divided_by)
             for gate, schema, order in zip(part.gates, self._schemas, part.program.orders, strict=True)
         ]
         self._streams: list[Stream] = []
@@ -252,14 +263,21 @@ class _Reading:
         for name, gate in self._program.side_inputs:
             self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
         for name, gate in self._program.builds:
-            self._ctx.builds[name] = whole_gate(self._stored(gate), self._schemas[gate])
+            self._ctx.builds[name] = GateBuild(self._stored(gate), self._schemas[gate], _identity(self._part, gate))
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
         batches = self._head(streams)
-        for operator in self._program.operators:
+        for operator in self._operators():
             batches = operator.apply(batches, self._ctx)
         return batches
+
+    def _operators(self) -> Sequence[Operator]:
+        if not self._program.builds:
+            return self._program.operators
+        from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
+
+        return composed(self._program.operators)
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head
@@ -312,13 +330,25 @@ class _Reading:
             yield with_null_indices(batch)
 
 
-def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
+def _divided_by(program: VertexProgram) -> tuple[str, ...]:
+    """The columns by whose hash subpartitions are divided among tasks; none: rows are dealt out by their order."""
+    return getattr(program.head.operator, "divided_by", ()) if isinstance(program.head, KeyedHead) else ()
+
+
+def _reader(  # noqa: PLR0917
+    gate: Gate,
+    schema: pa.Schema,
+    order: Order | None,
+    store: ResultStore,
+    cache: ObjectCache,
+    divided_by: tuple[str, ...],
+) -> GateReader:
     if order is not None:
         if gate.boundaries is None:
             raise FiresteelError(f"Data set {gate.dataset} was written in an order, but its ranges are not given.")
         where = gate.attempts, gate.tokens, gate.rects, gate.partitions
         return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
-    return GateReader(
+    columns = (
         store,
         gate.dataset,
         schema,
@@ -329,8 +359,11 @@ def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultSto
         gate.partitions,
         gate.merged,
         cache,
-        gate.shares,
     )
+    if divided_by and gate.shares is not None and (gate.shares[:, 1] > 1).any():
+        ((part, parts),) = gate.shares.tolist()  # of one subpartition, and nothing else
+        return ValuePartReader(*columns, columns=divided_by, share=(part, parts))
+    return GateReader(*columns, gate.shares)
 
 
 class _Outputs:

@@ -240,6 +240,18 @@ class SizesLoaded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNarrowed(Event):
+    """The answer to NarrowSource, once. ``split_bytes``: plain bytes of each split that is left, None: all are, as they were.
+
+    ``found``: a sentence on what was found. Rows of these splits may be dropped as they are read, too.
+    """
+
+    vertex: int
+    split_bytes: Ints | None
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsMerged(Event):
     """The answer to MergePartitions, once: which of its groups were merged, into the object named by each token.
 

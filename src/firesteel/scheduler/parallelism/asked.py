@@ -25,6 +25,7 @@ from firesteel.options import (
     parse_int,
     parse_size,
 )
+from firesteel.options.registry import Option
 from firesteel.scheduler.parallelism.bounds import bounds_within, global_maximum
 from firesteel.scheduler.parallelism.model import Bounds
 
@@ -55,9 +56,10 @@ def bounds_asked(values: Mapping[str, Any], defaults: Options) -> Bounds:
     return bounds
 
 
-def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
-    """Returns these bounds with what is asked for in their place. A parallelism that was fixed before stays. Raises UsageError."""
-    options, fixed, slots, cost = parsed(values)
+def bounds_changed(bounds: Bounds, values: Mapping[str, Any], also: Sequence[Option[Any]] = ()) -> Bounds:
+    """Returns these bounds with what is asked for in their place. A parallelism that was fixed before stays. ``also``: as ``parsed``
+    takes it. Raises UsageError."""
+    options, fixed, slots, cost = parsed(values, also)
     changed = bounds if slots is None else replace(bounds, slots=slots)
     if cost is not None:
         target = bounds.target_seconds if bounds.cost is not None else Options()[TARGET_TASK_DURATION]
@@ -82,25 +84,26 @@ def bounds_changed(bounds: Bounds, values: Mapping[str, Any]) -> Bounds:
     return changed
 
 
-def parsed(values: Mapping[str, Any]) -> Asked:
-    """The values, checked. Raises UsageError for what the decider does not take."""
+def parsed(values: Mapping[str, Any], also: Sequence[Option[Any]] = ()) -> Asked:
+    """The values, checked. ``also``: options that are taken beside the decider's. Raises UsageError for what is not taken."""
     left = dict(values)
     fixed, slots, rate = (left.pop(key, None) for key in (PARALLELISM, SLOTS, BYTES_PER_SECOND))
     for key in left:
-        check_decider_option(key)
+        check_decider_option(key, also)
     return Asked(Options(left), _count(PARALLELISM, fixed), _count(SLOTS, slots), _cost(rate))
 
 
-def check_decider_option(key: str) -> None:
-    """Raises UsageError, with "did you mean", unless the decider takes an option of this name."""
-    names = [name for option in DECIDER_OPTIONS for name in (option.key, *option.aliases)]
+def check_decider_option(key: str, also: Sequence[Option[Any]] = ()) -> None:
+    """Raises UsageError, with "did you mean", unless the decider takes an option of this name, or it is one of ``also``."""
+    taken = (*DECIDER_OPTIONS, *also)
+    names = [name for option in taken for name in (option.key, *option.aliases)]
     short = {name.rsplit(".", 1)[-1] if name != PARALLELISM_DEFAULT.key else name for name in names}
     known = sorted({PARALLELISM, SLOTS, BYTES_PER_SECOND, *short})
     try:
         found = lookup(key)
     except UsageError:
         raise unknown("option", key, [*known, *names], known) from None
-    if found not in DECIDER_OPTIONS:
+    if found not in taken:
         raise UsageError(f"The option '{key}' has no part in this decision.", hint=f"What has: {', '.join(known)}.")
 
 

@@ -171,8 +171,7 @@ class Planner:
         ready = True
         for edge in vertex.inputs:
             info = self._graph.result(edge.dataset).info
-            if edge.whole:
-                ready &= info.is_settled
+            if edge.whole:  # however its bytes lie
                 continue
             if info.awaits_ranges or (self._cut_by_cells(edge.dataset, bounds) and info.is_measured):
                 ready &= info.fetch_cells()
@@ -200,6 +199,12 @@ class Planner:
         with InPhase(self._profiler, SchedulingPhase.DECIDE):
             plan = self._plan(vertex, bounds)
             return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
+
+    def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
+            bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
+            return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
 
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
@@ -283,9 +288,7 @@ class Planner:
 
     def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
         """By bytes can be cut only what was measured by subpartition."""
-        unmeasured = [
-            e.dataset for e in vertex.inputs if not e.whole and not self._graph.result(e.dataset).info.is_measured
-        ]
+        unmeasured = self._unmeasured_inputs(vertex)
         if not unmeasured or bounds.cut == "by-count":
             return bounds
         self._recorder.decision(
@@ -302,6 +305,10 @@ class Planner:
         )
         return replace(bounds, cut="by-count")
 
+    def _unmeasured_inputs(self, vertex: JobVertex) -> list[int]:
+        edges = [edge for edge in vertex.inputs if not edge.whole]
+        return [edge.dataset for edge in edges if not self._graph.result(edge.dataset).info.is_measured]
+
     def _cut_by_cells(self, dataset: int, bounds: Bounds) -> bool:
         result = self._graph.result(dataset)
         pointwise = result.dataset.ship.pattern is DistributionPattern.POINTWISE
@@ -311,20 +318,20 @@ class Planner:
         edge = vertex.inputs[index]
         result = self._graph.result(edge.dataset)
         info = result.info
+        is_measured = info.is_measured and not edge.whole
         return ConsumedResult(
             dataset=edge.dataset,
             ship=ShipStrategy.BROADCAST if edge.whole else result.dataset.ship,
             co_partitioned=edge.co_partitioned,
             num_partitions=result.num_partitions,
             num_subpartitions=result.num_subpartitions,
-            subpartition_bytes=info.subpartition_bytes if info.is_measured else None,
-            cells=info.cells()
-            if not edge.whole and info.is_measured and self._cut_by_cells(edge.dataset, bounds)
-            else None,
+            subpartition_bytes=info.subpartition_bytes if is_measured else None,
+            cells=info.cells() if is_measured and self._cut_by_cells(edge.dataset, bounds) else None,
             total_bytes=info.num_bytes_produced,
             is_broadcast=edge.whole or info.is_broadcast,
             divisible=edge.divisible,
             indivisible=edge.indivisible,
+            by_value=edge.by_value,
         )
 
     def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:

@@ -38,12 +38,13 @@ from firesteel.task.executor.messages import (
     encode,
 )
 from firesteel.task.executor.place import Place, here
-from firesteel.task.executor.scratch import empty, scratch_of
+from firesteel.task.executor.scratch import empty, scratch_of, shared_of
 from firesteel.task.executor.slots import resources, retiring
 from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.task.executor.slots.resident import own_memory
 from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.slots.thread_pools import size_to
+from firesteel.task.mapped import MappedObjects
 from firesteel.task.program import (
     Batches,
     Gate,
@@ -286,6 +287,7 @@ class _Execution:
             memory_budget=memory_budget,
             scratch=scratch,
             heavy_keys=job.heavy_keys,
+            shared=MappedObjects(shared_of(scratch)),
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
