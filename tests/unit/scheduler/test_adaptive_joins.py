@@ -700,4 +700,6 @@ def test_the_inputs_of_a_record_are_those_of_the_decision():
         "memory": 256 * MIB,
         "held": [5],
         "hint": True,
+        "read_bytes": 0,
+        "slots": 0,
     }

@@ -179,20 +179,20 @@ class AdaptiveJoins:
                 next_wait.spent = spent
 
     def _sizes(self, job: JobVertex, build: int, producer: int) -> JoinSizes:
-        probe = self._estimated(job, 1 - build)
-        tasks = max(-(-self._estimates.read_by(producer).bytes // self._volume), 1)
         built = self._graph.result(job.inputs[build].dataset).info
         return JoinSizes(
             how=job.join.how if job.join is not None else "",
             build=build,
             build_bytes=built.num_bytes_produced,
             build_rows=built.rows,
-            probe_bytes=probe.bytes,
-            readers=min(tasks, self._waits.slots_of(producer) or tasks),
+            probe_bytes=self._estimated(job, 1 - build).bytes,
+            readers=1,
             memory=int(self._memory() or UNKNOWN_MEMORY),
             held=self._held_by(job.id, producer),
             is_hint=job.join is not None and job.join.hint == build,
-        )
+            read_bytes=self._estimates.read_by(producer).bytes,
+            slots=self._waits.slots_of(producer) or 0,
+        ).with_volume(self._volume)
 
     def _record(self, job: JobVertex, choice: JoinChoice, sizes: JoinSizes | None = None) -> None:
         self._recorder.decision(

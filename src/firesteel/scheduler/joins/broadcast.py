@@ -6,7 +6,7 @@ A broadcast join saves the exchange of the probe side; it costs memory for the b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firesteel.humanize import format_bytes, plural
@@ -38,6 +38,10 @@ class JoinSizes:
     """Memory of the build sides that the same tasks hold already."""
     is_hint: bool = False
     """The user wants it broadcast."""
+    read_bytes: int = 0
+    """Estimated: what the tasks that would join read of the probe side."""
+    slots: int = 0
+    """For these tasks; 0: nobody knows."""
 
     @property
     def build_memory(self) -> int:
@@ -47,6 +51,11 @@ class JoinSizes:
     def limit(self) -> int:
         """Most bytes of memory that the build side can take."""
         return max(build_memory.limit(self.memory) - sum(self.held), 0)
+
+    def with_volume(self, volume: int) -> JoinSizes:
+        """The same, with ``readers`` for so many bytes per task."""
+        tasks = max(-(-self.read_bytes // volume), 1)
+        return replace(self, readers=min(tasks, self.slots or tasks))
 
     @property
     def held_with_it(self) -> tuple[int, ...]:
@@ -65,6 +74,8 @@ class JoinSizes:
             "memory": self.memory,
             "held": list(self.held),
             "hint": self.is_hint,
+            "read_bytes": self.read_bytes,
+            "slots": self.slots,
         }
 
     @classmethod
@@ -72,9 +83,8 @@ class JoinSizes:
         """Of :meth:`columns`; None where there are none: the join was not decided from sizes."""
         if "build" not in told:
             return None
-        sizes: dict[str, int] = {
-            name: int(told[name]) for name in ("build_bytes", "build_rows", "probe_bytes", "readers", "memory")
-        }
+        names = ("build_bytes", "build_rows", "probe_bytes", "readers", "memory", "read_bytes", "slots")
+        sizes: dict[str, int] = {name: int(told[name]) for name in names}
         held = tuple(int(size) for size in told["held"])
         return cls(str(told["how"]), SIDES.index(told["build"]), **sizes, held=held, is_hint=bool(told["hint"]))
 
