@@ -223,14 +223,14 @@ def test_nothing_waits_for_the_larger_side_where_only_that_could_be_broadcast():
 
 
 def test_nothing_waits_for_a_side_that_is_far_too_large_for_a_task():
-    """100 MiB, and a task holds 16 of them."""
-    p = job(dim=100 * MIB, task_memory=64 * MIB)
+    """140 MiB, and a task holds 32 of them."""
+    p = job(dim=140 * MIB, task_memory=64 * MIB)
     assert deployed(p) == {FACT, DIM} and not order(p)
     end(p)
     assert is_as_compiled(p)
 
 
-def test_a_result_is_counted_once_however_many_ways_lead_to_it():
+def test_a_result_counts_once_for_each_step_that_hands_it_on():
     builder = GraphBuilder()
     builder.source([50 * MIB] * 4)
     halves = [builder.step((FACT, HASH)) for _ in range(2)]
@@ -240,7 +240,7 @@ def test_a_result_is_counted_once_however_many_ways_lead_to_it():
     p = started(builder, {dim: MIB}, slots=2)
     finish(p, dim)
     (told,) = p.decisions("join")
-    assert told.inputs["probe_bytes"] == 200 * MIB
+    assert told.inputs["probe_bytes"] == 400 * MIB
     end(p)
 
 
@@ -364,7 +364,10 @@ def test_nothing_waits_for_a_side_that_turns_out_to_be_the_larger_one():
 
 def test_first_subtasks_tell_that_a_side_is_too_large_to_be_waited_for():
     """A task can hold 64 MiB, and two of four subtasks have written 70. A hint waits for them all the same."""
-    p, hinted = (job(dim=160 * MIB, written=140 * MIB, dims=4, join=join) for join in (EITHER, replace(EITHER, hint=1)))
+    p, hinted = (
+        job(dim=160 * MIB, written=140 * MIB, dims=4, join=join, task_memory=128 * MIB)
+        for join in (EITHER, replace(EITHER, hint=1))
+    )
     for made in (p, hinted):
         made.finish(made.keys(DIM)[0])
         assert deployed(made) == {DIM}
@@ -400,21 +403,21 @@ def test_the_side_that_is_filtered_to_less_comes_first():
 
 
 def test_what_is_known_to_be_too_large_is_not_waited_for():
-    """A task can hold 64 MiB. Where nobody knows what is left of 100, it may be less."""
-    assert deployed(job(dim=100 * MIB)) == {DIM}
-    p = job(dim=100 * MIB, came_out={DIM: 1.0})
+    """A task can hold 128 MiB. Where nobody knows what is left of 140, it may be less."""
+    assert deployed(job(dim=140 * MIB)) == {DIM}
+    p = job(dim=140 * MIB, came_out={DIM: 1.0})
     assert deployed(p) == {FACT, DIM} and not order(p)
     end(p)
 
 
 def test_an_exchange_is_worth_what_comes_out_and_a_broadcast_costs_what_is_read():
-    """4 tasks read the fact's 200 MiB, and each the dimension's 10; an exchange of the 20 MiB that come out costs less."""
-    p = job(came_out={FACT: 0.1})
-    assert p.decisions("join order")[0].inputs["probe_bytes"] == 20 * MIB
+    """2 tasks at once wait for the dimension's 10 MiB; an exchange of the 14 MiB that come out of the fact's 200 costs less."""
+    p = job(came_out={FACT: 0.07})
+    assert p.decisions("join order")[0].inputs["probe_bytes"] == 14 * MIB
     finish(p, DIM)
     (told,) = p.decisions("join")
     assert (told.result, told.rule) == ("hash", "bytes")
-    assert (told.inputs["readers"], told.inputs["probe_bytes"]) == (4, 20 * MIB)
+    assert (told.inputs["readers"], told.inputs["probe_bytes"]) == (2, 14 * MIB)
     end(p)
     assert is_as_compiled(p)
 

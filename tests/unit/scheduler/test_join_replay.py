@@ -17,7 +17,7 @@ from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord
 from firesteel.scheduler.topology.planned import planned
 
 AS_IT_WAS = JoinOptions()
-SIZES = JoinSizes("left", 1, MIB, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
+SIZES = JoinSizes("left", 1, MIB, 1000, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
 
 
 def records_of(p: Plane, compiled: JobPlanned) -> list[JournalRecord]:
