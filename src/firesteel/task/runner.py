@@ -8,6 +8,7 @@ quarter (half without a keyed head and build sides), evenly among result writers
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
@@ -31,6 +32,7 @@ from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
+from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
@@ -277,7 +279,7 @@ class _Reading:
             return self._program.operators
         from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
 
-        return composed(self._program.operators)
+        return composed(self._program.operators, _wanted(self._program.outputs))
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head
@@ -333,6 +335,13 @@ class _Reading:
 def _divided_by(program: VertexProgram) -> tuple[str, ...]:
     """The columns by whose hash subpartitions are divided among tasks; none: rows are dealt out by their order."""
     return getattr(program.head.operator, "divided_by", ()) if isinstance(program.head, KeyedHead) else ()
+
+
+def _wanted(outputs: Sequence[ResultOutput | SinkOutput]) -> list[str]:
+    """The columns that partial aggregations take of the rows; empty: all, or nobody knows."""
+    combiners = [output.combiner if isinstance(output, ResultOutput) else None for output in outputs]
+    narrow = [combiner.columns for combiner in combiners if isinstance(combiner, NarrowCombiner)]
+    return list(dict.fromkeys(itertools.chain.from_iterable(narrow))) if len(narrow) == len(outputs) else []
 
 
 def _reader(  # noqa: PLR0917

@@ -74,6 +74,18 @@ def test_rows_outlive_their_file(tmp_path):
     assert column[4999].as_py() == "row 4999"
 
 
+def test_mapping_copies_nothing(tmp_path):
+    table = pa.table({"k": np.arange(1 << 18), "words": pa.array([f"word {k}" for k in range(1 << 18)])})
+    made = BuildSide.of(table, SideKeys("side", ("words",), (pa.string(),), table.schema))
+    MappedObjects(tmp_path).get_all({"side": lambda: made})
+    let_go()
+    before = pa.total_allocated_bytes()
+    (found,) = MappedObjects(tmp_path).known(["side"]).values()
+    assert pa.total_allocated_bytes() - before < 10_000
+    assert found.find([pa.array(["word 7", "word"])]).tolist() == [7, -1]
+    assert found.table.equals(table)
+
+
 TABLES = {
     "dictionary": pa.table({"k": pa.array(["b", "a", None, "b"]).dictionary_encode(), "v": pa.array([1, 2, 3, None])}),
     "nested": pa.table(

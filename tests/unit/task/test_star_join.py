@@ -93,6 +93,16 @@ def test_consecutive_joins_are_one_operator_and_what_computes_ends_it(star):
     assert found.schema.names == ["b", "c", "w", "a", "of_c"]
 
 
+def test_only_the_columns_that_are_wanted_are_put_together(star):
+    star.join("a", dimension("a", 5)).join("b", dimension("b", 50))
+    whole, wanted = star.run(), ["of_b", "v"]
+    (operator,) = composed(star.steps, wanted)
+    batches = list(operator.apply(iter(FACT.to_batches()), star.ctx))
+    assert pa.Table.from_batches(batches).equals(whole.select(wanted))
+    assert shapes(composed(star.steps[:1], ["of_a"])) == [2]
+    assert shapes(composed([*star.steps, Filter("filter", col("v") > 3)], wanted)) == [2, "Filter"]
+
+
 def test_a_side_with_keys_twice_is_joined_by_itself(star, monkeypatch):
     passes = watched(monkeypatch)
     twice = pa.concat_tables([dimension("b", 10)] * 2)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from firesteel.results.keys import KeyTypeError
 from firesteel.task.batches import chunked, one_chunk, take
+from firesteel.task.expressions import column
 from firesteel.task.operators.broadcast_join import LEFT, PROBE_BYTES, PROBE_ROWS, BroadcastJoin
 from firesteel.task.operators.build_side import BuildSide, loaded
 from firesteel.task.operators.join import pairs_at_once, payload, row_indices
@@ -29,8 +30,8 @@ Step = BroadcastJoin | Project
 STREAM = -1
 
 
-def composed(operators: Sequence[Operator]) -> list[Operator]:
-    """The same chain, with consecutive broadcast joins as one operator."""
+def composed(operators: Sequence[Operator], wanted: Sequence[str] = ()) -> list[Operator]:
+    """The same chain, with consecutive broadcast joins as one operator. ``wanted``: columns to which the last ones may be cut; empty: all."""
     found: list[Operator] = []
     run: list[Step] = []
     for operator in operators:
@@ -39,12 +40,17 @@ def composed(operators: Sequence[Operator]) -> list[Operator]:
         else:
             found += [*_as_one(run), operator]
             run = []
+    if run and wanted:
+        run.append(_cut(_schema(run[-1]), wanted))
     return found + _as_one(run)
 
 
 def _as_one(run: Sequence[Step]) -> list[Operator]:
-    several = sum(isinstance(step, BroadcastJoin) for step in run) > 1
-    return [StarJoin(tuple(run))] if several else list(run)
+    return [StarJoin(tuple(run))] if len(run) > 1 else list(run)
+
+
+def _cut(schema: pa.Schema, wanted: Sequence[str]) -> Project:
+    return Project("select", tuple((name, column(name)) for name in wanted), pa.schema(map(schema.field, wanted)))
 
 
 def _only_chooses(operator: Operator, before: Step) -> TypeGuard[Project]:
@@ -58,7 +64,7 @@ def _schema(step: Step) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class StarJoin:
-    """``steps``: begins with a join; the projections in it compute nothing."""
+    """``steps``: begins with a join; the projections behind joins compute nothing."""
 
     steps: tuple[Step, ...]
     unitwise: ClassVar[bool] = False
@@ -72,8 +78,7 @@ class StarJoin:
         sides = iter(loaded([join.keys for join in joins], ctx))
         planned = [_Planned(step, next(sides) if isinstance(step, BroadcastJoin) else None) for step in self.steps]
         for run in _runs(planned):
-            several = sum(isinstance(each.step, BroadcastJoin) for each in run) > 1
-            for applied in [_Pass(run)] if several else run:
+            for applied in [_Pass(run)] if len(run) > 1 else run:
                 batches = applied.apply(batches, ctx)
         yield from batches
 
