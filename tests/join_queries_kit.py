@@ -40,17 +40,18 @@ class Query(NamedTuple):
         return f"{self.how}-{'heavy' if self.heavy else 'even'}"
 
     def tables(self) -> dict[str, pa.Table]:
-        """Keys of 64 bits on one side and 32 on the other; some are null, some are there twice, some on one side only."""
+        """Keys of 64 bits on one side and 32 on the other; some are null, some are there twice, some on one side only. What the small
+        side's tasks write is more than a reader keeps of it."""
         rng = np.random.default_rng([ord(c) for c in self.name])
 
         def side(column: str, rows: int, low: int, type_: Any) -> pa.Table:
-            keys = rng.integers(low, low + 400, rows)
-            if rows > 1_000 and self.heavy:
-                keys[rng.random(rows) < 0.6] = low + 250
+            keys = rng.integers(low, low + 3_000, rows)
+            if self.heavy:
+                keys[np.arange(rows) < 2 if low else rng.random(rows) < 0.6] = 2_000
             masked = pa.array(keys.astype(type_), mask=rng.random(rows) < 0.03)
             return pa.table({"k": masked, column: [f"{column}{n}" for n in rng.integers(0, 1 << 40, rows)]})
 
-        few, many = (250, 200, np.int64), (5_000, 0, np.int32)
+        few, many = (1_200, 1_500, np.int64), (8_000, 0, np.int32)
         return {
             "l": side("v", *(few if self.small == "left" else many)),
             "r": side("w", *(few if self.small == "right" else many)),

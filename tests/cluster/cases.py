@@ -351,7 +351,7 @@ def case_joined(spark, folder, queries, strategy, fails, hold, slow):
         "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
         "slow-task-detector.execution-time.baseline-ratio": "0.5",
         "restart-strategy.fixed-delay.attempts": "100",
-        "data-volume-per-task": "20 kb",
+        "data-volume-per-task": "50 kb",
         "firesteel.decider.least-volume-per-slot": "0",
     }
     env = environment(spark, folder, **more)

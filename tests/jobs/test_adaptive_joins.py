@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -296,7 +297,179 @@ def test_columns_of_the_dimensions_serve_the_steps_behind(session, tmp_path):
     assert choices(result) == [("broadcast left", "bytes")]
 
 
+# --- sides of all sorts --------------------------------------------------------------------------------------
+
+RIGHT = ("broadcast right", "bytes")
+
+
+def by_a_column_of_the_side_before(env):
+    """What the second join compares came from the first one's small side."""
+    f, c = (env.from_arrow(star_tables()[name]) for name in "fc")
+    colors = env.from_arrow(pa.table({"color": [f"color {k}" for k in range(5)], "rank": range(5)}))
+    joined = f.key_by("a").join(c.key_by("a")).key_by("color").join(colors.key_by("color"), "left")
+    return joined.select("v", "color", "rank")
+
+
+def twice_with_one_side(env):
+    """By two keys of the fact: both joins read the same data set."""
+    f, s = (env.from_arrow(star_tables()[name]) for name in "fs")
+    s = s.key_by("b").aggregate({"size": "max"}).key_by("b")
+    more = f.with_column("other", pc.binary_join_element_wise(pc.scalar("b"), col("d").cast(pa.string()), ""))
+    return more.key_by("b").join(s).key_by("other").join(s, suffix="_2").select("v", "b", "size", "size_2")
+
+
+def with_side_inputs(env):
+    f, c, d = (env.from_arrow(star_tables()[name]) for name in "fcd")
+    few = c.with_broadcast(seen=d).map_in_arrow(added, pa.schema([("a", pa.int64()), ("color", pa.string())]))
+    many = f.with_broadcast(told=c).map_in_arrow(handed_on, f.schema)
+    return many.key_by("a").join(few.key_by("a")).select("v", "color")
+
+
+def added(batches, seen):
+    """The number of rows of the side input goes into a text."""
+    for batch in batches:
+        colors = pa.array([f"{color} of {seen.num_rows}" for color in batch.column("color").to_pylist()])
+        yield pa.RecordBatch.from_arrays([batch.column("a"), colors], names=["a", "color"])
+
+
+def handed_on(batches, told):
+    assert told.num_rows
+    yield from batches
+
+
+def with_itself(env):
+    """Each task reads all that one step has made, and joins it with its own part of that."""
+    f = env.from_arrow(star_tables()["f"]).filter(col("v") < 20)
+    return f.key_by("d").join(f.select("d", w=col("v")).key_by("d"), "inner").select("d", "v", "w")
+
+
+def of_a_union(env):
+    c = env.from_arrow(star_tables()["c"])
+    both = c.filter(col("a") < 10).union(c.filter(col("a") >= 5))
+    return env.from_arrow(star_tables()["f"]).key_by("a").join(both.key_by("a")).select("v", "color")
+
+
+def with_a_union(env):
+    f = env.from_arrow(star_tables()["f"])
+    both = f.filter(col("v") < 100).union(f.filter(col("v") > 50))
+    return both.key_by("a").join(env.from_arrow(star_tables()["c"]).key_by("a"), broadcast="right").select("v", "color")
+
+
+def of_a_united_step(env):
+    """The union is read by others too, so it is a step of its own, and an input like any other."""
+    c = env.from_arrow(star_tables()["c"])
+    both = c.union(c.filter(col("a") >= 5)).rebalance().map_in_arrow(iter, c.schema)
+    return env.from_arrow(star_tables()["f"]).key_by("a").join(both.key_by("a")).select("v", "color")
+
+
+SHAPES = {
+    by_a_column_of_the_side_before: (
+        "SELECT v, color, rank FROM f JOIN c USING (a) LEFT JOIN (SELECT 'color ' || n AS color, n AS rank FROM range(5) t(n)) USING (color)",
+        [RIGHT, RIGHT],
+    ),
+    twice_with_one_side: (
+        "WITH t AS (SELECT b, max(size) AS size FROM s GROUP BY b) SELECT v, f.b, t.size, u.size AS size_2 "
+        "FROM f JOIN t ON f.b = t.b JOIN t AS u ON 'b' || f.d = u.b",
+        [RIGHT, RIGHT],
+    ),
+    with_side_inputs: (
+        "SELECT v, color || ' of ' || (SELECT count(*) FROM d) AS color FROM f JOIN c USING (a)",
+        [RIGHT],
+    ),
+    with_itself: (
+        "SELECT x.d, x.v, y.v AS w FROM f x JOIN f y ON x.d = y.d WHERE x.v < 20 AND y.v < 20",
+        [("broadcast left", "bytes")],
+    ),
+    of_a_union: (
+        "SELECT v, color FROM f JOIN (SELECT * FROM c WHERE a < 10 UNION ALL SELECT * FROM c WHERE a >= 5) USING (a)",
+        [],
+    ),
+    with_a_union: (
+        "SELECT v, color FROM (SELECT * FROM f WHERE v < 100 UNION ALL SELECT * FROM f WHERE v > 50) JOIN c USING (a)",
+        [],
+    ),
+    of_a_united_step: (
+        "SELECT v, color FROM f JOIN (SELECT * FROM c UNION ALL SELECT * FROM c WHERE a >= 5) USING (a)",
+        [RIGHT],
+    ),
+}
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("stream_of", SHAPES)
+def test_sides_of_all_sorts(session, tmp_path, stream_of):
+    sql, wanted = SHAPES[stream_of]
+    result, found = run(session, tmp_path, stream_of)
+    assert_same_rows(found, duckdb_answer(sql, **star_tables()))
+    assert choices(result) == wanted
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_side_that_is_kept_is_broadcast_when_it_is_made_and_when_it_is_read(session, tmp_path):
+    places = {f"firesteel.{what}.directory": str(tmp_path / what) for what in ("journal", "storage")}
+    env = ExecutionEnvironment(spark=session, options={**SMALL, "firesteel.progress": False, **places})
+    f, c = (env.from_arrow(star_tables()[name]) for name in "fc")
+    few = c.filter(col("a") < 20).cache()
+    for number in range(2):
+        joined = f.key_by("a").join(few.key_by("a")).select("v", "color")
+        joined.write_parquet(tmp_path / f"{number}")
+        result = env.execute("kept")
+        assert_same_rows(
+            pq.read_table(tmp_path / f"{number}"),
+            duckdb_answer("SELECT v, color FROM f JOIN c USING (a) WHERE a < 20", **star_tables()),
+        )
+        assert few.is_cached and choices(result) == [RIGHT]
+    env.close()
+
+
 # --- failures ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_side_that_is_made_again_with_other_rows_is_the_same_to_all(session, tmp_path):
+    """Its rows, which are more than a worker keeps of them, say which attempt has made them. When some tasks have read them and
+    finished, they are lost."""
+    given = {"l": tables("right", False)["l"].slice(0, 2_500), "r": tables("left", False)["r"].slice(0, 2_500)}
+    mark, storage = tmp_path / "mark", tmp_path / "storage"
+
+    def stream_of(env: ExecutionEnvironment):
+        left, right = (env.from_arrow(given[name]) for name in ("l", "r"))
+        schema = pa.schema([*right.schema, ("made", pa.string())])
+        right = right.map_in_arrow(marked, schema).as_nondeterministic()
+        joined = left.key_by("k").join(right.key_by("k"), broadcast="right")
+        return joined.map_in_arrow(partial(lose_late, storage=storage, mark=mark), joined.schema)
+
+    result, found = run(session, tmp_path, stream_of, **{"data-volume-per-task": "10 kb"})
+    assert mark.exists() and choices(result) == [("broadcast right", "hint")]
+    assert_same_rows(found.drop(["made"]), duckdb_answer(KINDS["inner"], **given))
+    by_row = found.group_by("w").aggregate([("made", "count_distinct")])
+    assert pc.max(by_row["made_count_distinct"]).as_py() == 1, "some rows are of one attempt, some of another"
+    assert any(d.inputs["invalidated"] for d in result.decision_records if d.what == "failover")
+
+
+def marked(batches):
+    import uuid
+
+    token = uuid.uuid4().hex
+    for batch in batches:
+        yield batch.append_column("made", pa.array([token] * batch.num_rows))
+
+
+def lose_late(batches, storage: Path, mark: Path):
+    """The third task that has read it deletes all that is stored, and fails."""
+    yield from batches
+    seen = [mark.with_name(f"task {k}") for k in range(3)]
+    for place, file in enumerate(seen):
+        try:
+            file.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        if place == 2:
+            mark.touch()
+            for stored in storage.rglob("d*-*"):
+                stored.unlink(missing_ok=True)
+            raise ValueError("once")
+        return
 
 
 @pytest.mark.usefixtures("patient")

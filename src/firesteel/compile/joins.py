@@ -16,7 +16,7 @@ from firesteel.model.absorbing import SIDES, Absorbing, absorb, obstacle
 from firesteel.model.job_graph import JobGraph, JoinInfo
 from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HashJoin
-from firesteel.task.program import KeyedHead, ResultOutput, SparkHead, VertexProgram
+from firesteel.task.program import KeyedHead, SparkHead, VertexProgram
 
 HINTS = (*SIDES, "never")
 """Values of ``broadcast`` of a join, by their numbers."""
@@ -85,8 +85,6 @@ def _obstacles(how: str, change: Absorbing, graph: JobGraph, vertices: Sequence[
     program: VertexProgram = graph.vertices[producer].program
     if isinstance(program.head, SparkHead):
         yield f"{probe} is made inside Spark's plan of a DataFrame"
-    if any(isinstance(output, ResultOutput) and output.combiner is not None for output in program.outputs):
-        yield f"{probe} is partly aggregated before its exchange"
     if _stands_alone(vertices[producer].steps, vertices[change.join].steps):
         yield "chaining is switched off there"
     if any(set(vertices[number].sides) & set(vertices[change.join].sides) for number in _upstream(graph, producer)):
