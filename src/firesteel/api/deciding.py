@@ -29,6 +29,7 @@ _PATTERNS = ("all-to-all", "pointwise")
 _REQUEST_KEYS = ("options", "inputs", "join")
 _INPUT_KEYS = ("pattern", "broadcast", "keyed", "divisible", "bytes")
 _MOST_BYTES = 1 << 62
+_BY_VALUE = "by-value"
 _LONGEST_SHOWN = 100
 """Characters of a value in an error; no size is as long."""
 
@@ -103,7 +104,8 @@ def decide(
     produced them) is then true, and false for pointwise. All keyed inputs are co-partitioned.
 
     ``join``: the kind of join of the two keyed inputs, left and right ("inner", "left", ...), which says whose heavy subpartitions may be
-    divided among subtasks. ``"divisible": True`` of an input says so by itself.
+    divided among subtasks. ``"divisible": True`` of an input says so by itself; ``"by-value"``: of the only one, as where distinct values
+    are counted.
 
     ``options``: those of ``docs/options.md`` that bound a decision, by any of their names, and ``parallelism``, which
     fixes it. What is left out, or None, has its default. Raises UsageError for what cannot be met.
@@ -139,7 +141,8 @@ def _input(index: int, given: Any) -> ConsumedResult:
     is_broadcast = _flag(index, fields, "broadcast", default=False)
     keyed = _flag(index, fields, "keyed", default=pattern == "all-to-all") and not is_broadcast
     ship = ShipStrategy.BROADCAST if is_broadcast else _SHIPS[pattern, keyed]
-    divisible = _flag(index, fields, "divisible", default=False)
+    by_value = fields.get("divisible") == _BY_VALUE
+    divisible = by_value or _flag(index, fields, "divisible", default=False)
     if divisible and ship is not ShipStrategy.HASH:
         raise UsageError(
             f"Input {index}: only a keyed all-to-all input can be divisible.", hint="Leave 'divisible' out."
@@ -156,11 +159,16 @@ def _input(index: int, given: Any) -> ConsumedResult:
         is_broadcast=is_broadcast,
         divisible=divisible,
         indivisible="as the request says" if fields.get("divisible") is False else "",
+        by_value=by_value,
     )
 
 
 def _joined(results: list[ConsumedResult], join: Any) -> list[ConsumedResult]:
     """The same inputs, those of a join of this kind (None: of none) divisible as far as it allows it, unless the request says otherwise."""
+    if any(result.by_value for result in results) and sum(not result.is_broadcast for result in results) > 1:
+        raise UsageError(
+            "An input that is divisible by value is the only one that is not broadcast.", hint="Leave the others out."
+        )
     if join is None:
         return results
     from firesteel.task.operators.join import divisibility_of, join_kind  # needs pyarrow

@@ -121,7 +121,7 @@ JOIN_SKEW = _register(
         "firesteel.join.skew",
         one_of("auto", "none"),
         "auto",
-        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; none: one subtask reads it. Steps cut by-count never divide one.",
+        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; likewise values that an aggregation counts by count_distinct are dealt out by their hash, and the counts added up in another step; none: one subtask reads it. Steps cut by-count never divide one.",
     )
 )
 TARGET_TASK_DURATION = _register(

@@ -153,6 +153,13 @@ def test_a_request_may_say_by_itself_what_is_divisible():
     ]["reason"].endswith("among 3 subtasks, which read 172 B each")
 
 
+def test_rows_may_be_parted_by_value_where_there_is_one_input():
+    answer = one([{**HEAVY, "divisible": "by-value"}, {"broadcast": True, "bytes": [[1]]}], **FOUR)
+    assert parts_of(answer)[:3] == [([[part, 3]], [[0, 1]]) for part in range(3)]
+    assert "among 3 subtasks, which keep 167 B each" in answer["reason"]
+    assert one([HEAVY], **FOUR)["parallelism"] == 3
+
+
 def test_the_python_function_tells_parts():
     decided = decide([HEAVY, EVEN], {"slots": 4, "data-volume-per-task": 160}, join="left")
     assert decided.ranges[0][0] == [Slices((0, 1), (1, 2), (0, 3))]
@@ -185,6 +192,8 @@ def test_nothing_to_read():
         ({"join": 3, "inputs": [HEAVY, EVEN]}, "'join' is a number, not the kind of a join."),
         ({"join": "left", "inputs": [HEAVY]}, "two keyed all-to-all inputs, left and right, and here is 1."),
         ({"join": "left", "inputs": [HEAVY] * 3}, "two keyed all-to-all inputs, left and right, and here are 3."),
+        ({"inputs": [{**HEAVY, "divisible": "by-value"}, EVEN]}, "divisible by value is the only one that is not broadcast"),
+        ({"inputs": [{**HEAVY, "divisible": "by-value", "pattern": "pointwise"}]}, "only a keyed all-to-all input can be"),
         ({"inputs": [{**HEAVY, "divisible": 1}]}, "Input 0: 'divisible' is 1, which is neither true nor false."),
         ({"inputs": [{**HEAVY, "divisible": True, "keyed": False}]}, "Input 0: only a keyed all-to-all input can be"),
         ({"inputs": [{**HEAVY, "divisible": True, "broadcast": True}]}, "Input 0: only a keyed all-to-all input can be"),
