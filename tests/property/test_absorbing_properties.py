@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel import ExecutionEnvironment, col
+from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiler import compile_job
-from firesteel.compile.joins import absorb_in
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.model.absorbing import Absorbing
 from firesteel.task.operators.join import HOWS

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
 
-from firesteel.compile.narrowing import MOST_VALUES, Keys, narrowed
+from firesteel.compile.adaptive.narrowing import MOST_VALUES, Keys, narrowed
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.model.job_graph import RuntimeFilter
 from firesteel.task.operators.key_filter import BloomFilter

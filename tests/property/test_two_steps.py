@@ -16,9 +16,9 @@ from tests.effort import examples
 from tests.property.test_operators_aggregate_properties import VALUES, tables
 
 from firesteel import ExecutionEnvironment
+from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
-from firesteel.compile.joins import absorb_in
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.model.absorbing import Absorbing
 from firesteel.model.job_graph import JobEdge, ShipStrategy

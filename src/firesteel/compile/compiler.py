@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from firesteel.compile.adaptive.joins import join_info
+from firesteel.compile.adaptive.runtime_filters import runtime_filters
+from firesteel.compile.adaptive.two_steps import divides_values, parted
 from firesteel.compile.attempts import attempts_of
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.exchanges import (
@@ -24,11 +27,9 @@ from firesteel.compile.exchanges import (
     unasked_ship,
 )
 from firesteel.compile.fingerprint import step_identity
-from firesteel.compile.joins import join_info
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down
-from firesteel.compile.runtime_filters import runtime_filters
 from firesteel.compile.slot_sharing import slot_sharing
 from firesteel.compile.stream_graph import (
     CollectStep,
@@ -39,7 +40,6 @@ from firesteel.compile.stream_graph import (
     StreamNode,
     reachable,
 )
-from firesteel.compile.two_steps import divides_values, parted
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
 from firesteel.compile.vertices import Divisibility, Vertex, divisibility, fuse, settings
 from firesteel.connectors.base import Split, infer_parallelism

@@ -27,7 +27,7 @@ _LENGTH_BYTES = 8
 _T = TypeVar("_T")
 
 _opened: dict[Path, Any] = {}
-"""What this worker process has mapped: by its file, for as long as task after task uses it."""
+"""Objects that this worker process has mapped: by their files, for as long as task after task uses them."""
 
 
 class MappedObjects:

@@ -7,9 +7,9 @@ import pytest
 from tests.graph_kit import check_shape
 
 from firesteel import ExecutionEnvironment
+from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.describe import describe
-from firesteel.compile.joins import absorb_in
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.model.absorbing import Absorbing
 from firesteel.model.job_graph import ShipStrategy

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.joins import absorb_in
 from firesteel.model.absorbing import Absorbing
 from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.scheduler.kernel import events as ev

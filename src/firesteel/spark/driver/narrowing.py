@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from firesteel.compile.adaptive.narrowing import Keys, Narrowed, narrowed
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.narrowing import Keys, Narrowed, narrowed
 from firesteel.model.absorbing import worker_of
 from firesteel.results.reader import GateReader
 from firesteel.scheduler.kernel.commands import GateDescriptor, NarrowSource

@@ -249,7 +249,7 @@ class FullAggregate(_Folded):
         return (self.group_keys,)
 
     @property
-    def folding(self) -> Plan:
+    def folding(self) -> Folding:
         return self._plan
 
     @cached_property

@@ -36,11 +36,16 @@ class _Adding:
     """Folding of counted rows."""
 
     def __init__(self, plan: Plan) -> None:
-        self.keys, self.partial_schema = plan.keys, plan.counted_schema
-        self.merge, self.finish = plan.merge_counts, plan.outputs
+        self._plan, self.keys, self.partial_schema = plan, plan.keys, plan.counted_schema
 
     def to_partial(self, table: pa.Table) -> pa.Table:
         return table
+
+    def merge(self, table: pa.Table) -> pa.Table:
+        return self._plan.merge_counts(table)
+
+    def finish(self, merged: pa.Table) -> pa.Table:
+        return self._plan.outputs(merged)
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,8 @@ def in_two_steps(whole: Any, read_by: tuple[str, ...]) -> tuple[CountValues, Add
 
     Only one column's values can be parted: a partial row may hold values of several.
     """
-    if type(whole) is not FinalAggregate or len(whole.folding.distincts) != 1:
+    plan = whole.folding if type(whole) is FinalAggregate else None
+    if not isinstance(plan, Plan) or len(plan.distincts) != 1:
         return None
-    plan = whole.folding
     given = whole.name, whole.group_keys, whole.aggregations, whole.input_schema
     return CountValues(*given, read_by or (plan.distincts[0].name,)), AddCounts(*given)
