@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|costs|star ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|distinct|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from benchmarks import (
     costs,
     detector,
     digest,
+    distinct,
     exchange,
+    filtered,
+    heavy_keys,
     joins,
     large,
     load,
@@ -51,7 +54,10 @@ BENCHMARKS = {
     "sort": sort.main,
     "starts": starts.main,
     "joins": joins.main,
+    "distinct": distinct.main,
     "star": star.main,
+    "filtered": filtered.main,
+    "heavy_keys": heavy_keys.main,
 }
 
 

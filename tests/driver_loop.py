@@ -62,7 +62,13 @@ def decode(record):
     where = Where(*execution, many.nodes()[0], at["deployed_at"], at["running_at"], at["ended_at"])
     partitions = tuple(
         Written(
-            p.dataset, int(p.bytes[0]), p.sizes[0] if p.sizes else None, int(p.rows[0]), int(p.stored[0]), p.sketched
+            p.dataset,
+            int(p.bytes[0]),
+            p.sizes[0] if p.sizes else None,
+            int(p.rows[0]),
+            int(p.stored[0]),
+            p.sketched,
+            p.heavy_keys[0] if p.heavy_keys else b"",
         )
         for p in many.partitions()
     )

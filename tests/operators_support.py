@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def unit(table: pa.Table, ctx: TaskContext, rows_per_batch: int | None = None) -
     for batch in table.to_batches(max_chunksize=rows_per_batch):
         spool.write(batch)
     return spool.finish()
+
+
+@dataclass
+class Held:
+    """A build side in memory."""
+
+    unit: SpoolInput
+    rows: int
+    identity: str = ""
+
+
+def build(table: pa.Table, ctx: TaskContext, rows_per_batch: int | None = None, identity: str = "") -> Held:
+    return Held(unit(table, ctx, rows_per_batch), table.num_rows, identity)
 
 
 def collect(batches, schema: pa.Schema | None = None) -> pa.Table:

@@ -17,6 +17,8 @@ import numpy as np
 
 from firesteel.errors import MERGED_ATTEMPT
 from firesteel.model import descriptors
+from firesteel.model.absorbing import worker_of
+from firesteel.model.heavy_keys import HeavyKey, encode_heavy_keys
 from firesteel.model.job_graph import (
     IntermediateDataSet,
     JobEdge,
@@ -28,7 +30,9 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
+from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import SPECULATIVE_ENABLED, Options
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -80,6 +84,16 @@ class GraphBuilder:
             divisible = ship is ShipStrategy.HASH and bool(divisible_inputs) and divisible_inputs[index]
             edges.append(JobEdge(dataset, index, ship is ShipStrategy.HASH, divisible))
         return self._add(edges, **fields)
+
+    def two_steps(self, producer: int, *, by_key: bool = True, has_sink: bool = False, **fields) -> int:
+        """A vertex that may be two steps (an aggregation of distinct values): by key, or for one subtask. The first step is the one before."""
+        first = self.step((producer, ShipStrategy.HASH), divisible_inputs=(by_key,), **fields)
+        vertex = self.graph.vertices[first]
+        vertex.inputs = [replace(edge, by_value=by_key) for edge in vertex.inputs]
+        if not by_key:
+            fields = {**fields, "parallelism": 1}
+        ship = ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL
+        return self.step((first, ship), first_step=first, has_sink=has_sink, **fields)
 
     def dataset(
         self,
@@ -168,10 +182,12 @@ DETECTOR_TIMER = "picking-detector"
 
 @dataclass
 class Plane:
-    """Runs one job. ``sizes(vertex, subtask, dataset, n)`` makes up the bytes per subpartition."""
+    """Runs one job. ``sizes(vertex, subtask, dataset, n)`` makes up the bytes per subpartition, ``heavy_keys(dataset, subtask)`` the
+    heavy keys in them."""
 
     scheduler: Scheduler
     sizes: Callable[[int, int, int, int], np.ndarray] = lambda _v, _s, _d, n: np.full(n, 10, np.int64)
+    heavy_keys: Callable[[int, int], Sequence[HeavyKey]] = lambda _d, _s: ()
     check: bool = True
     validate_every: int = 1
     """Number of events after which the scheduler is validated, which is slow."""
@@ -203,6 +219,7 @@ class Plane:
     blobs: dict[bytes, descriptors.GateColumns] = field(default_factory=dict)
     """What is stored, by digest."""
     merges: list[c.MergePartitions] = field(default_factory=list)
+    narrow: list[c.NarrowSource] = field(default_factory=list)
     """Not answered yet."""
     merged: dict[tuple[int, int, int, int], list[tuple[int, int]]] = field(default_factory=dict)
     """Merged object that is stored -> (attempt, token) of each of its partitions."""
@@ -389,6 +406,8 @@ class Plane:
                 self.answer_load()
             while self.merges:
                 self.answer_merge()
+            while self.narrow:
+                self.answer_narrow()
             keys = [k for k, task in self.tasks.items() if not task.cancelled and (vertex is None or k[0] == vertex)]
             if keys:
                 self.finish(*[k for k in keys if k[0] == keys[0][0]])
@@ -441,6 +460,8 @@ class Plane:
                 self._release(command)
             case c.VerifyPartitions():
                 self.verify.append(command)
+            case c.NarrowSource():
+                self.narrow.append(command)
             case c.VertexAbsorbed():
                 self._absorbed(command)
             case c.StoreBlob(digest, data):
@@ -569,7 +590,7 @@ class Plane:
                 rows = tuple(sorted(read.items(), key=str))
                 other = shared or not self.scheduler.job_graph.vertices[dataset.producer].deterministic
                 views[index, gate.dataset, p] = ("attempt", attempt) if other else hash(rows)
-                for divided in _divided(ranges, position):
+                for divided in () if vertex.inputs[index].by_value else _divided(ranges, position):
                     views[index, gate.dataset, p, divided] = ("attempt", attempt)
         return views
 
@@ -648,6 +669,16 @@ class Plane:
         assert (gate.attempts >= 0).all() and bounds[0] == 0 and bounds[-1] == len(gate.attempts)
         assert all(merge.merge != command.merge for merge in self.merges)
         self.merges.append(command)
+
+    def answer_narrow(self, kept: Sequence[int] | None = None) -> e.SourceNarrowed:
+        """``kept``: numbers of the splits that are left; None: all are, as they were."""
+        asked = self.narrow.pop(0)
+        source = self.scheduler.job_graph.vertices[worker_of(self.scheduler.job_graph, asked.vertex)].source
+        assert source is not None
+        sizes = None if kept is None else source.split_bytes[list(kept)]
+        event = e.SourceNarrowed(at=self.tick(), vertex=asked.vertex, split_bytes=sizes, found="made up")
+        self.send(event)
+        return event
 
     def answer_merge(self, number: int = 0, failed: Sequence[int] = ()) -> e.PartitionsMerged:
         """``failed``: groups that could not be merged."""
@@ -766,6 +797,8 @@ class Plane:
 
     def _written(self, dataset: int, subtasks: Sequence[int], sizes: Sequence[np.ndarray]) -> e.PartitionReports:
         told = e.PartitionReports.of(dataset, sizes, self.rows, 5)
+        heavy_keys = [encode_heavy_keys(self.heavy_keys(dataset, s)) for s in subtasks]
+        told = replace(told, heavy_keys=heavy_keys if any(heavy_keys) else None)
         if self.scheduler.job_graph.datasets[dataset].ship is not ShipStrategy.RANGE:
             return told
         return replace(told, sizes=None, sketches=[sketched(s, row) for s, row in zip(subtasks, sizes, strict=True)])
@@ -859,6 +892,9 @@ def plane(
     join=None,
     slots: int = 1,
     task_memory: float | None = None,
+    cold_start: float = 0.0,
+    costs: StepCosts = NO_COSTS,
+    size_buffer_bytes: int = BUFFER_BYTES,
     make: Callable[..., Plane] = Plane,
     **options,
 ) -> Plane:
@@ -876,6 +912,9 @@ def plane(
             slot_mode=slot_mode,
             join=join,
             task_memory=lambda: task_memory,
+            cold_start=cold_start,
+            costs=costs,
+            size_buffer_bytes=size_buffer_bytes,
         ),
         check=check,
         detector=detector,
@@ -1022,6 +1061,7 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
     """
     builder = GraphBuilder("random")
     ships = [ship for ship in ShipStrategy if not (pipelined and ship is ShipStrategy.RANGE)]
+    made: list[int] = []
     for number in range(rng.randint(1, 6)):
         fields = {
             "has_sink": rng.random() < 0.2,
@@ -1033,20 +1073,23 @@ def random_graph(rng: random.Random, pipelined: float = 0.0) -> JobGraph:
         elif rng.random() < 0.2:
             fields["max_parallelism"] = rng.randint(1, 6)
         if number == 0 or rng.random() < 0.2:
-            builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields)
+            made.append(builder.source([rng.randint(0, 300) for _ in range(rng.randint(0, 6))], **fields))
             continue
-        inputs = {(rng.randrange(number), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
+        inputs = {(rng.choice(made), rng.choice(ships)) for _ in range(rng.randint(1, 3))}
         if number > 1 and not pipelined and rng.random() < 0.3:
-            inputs = {(producer, ShipStrategy.HASH) for producer in rng.sample(range(number), 2)}
+            inputs = {(producer, ShipStrategy.HASH) for producer in rng.sample(made, 2)}
             fields["divisible_inputs"] = rng.choice([(True, True), (True, False), (False, True)])
         chosen = sorted(inputs, key=lambda i: (i[0], i[1].value))
+        if len(chosen) == 1 and chosen[0][1] in (ShipStrategy.HASH, ShipStrategy.GLOBAL) and not pipelined:
+            made.append(builder.two_steps(chosen[0][0], by_key=chosen[0][1] is ShipStrategy.HASH, **fields))
+            continue
         if pipelined:
             types = [rng.random() < pipelined for _ in chosen]
             chosen = [
                 (*i, ResultPartitionType.PIPELINED if t else ResultPartitionType.BLOCKING)
                 for i, t in zip(chosen, types, strict=True)
             ]
-        builder.step(*chosen, **fields)
+        made.append(builder.step(*chosen, **fields))
     for vertex in list(builder.graph.vertices):
         if not vertex.outputs and rng.random() < 0.3:
             builder.dataset(vertex.id, ShipStrategy.GLOBAL, persistent=True)

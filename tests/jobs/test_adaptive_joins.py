@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.scheduler.joins import adaptive
+from firesteel.journal.file import read
+from firesteel.scheduler.joins import waits
+from firesteel.scheduler.kernel.records import MetricsSnapshot
 from oracle import assert_same_rows, duckdb_answer
 
 KINDS = {
@@ -36,7 +38,7 @@ STAR = """
 @pytest.fixture
 def patient(monkeypatch):
     """However long the smaller side takes, the other one waits: what is decided does not depend on the machine."""
-    monkeypatch.setattr(adaptive, "WAIT_SHARE", 1e9)
+    monkeypatch.setattr(waits, "WAIT_SHARE", 1e9)
 
 
 @cache
@@ -157,6 +159,48 @@ def test_a_side_without_rows(session, tmp_path, how, empty):
         assert choices(result) == [(f"broadcast {small}", "bytes")]
 
 
+@pytest.mark.usefixtures("patient")
+def test_the_second_run_waits_for_the_side_that_a_function_leaves_little_of(session, tmp_path):
+    """By what is read the right side is the smaller one; of the left one a hundredth comes out."""
+    given = {side: pa.table({"k": np.arange(rows), column: np.arange(rows)}) for side, column, rows in SIDES}
+    runs = []
+    for number in range(2):
+        folder = tmp_path / str(number)
+        result, found = run(
+            session, folder, lambda env: of_few(env, given), **{"firesteel.journal.directory": str(tmp_path)}
+        )
+        assert_same_rows(
+            found, duckdb_answer("SELECT l.k, l.v, r.w FROM l JOIN r ON l.k = r.k WHERE l.k % 100 = 0", **given)
+        )
+        runs.append(result)
+    first, second = runs
+    assert choices(first) == [("hash", "bytes")]
+    assert choices(second) == [("broadcast left", "bytes")]
+    (told,) = [d for d in second.decision_records if d.what == "join order"]
+    assert told.reason.startswith(
+        "put off until the left side of [2] is there, estimated 1.25 KiB: 125 KiB read, of which 1 % came out"
+    )
+    assert exchanged(second) < 0.1 * exchanged(first)
+
+
+SIDES = (("l", "v", 8000), ("r", "w", 4000))
+
+
+def of_few(env, given):
+    def hundredth(batches):
+        for batch in batches:
+            yield batch.filter(pa.array(np.asarray(batch["k"]) % 100 == 0))
+
+    left, right = (env.from_arrow(given[name]) for name in ("l", "r"))
+    return left.map_in_arrow(hundredth, given["l"].schema).key_by("k").join(right.key_by("k"))
+
+
+def exchanged(result) -> int:
+    """Plain bytes that all steps wrote for others."""
+    *_, last = [record for record in read(result.journal) if isinstance(record, MetricsSnapshot)]
+    return sum(int(numbers.get("numBytesProduced", 0)) for numbers in last.vertices.values())
+
+
 # --- stars ---------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +212,45 @@ def test_a_star_is_joined_in_the_tasks_that_read_the_fact(session, tmp_path):
     assert num_tasks(result, max(d.vertex for d in result.decision_records if d.what == "join")) > 1
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("behind_each", ["one pass", "by themselves"])
+def test_a_side_is_read_and_indexed_once_per_executor(session, tmp_path, behind_each):
+    """By several tasks in two workers. A step behind the joins looks at what lies on the executor's disk."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+
+    def watch(stream):
+        note = partial(note_shared, storage=tmp_path / "storage", seen=seen)
+        return stream.map_in_arrow(note, stream.schema)
+
+    def stream_of(env):
+        if behind_each == "by themselves":
+            return star(env, watch)
+        f, c, s, d = (env.from_arrow(star_tables()[name]) for name in "fcsd")
+        joined = f.key_by("a").join(c.key_by("a")).key_by("b").join(s.key_by("b"), "left")
+        joined = watch(joined.key_by("d").join(d.key_by("d"), "semi"))
+        return joined.key_by("color").aggregate(n=("*", "count"), v=("v", "sum"), sizes=("size", "sum"))
+
+    result, found = run(session, tmp_path, stream_of)
+    assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
+    assert choices(result) == [("broadcast right", "bytes")] * 3
+    last = max(d.vertex for d in result.decision_records if d.what == "join")
+    assert num_tasks(result, last) > 1
+    rows = {name: table.num_rows for name, table in star_tables().items()}
+    (read,) = (row["rows_in"] for row in result.vertices.to_pylist() if row["vertex"] == last)
+    assert read == sum(rows.values())
+    assert len(list(seen.iterdir())) == 3
+
+
+def note_shared(batches, storage: Path, seen: Path):
+    """Notes the names of what workers share when all joins before this step have given rows."""
+    for batch in batches:
+        for path in storage.glob("*.scratch/shared/*"):
+            if "." not in path.name:
+                (seen / path.name).touch()
+        yield batch
+
+
 def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path):
     result, found = run(session, tmp_path, star, **{"firesteel.join.adaptive": False})
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
@@ -176,7 +259,7 @@ def test_a_star_with_an_exchange_per_join_gives_the_same_rows(session, tmp_path)
 
 def test_a_star_whose_fact_does_not_wait_gives_the_same_rows(session, tmp_path, monkeypatch):
     """Every wait ends at the first idle slot: some joins come too late, whichever they are."""
-    monkeypatch.setattr(adaptive, "WAIT_SHARE", 0.0)
+    monkeypatch.setattr(waits, "WAIT_SHARE", 0.0)
     _, found = run(session, tmp_path, star)
     assert_same_rows(found, duckdb_answer(STAR, **star_tables()))
 
@@ -401,19 +484,22 @@ def test_a_task_that_reads_a_side_whole_runs_again_when_it_fails(session, tmp_pa
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_side_whose_rows_are_lost_is_made_again(session, tmp_path):
-    """All that is stored is deleted once, behind the join, when the first task has read it; then that task fails. Whoever has
-    not kept the side in its memory finds it gone."""
+@pytest.mark.parametrize("and_mapped", [False, True], ids=["stored", "stored and mapped"])
+def test_a_side_whose_rows_are_lost_is_made_again_where_the_executor_has_lost_it_too(session, tmp_path, and_mapped):
+    """All that is stored is deleted when the only task has read the side; then that task fails. What its executor shares serves
+    the next attempt; without that it finds the side gone."""
     given = tables("right", False)
+    lost = partial(lose, storage=tmp_path / "storage", mark=tmp_path / "mark", and_mapped=and_mapped)
 
     def stream_of(env: ExecutionEnvironment):
         joined = two_sides(env, "inner", given)
-        return joined.map_in_arrow(partial(lose, storage=tmp_path / "storage", mark=tmp_path / "mark"), joined.schema)
+        return joined.map_in_arrow(lost, joined.schema)
 
-    result, found = run(session, tmp_path, stream_of)
+    result, found = run(session, tmp_path, stream_of, **{"max-parallelism": 1})
     assert_same_rows(found, duckdb_answer(KINDS["inner"], **given))
     assert choices(result) == [("broadcast right", "bytes")] and (tmp_path / "mark").exists()
-    assert [d for d in result.decision_records if d.what == "failover"]
+    attempts = result.attempts.to_pylist()
+    assert {row["attempt"] for row in attempts if row["vertex"] == 1} == ({0, 1} if and_mapped else {0})
 
 
 def failing_once(stream, mark: Path):
@@ -429,14 +515,20 @@ def failing_once(stream, mark: Path):
     return stream.map_in_arrow(fail, stream.schema)
 
 
-def lose(batches, storage: Path, mark: Path):
+def lose(batches, storage: Path, mark: Path, and_mapped: bool):
+    from firesteel.results.storage import objects
+    from firesteel.task.mapped import let_go
+
     for batch in batches:
         yield batch
         try:
             mark.touch(exist_ok=False)
         except FileExistsError:
             continue
-        for stored in storage.rglob("d*-*"):
-            if stored.is_file():
+        for stored in storage.rglob("*"):
+            if stored.is_file() and (and_mapped if stored.parent.name == "shared" else stored.match("d*-*")):
                 stored.unlink()
+        if and_mapped:
+            let_go()
+            objects._worker.clear()  # small objects are kept whole
         raise ValueError("once")

@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
+from firesteel.api.what_if import what_if
+from firesteel.journal.file import read
+from firesteel.scheduler.kernel.records import Decision
 from oracle import assert_same_rows, duckdb_answer
 
 KINDS = {
@@ -144,3 +147,32 @@ def test_a_step_by_key_in_tasks_of_its_own_gets_its_exchange(session, tmp_path, 
     wanted = duckdb_answer("SELECT l.k, count(*) AS n FROM l JOIN r ON l.k = r.k GROUP BY l.k", **given)
     assert_same_rows(pq.read_table(tmp_path / "out"), wanted)
     assert divided_parts(result.decision_records) > 2
+
+
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_heavy_keys_are_named_in_the_journal_and_in_explain(session, tmp_path, named):
+    """Each of three producers writes some 5 MiB. ``named``: the option."""
+    rng = np.random.default_rng(5)
+    keys = np.where(rng.random(900_000) < 0.6, HEAVY, rng.integers(100, 1_000_000, 900_000))
+    nulls = rng.random(len(keys)) < 0.15
+    large = pa.table({"k": pa.array(keys, mask=nulls), "v": np.arange(len(keys))})
+    small = pa.table({"k": np.arange(100), "w": np.arange(100)})
+    options = {"data-volume-per-task": "5 MiB", "firesteel.join.adaptive": False, "firesteel.journal.heavy-keys": named}
+    result = run(session, tmp_path, lambda env: joined(env, "left", {"l": large, "r": small}), **options)
+    assert pq.read_table(tmp_path / "out").num_rows == len(keys)
+    (journal,) = (tmp_path / "journal").glob("*.jsonl")
+    told = [d for d in read(journal) if isinstance(d, Decision) and d.what == "heavy keys"]
+    if not named:
+        assert not told and "heavy keys" not in result.explain()
+        return
+    (record,) = told
+    assert (record.inputs["dataset"], record.inputs["columns"]) == (DATASETS["left"], ["k"])
+    first, second = record.result
+    assert (first["key"], second["key"]) == ({"k": str(HEAVY)}, {"k": "null"})
+    assert abs(first["share"] - (keys[~nulls] == HEAVY).sum() / len(keys)) < 0.02
+    assert abs(second["share"] - nulls.mean()) < 0.01
+    divided = [one for d in result.decision_records if d.what == "parallelism" for one in d.result.get("divided", [])]
+    assert [one["subpartition"] for one in divided] == [first["subpartition"]]
+    (line,) = [line for line in result.explain().splitlines() if line.startswith("    heavy keys")]
+    assert f"k = {HEAVY} has {100 * first['share']:.3g} % (subpartition {first['subpartition']})" in line
+    assert line.strip().lower() in what_if(read(journal), {"firesteel.join.skew": "none"}).lower() + "."

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from decimal import Decimal
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
@@ -15,42 +13,25 @@ from firesteel.task.functions.group_functions import ApplyInArrow, CoGroupApplyI
 from firesteel.task.operators.broadcast_join import BroadcastJoin, build_sides
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
 from firesteel.task.operators.units import run_unit
+from join_support import KEY_PAIRS, KEY_UNITS
+from operators_support import build as held
 from operators_support import collect, context, expected_pairs, keys_of, rows, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-ints = st.sampled_from([None, 0, 1, 2, 3, 100])
-floats = st.sampled_from([None, -0.0, 0.0, 1.5, math.nan])
-strings = st.sampled_from([None, "", "a", "b"])
-PAIRS = {  # left type, right type, values
-    "ints": (pa.int32(), pa.int64(), ints),
-    "signs": (pa.uint64(), pa.int8(), ints),
-    "floats": (pa.float32(), pa.float64(), floats),
-    "strings": (pa.string(), pa.dictionary(pa.int8(), pa.large_string()), strings),
-    "decimals": (pa.decimal128(9, 2), pa.decimal128(20, 4), st.sampled_from([None, Decimal("0.00"), Decimal("1.25")])),
-    "stamps": (pa.timestamp("s"), pa.timestamp("us"), st.sampled_from([None, 0, 10])),
-    "structs": (
-        pa.struct({"x": pa.int64()}),
-        pa.struct({"x": pa.int64()}),
-        st.sampled_from([None, {"x": None}, {"x": 1}]),
-    ),
-    "nulls": (pa.null(), pa.int64(), st.none()),
-}
-UNITS = {"stamps": (1, 1_000_000)}
-
 
 @st.composite
 def sides(draw):
-    kinds = [draw(st.sampled_from(sorted(PAIRS))) for _ in range(draw(st.integers(1, 2)))]
+    kinds = [draw(st.sampled_from(sorted(KEY_PAIRS))) for _ in range(draw(st.integers(1, 2)))]
     tables = []
     for side in (0, 1):
         n = draw(st.integers(0, 25))
         columns = {}
         for i, kind in enumerate(kinds):
-            values = draw(st.lists(PAIRS[kind][2], min_size=n, max_size=n))
-            factor = UNITS.get(kind, (1, 1))[side]
+            values = draw(st.lists(st.sampled_from(KEY_PAIRS[kind][2]), min_size=n, max_size=n))
+            factor = KEY_UNITS.get(kind, (1, 1))[side]
             values = values if factor == 1 else [v if v is None else v * factor for v in values]
-            columns[f"{'lr'[side]}{i}"] = pa.array(values, PAIRS[kind][side])
+            columns[f"{'lr'[side]}{i}"] = pa.array(values, KEY_PAIRS[kind][side])
         columns["row"] = pa.array(range(n), pa.int64())
         columns["nested"] = pa.array([[i] for i in range(n)], pa.list_(pa.int64()))
         tables.append(pa.table(columns))
@@ -89,7 +70,7 @@ def test_a_broadcast_join_gives_the_same_rows(tmp_path, sides, how_and_build, ba
     schema = join_schema(left.schema, right.schema, left_keys, right_keys, how)
     join = HashJoin("join", how, left_keys, right_keys, left.schema, right.schema, schema)
     ctx = context(tmp_path, budget)
-    ctx.builds["build"] = unit((left, right)[build], ctx, batch)
+    ctx.builds["build"] = held((left, right)[build], ctx, batch)
     stream = iter((left, right)[1 - build].to_batches(max_chunksize=batch))
     check(collect(BroadcastJoin(join, build, "build").apply(stream, ctx), schema), sides, how)
     assert not list(tmp_path.iterdir())

@@ -77,12 +77,11 @@ def valid_job(rng, **options):
         "firesteel__speculative__max_rejections": rng.choice([0, 1, 5]),
     }
     chosen["speculative__enabled"] = chosen["jobmanager__scheduler"] == "AdaptiveBatch" and rng.random() < 0.5
+    graph, sizes, buffer = random_graph(rng), random_sizes(rng), rng.choice([0, 100, 1 << 20])
     try:
-        made = plane(random_graph(rng), sizes=random_sizes(rng), **{**chosen, **options})
+        return plane(graph, sizes=sizes, size_buffer_bytes=buffer, **{**chosen, **options})
     except UsageError:
         return None
-    made.scheduler.graph.size_buffer_bytes = rng.choice([0, 100, 1 << 20])
-    return made
 
 
 def job(rng, **options):

@@ -17,6 +17,7 @@ from firesteel.model.job_graph import (
     JobVertex,
     JoinInfo,
     ResultPartitionType,
+    RuntimeFilter,
     ShipStrategy,
     SourceInfo,
 )
@@ -69,9 +70,9 @@ class RandomJob:
 
     def scheduler(self) -> Scheduler:
         """Raises UsageError where the job asks for what cannot be."""
-        scheduler = create_scheduler(self.graph, self.options, slot_mode=self.world.cluster.mode)
-        scheduler.graph.size_buffer_bytes = self.size_buffer_bytes
-        return scheduler
+        return create_scheduler(
+            self.graph, self.options, slot_mode=self.world.cluster.mode, size_buffer_bytes=self.size_buffer_bytes
+        )
 
 
 def random_job(seed: int, faults: bool = True, resources: bool = False) -> RandomJob:
@@ -84,6 +85,8 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
     if len(graph.vertices) > 1 and not pipelined and joins.random() < 0.2:
         _add_join(graph, joins)
     if not pipelined:
+        if joins.random() < 0.3:
+            _add_two_steps(joins, graph)
         _add_joins(joins, graph)
     forgiving = rng.random() < 0.8
     options = {
@@ -93,6 +96,7 @@ def random_job(seed: int, faults: bool = True, resources: bool = False) -> Rando
         "firesteel.decider.cut": rng.choice(["by-bytes", "by-count"]),
         "firesteel.subpartition-factor": rng.choice([1, 2, 4]),
         "firesteel.deployment.offload-threshold": rng.choice(["1 b", "16 mib"]),
+        "firesteel.join.runtime-filter.min-probe-data-size": rng.choice(["0 b", "1 gb"]),
         "firesteel.merge.request-time": rng.choice(["0 s", "1000 s"]),
         "jobmanager.partition.release-during-job-execution": rng.random() < 0.9,
         "restart-strategy.fixed-delay.delay": rng.choice(["0 s", "1 s"]),
@@ -190,6 +194,17 @@ def _add_join(graph: JobGraph, rng: random.Random) -> None:
     _let_absorb(graph, vertex, rng)
 
 
+def _add_two_steps(rng: random.Random, graph: JobGraph) -> None:
+    """Adds a vertex that may be two steps: by key, or for one subtask."""
+    producer, first, by_key = rng.randrange(len(graph.vertices)), len(graph.vertices), rng.random() < 0.7
+    fields = {} if rng.random() < 0.8 else {"max_parallelism": rng.randint(2, 6)}
+    read = JobEdge(_add_dataset(graph, producer, ShipStrategy.HASH, False), 0, True, divisible=by_key, by_value=by_key)
+    graph.vertices.append(JobVertex(first, "count values", f"uid-{first}", inputs=[read], **fields))
+    between = _add_dataset(graph, first, ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL, False)
+    edges, fields = [JobEdge(between, 0, co_partitioned=True)], fields if by_key else {"parallelism": 1}
+    graph.vertices.append(JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, **fields))
+
+
 def _add_joins(rng: random.Random, graph: JobGraph) -> None:
     """Joins of steps whose rows nobody reads, which may absorb the producers of their probe sides; small sides are often new sources."""
     for _ in range(rng.choice([0, 0, 1, 2, 3])):
@@ -218,6 +233,16 @@ def _let_absorb(graph: JobGraph, join: JobVertex, rng: random.Random) -> None:
     """The join may absorb the producer of its probe side where the graph allows that."""
     found = [obstacle(graph, Absorbing(join.id, side)) for side in (0, 1)]
     join.join = JoinInfo("inner", (found[0], found[1]), rng.choice([None, None, 0, 1, 2]))
+    _let_filter(graph, join, rng)
+
+
+def _let_filter(graph: JobGraph, join: JobVertex, rng: random.Random) -> None:
+    """Sources that only the join reads may be narrowed by its other side."""
+    for side in (0, 1):
+        producer = graph.vertices[graph.datasets[join.inputs[side].dataset].producer]
+        if producer.source is not None and len(producer.outputs) == 1 and not producer.has_sink and rng.random() < 0.5:
+            build = join.inputs[1 - side].dataset
+            producer.filters = (*producer.filters, RuntimeFilter(join.id, 1 - side, build, ("k",), ("k",)))
 
 
 def _add_dataset(graph: JobGraph, producer: int, ship: ShipStrategy, pipelined: bool, persistent: bool = False) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
@@ -26,18 +26,29 @@ _SHIPS = {
     ("pointwise", False): ShipStrategy.RESCALE,
 }
 _PATTERNS = ("all-to-all", "pointwise")
-_REQUEST_KEYS = ("options", "inputs")
-_INPUT_KEYS = ("pattern", "broadcast", "keyed", "bytes")
+_REQUEST_KEYS = ("options", "inputs", "join")
+_INPUT_KEYS = ("pattern", "broadcast", "keyed", "divisible", "bytes")
 _MOST_BYTES = 1 << 62
+_BY_VALUE = "by-value"
 _LONGEST_SHOWN = 100
 """Characters of a value in an error; no size is as long."""
 
 
 class Slices(NamedTuple):
-    """A rectangle of (producer, subpartition) cells, both half-open: ``partitions`` are numbers of producers."""
+    """A rectangle of (producer, subpartition) cells, both half-open: ``partitions`` are numbers of producers.
+
+    ``part``: of one subpartition that is divided among subtasks, the part that is read of each producer's rows there, and how many parts
+    there are; (0, 1): all of them.
+    """
 
     partitions: tuple[int, int]
     subpartitions: tuple[int, int]
+    part: tuple[int, int] = (0, 1)
+
+    def as_dict(self) -> dict[str, tuple[int, int]]:
+        """Without ``part`` where that is all."""
+        told = {"partitions": self.partitions, "subpartitions": self.subpartitions}
+        return told if self.part[1] == 1 else {**told, "part": self.part}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +76,7 @@ class Decided:
         """As ``firesteel decide`` prints it."""
         return {
             "parallelism": self.parallelism,
-            "ranges": [[[r._asdict() for r in subtask] for subtask in one] for one in self.ranges],
+            "ranges": [[[r.as_dict() for r in subtask] for subtask in one] for one in self.ranges],
             "rule": self.rule,
             "bounds": self.bounds,
             "reason": self.reason,
@@ -73,12 +84,18 @@ class Decided:
 
 
 def _rectangles(ranges: InputRanges) -> list[list[Slices]]:
-    rects = [Slices((p0, p1), (s0, s1)) for p0, p1, s0, s1 in ranges.rects.tolist()]
+    shares = [[0, 1]] * len(ranges.rects) if ranges.shares is None else ranges.shares.tolist()
+    rects = [
+        Slices((p0, p1), (s0, s1), (part, parts))
+        for (p0, p1, s0, s1), (part, parts) in zip(ranges.rects.tolist(), shares, strict=True)
+    ]
     offsets = ranges.offsets.tolist()
     return [rects[begin:end] for begin, end in pairwise(offsets)]
 
 
-def decide(inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | None = None) -> Decided:
+def decide(
+    inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | None = None, join: str | None = None
+) -> Decided:
     """The parallelism that a step with these inputs would get, and the ranges its subtasks would read (FLIP-187).
 
     Each input is ``{"pattern": "all-to-all" | "pointwise", "broadcast": False, "keyed": ..., "bytes": rows}`` with one
@@ -86,17 +103,21 @@ def decide(inputs: Iterable[Mapping[str, Any]], options: Mapping[str, Any] | Non
     ``pattern`` is all-to-all where it is left out; ``keyed`` (rows of one subpartition belong together, whoever
     produced them) is then true, and false for pointwise. All keyed inputs are co-partitioned.
 
+    ``join``: the kind of join of the two keyed inputs, left and right ("inner", "left", ...), which says whose heavy subpartitions may be
+    divided among subtasks. ``"divisible": True`` of an input says so by itself; ``"by-value"``: of the only one, as where distinct values
+    are counted.
+
     ``options``: those of ``docs/options.md`` that bound a decision, by any of their names, and ``parallelism``, which
     fixes it. What is left out, or None, has its default. Raises UsageError for what cannot be met.
     """
     given: Any = inputs
     if isinstance(given, Iterable) and not isinstance(given, Mapping | str):
         given = list(cast("Iterable[Any]", given))
-    return decide_request({"inputs": given, "options": options})
+    return decide_request({"inputs": given, "options": options, "join": join})
 
 
 def decide_request(request: Any, defaults: Options | None = None) -> Decided:
-    """As :func:`decide`, of ``{"options": ..., "inputs": ...}``. ``defaults``: for options that the request leaves out."""
+    """As :func:`decide`, of ``{"options": ..., "inputs": ..., "join": ...}``. ``defaults``: for options that the request leaves out."""
     fields = _mapping(request, "A request", _REQUEST_KEYS)
     if fields.get("inputs") is None:
         raise UsageError("A request needs 'inputs', a list.", hint='Write {"options": {...}, "inputs": [...]}.')
@@ -106,7 +127,8 @@ def decide_request(request: Any, defaults: Options | None = None) -> Decided:
     if not isinstance(fields["inputs"], list | tuple):
         raise UsageError(f"'inputs' is a list, not {_kind(fields['inputs'])}.", hint='Write "inputs": [{...}, ...].')
     given: Sequence[Any] = fields["inputs"]
-    plan = Decider(defaults).decide([_input(i, one) for i, one in enumerate(given)], bounds, "a request")
+    results = _joined([_input(i, one) for i, one in enumerate(given)], fields.get("join"))
+    plan = Decider(defaults).decide(results, bounds, "a request")
     said = plan.decision
     return Decided(plan.parallelism, said["rule"], said["bounds"], said["reason"], plan.input_bytes, plan.ranges)
 
@@ -118,17 +140,53 @@ def _input(index: int, given: Any) -> ConsumedResult:
         raise UsageError(f"Input {index}: there is no pattern {pattern!r}.", hint='Write "all-to-all" or "pointwise".')
     is_broadcast = _flag(index, fields, "broadcast", default=False)
     keyed = _flag(index, fields, "keyed", default=pattern == "all-to-all") and not is_broadcast
+    ship = ShipStrategy.BROADCAST if is_broadcast else _SHIPS[pattern, keyed]
+    by_value = fields.get("divisible") == _BY_VALUE
+    divisible = by_value or _flag(index, fields, "divisible", default=False)
+    if divisible and ship is not ShipStrategy.HASH:
+        raise UsageError(
+            f"Input {index}: only a keyed all-to-all input can be divisible.", hint="Leave 'divisible' out."
+        )
     cells = _cells(index, fields.get("bytes"))
     return ConsumedResult(
         dataset=index,
-        ship=ShipStrategy.BROADCAST if is_broadcast else _SHIPS[pattern, keyed],
+        ship=ship,
         co_partitioned=keyed,
         num_partitions=cells.shape[0],
         num_subpartitions=cells.shape[1],
         cells=cells,
         total_bytes=int(cells.sum(dtype=np.int64)),
         is_broadcast=is_broadcast,
+        divisible=divisible,
+        indivisible="as the request says" if fields.get("divisible") is False else "",
+        by_value=by_value,
     )
+
+
+def _joined(results: list[ConsumedResult], join: Any) -> list[ConsumedResult]:
+    """The same inputs, those of a join of this kind (None: of none) divisible as far as it allows it, unless the request says otherwise."""
+    if any(result.by_value for result in results) and sum(not result.is_broadcast for result in results) > 1:
+        raise UsageError(
+            "An input that is divisible by value is the only one that is not broadcast.", hint="Leave the others out."
+        )
+    if join is None:
+        return results
+    from firesteel.task.operators.join import divisibility_of, join_kind  # needs pyarrow
+
+    if not isinstance(join, str):
+        raise UsageError(f"'join' is {_kind(join)}, not the kind of a join.", hint='Write "join": "inner".')
+    allowed = divisibility_of(join_kind(join))
+    sides = [place for place, result in enumerate(results) if result.ship is ShipStrategy.HASH]
+    if len(sides) != len(allowed):
+        raise UsageError(
+            f"A join has two keyed all-to-all inputs, left and right, and here {'is' if len(sides) == 1 else 'are'} {len(sides)}.",
+            hint="Give two, or leave 'join' out.",
+        )
+    joined = list(results)
+    for place, (may, why) in zip(sides, allowed, strict=True):
+        if not (results[place].divisible or results[place].indivisible):
+            joined[place] = replace(results[place], divisible=may, indivisible=why)
+    return joined
 
 
 def _flag(index: int, fields: Mapping[str, Any], key: str, *, default: bool) -> bool:

@@ -135,10 +135,12 @@ def what_if(records: Sequence[JournalRecord], values: Mapping[str, Any], vertex:
     if not chosen:
         return "\n".join([*lines, "Nothing was decided from the bytes of inputs: there is nothing to compare."])
     for number in chosen:
-        lines += ["", f"[{number}] {history.vertex(number).name}"]
+        told = history.vertex(number)
+        lines += ["", f"[{number}] {told.name}"]
         lines += [line for join in replay.joins if join.vertex == number for line in _join_lines(join)]
         if number in compared:
             lines += _lines(compared[number])
+            lines += [labelled("heavy keys", d.reason) for d in told.decisions if d.what == "heavy keys"]
         if number in absorbed:
             moved = (
                 "in others, or in tasks of its own, of which it is not known how many"

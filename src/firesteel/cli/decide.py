@@ -36,8 +36,8 @@ def decide(
 
     A request: {"options": {"min-parallelism": 1, "max-parallelism": 128, "data-volume-per-task": "64 MiB", "cut":
     "by-bytes", "parallelism": null}, "inputs": [{"pattern": "all-to-all", "broadcast": false, "keyed": true, "bytes":
-    [[4096, "1 MiB"], [0, 512]]}]}. "bytes" has one list per producer, with one size per subpartition. What is left out
-    has its default. One answer a line; ranges are half-open; exit 1 if any request could not be met ("error" says why).
+    [[4096, "1 MiB"], [0, 512]]}]}. "bytes" has one list per producer, with one size per subpartition. "join": "inner", beside two
+    keyed inputs, lets heavy subpartitions be divided, as that kind of join allows it. What is left out has its default. One answer a line; ranges are half-open; exit 1 if any request could not be met ("error" says why).
     """
     from firesteel.cli.decide_answers import answer_file
     from firesteel.options import Options

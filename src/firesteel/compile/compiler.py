@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,20 @@ from firesteel.compile.joins import join_info
 from firesteel.compile.plan import Feed, PlannedStep, plan
 from firesteel.compile.rewrites.below_unions import below_unions
 from firesteel.compile.rewrites.push_down import push_down
+from firesteel.compile.runtime_filters import runtime_filters
 from firesteel.compile.slot_sharing import slot_sharing
-from firesteel.compile.stream_graph import CollectStep, DataFrameStep, SinkStep, SourceStep, StreamNode, reachable
+from firesteel.compile.stream_graph import (
+    CollectStep,
+    DataFrameStep,
+    KeyedStep,
+    SinkStep,
+    SourceStep,
+    StreamNode,
+    reachable,
+)
+from firesteel.compile.two_steps import divides_values, parted
 from firesteel.compile.validate import check_inputs, check_job_graph, check_outputs, check_uids
-from firesteel.compile.vertices import Vertex, divisibility, fuse, settings
+from firesteel.compile.vertices import Divisibility, Vertex, divisibility, fuse, settings
 from firesteel.connectors.base import Split, infer_parallelism
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.model.job_graph import (
@@ -47,6 +57,7 @@ from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import DATA_VOLUME_PER_TASK, DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM, Options
 from firesteel.options.checks import check_options
+from firesteel.task.operators.aggregation.distinct_counts import CountValues
 from firesteel.task.program import Combiner, ResultOutput, SinkOutput, VertexProgram
 
 
@@ -69,6 +80,8 @@ def compile_job(
     sharing = slot_sharing(nodes, groups or {})
     steps = plan(ends, push_down(nodes), sharing.group_of)
     vertices, vertex_of = fuse(steps)
+    if divides_values(options):
+        vertices = parted(vertices, vertex_of)
     used = dict.fromkeys(vertex.first.group for vertex in vertices)
     with_resources = {name: sharing.groups[name] for name in used if name in sharing.groups}
     pipelined = is_pipelined(options, with_resources.values())
@@ -120,6 +133,9 @@ class _Builder:
                 IntermediateDataSet(r.id, r.producer, r.ship, r.keys, persistent=r.persistent, order=r.order)
             )
             job.schemas[r.id] = r.schema
+        for vertex in self.vertices:
+            if vertex.in_one_step is not None:
+                self._could_be_one(vertex, vertex.in_one_step, ids, inputs, job)
         job.in_ranges = self.in_ranges
         if self.pipelined:
             pipeline(job)
@@ -127,6 +143,8 @@ class _Builder:
             store_all(job)
         for vertex, job_vertex in zip(self.vertices, job.job_graph.vertices, strict=True):
             job_vertex.join = join_info(vertex, job_vertex.id, job.job_graph, self.vertices)
+        for number, filters in runtime_filters(job.job_graph).items():
+            job.job_graph.vertices[number].filters = filters
         check_job_graph(job.job_graph)
         sinks = [(end.node, _sink_of(end)) for v in self.vertices for end in v.ends if isinstance(end.work, SinkStep)]
         check_outputs(sinks)
@@ -170,7 +188,7 @@ class _Builder:
         keyed = vertex.keyed is not None
         divided = dict(enumerate(divisibility(vertex.head())))
         edges = [
-            JobEdge(r.id, i, keyed and i < len(vertex.gates), *divided.get(i, (False, "")))
+            JobEdge(r.id, i, keyed and i < len(vertex.gates), **divided.get(i, Divisibility())._asdict())
             for i, r in enumerate(inputs)
         ]
         sinks = [end for end in vertex.ends if isinstance(end.work, SinkStep)]
@@ -189,15 +207,40 @@ class _Builder:
         job_vertex.source = self._source(vertex, job_vertex, job)
         self._attempts(vertex, job_vertex)
         job_vertex.program = _program(vertex, inputs, outputs, sinks)
-        # not a uid of ours: those have names of files in them, which change from day to day
-        place = _given_uid(vertex) or str(number)
-        job_vertex.step = step_identity(place, job_vertex.program, self.groups.get(vertex.first.group))
+        job_vertex.step = self._identity(vertex, number, job_vertex.program)
         if sinks:
             for step in sinks:
                 _at(step, _sink_of(step).check, step.schema)
             job.sinks[number] = [_sink_of(step) for step in sinks]
         job.places[number] = ", ".join(dict.fromkeys(s.node.place for s in vertex.steps if s.node.place))
         return job_vertex
+
+    def _identity(self, vertex: Vertex, number: int, program: VertexProgram) -> str:
+        # not a uid of ours: those have names of files in them, which change from day to day
+        return step_identity(_given_uid(vertex) or str(number), program, self.groups.get(vertex.first.group))
+
+    def _could_be_one(
+        self,
+        vertex: Vertex,
+        whole: Vertex,
+        ids: dict[Vertex, int],
+        inputs: dict[Vertex, list[_Result]],
+        job: CompiledJob,
+    ) -> None:
+        """Notes how ``vertex`` and its first step are one vertex, ``whole``, by whose identity its costs are known."""
+        assert vertex.first_step is not None
+        first, second = (job.job_graph.vertices[ids[part]] for part in (vertex.first_step, vertex))
+        gates = [*inputs[vertex.first_step], *inputs[vertex][1:]]
+        program = job.in_one_step[second.id] = replace(
+            second.program,
+            head=whole.head(),
+            operators=tuple(whole.operators),
+            gate_schemas=tuple(r.schema for r in gates),
+            gate_orders=tuple(r.order for r in gates),
+        )
+        second.first_step = first.id
+        first.uid = f"{second.uid}-values"
+        first.step, second.step = "", self._identity(vertex, second.id, program)
 
     @staticmethod
     def _attempts(vertex: Vertex, job_vertex: JobVertex) -> None:
@@ -248,8 +291,11 @@ def vertex_name(vertex: Vertex) -> str:
 
 
 def _shown(step: PlannedStep) -> str:
-    """The step's name; of a source with what filters left of it, ``read_parquet sales [3 of 120 partitions]``."""
+    """The step's name; of a source with what filters left of it, ``read_parquet sales [3 of 120 partitions]``, of the first of two
+    steps with what it does."""
     pruned = getattr(step.work.source, "pruned", "") if isinstance(step.work, SourceStep) else ""
+    if isinstance(step.work, KeyedStep) and isinstance(step.work.operator, CountValues):
+        return f"count values of {step.node.name}"
     return f"{step.node.name} [{pruned}]" if pruned else step.node.name
 
 

@@ -30,6 +30,8 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
         keys = f" by {', '.join(by)}" if by else ""
         side = f", as side input '{sides[edge.index]}'" if edge.index in sides else ""
         lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}{_streamed(job, dataset)}")
+    if vertex.first_step is not None:
+        lines.append(f"    in one step with [{vertex.first_step}], unless that divides what it reads")
     if vertex.id in job.splits:
         splits = job.splits[vertex.id]
         total = sum(split.bytes for split in splits)

@@ -38,7 +38,8 @@ def join_info(vertex: Vertex, number: int, graph: JobGraph, vertices: Sequence[V
 def absorb_in(job: CompiledJob, change: Absorbing) -> None:
     """Makes the change in all of a compiled job: graph, program, splits, places."""
     graph = job.job_graph
-    program, producer = absorbed_program(graph, change), change.producer(graph)
+    producer = change.producer(graph)
+    program = job.in_one_step[change.join] if change.build is None else absorbed_program(graph, change)
     absorb(graph, change)
     graph.vertices[change.join].program = program
     if producer in job.splits:
@@ -52,6 +53,7 @@ def absorbed_program(graph: JobGraph, change: Absorbing) -> VertexProgram:
     join: VertexProgram = graph.vertices[change.join].program
     producer: VertexProgram = graph.vertices[change.producer(graph)].program
     assert isinstance(join.head, KeyedHead) and isinstance(join.head.operator, HashJoin)
+    assert change.build is not None
     gates, side = change.gates(graph), f"data set {graph.vertices[change.join].inputs[change.build].dataset}"
     operator = BroadcastJoin(join.head.operator, change.build, side)
     kept = [k for k, place in enumerate(gates) if place >= 0]
@@ -73,6 +75,7 @@ def _moved(named: Sequence[tuple[str, int]], gates: Sequence[int]) -> tuple[tupl
 
 def _obstacles(how: str, change: Absorbing, graph: JobGraph, vertices: Sequence[Vertex]) -> Iterator[str]:
     """Why the build side cannot be given whole to the tasks of the other side's producer."""
+    assert change.build is not None
     build, probe = SIDES[change.build], f"the {SIDES[1 - change.build]} side"
     if change.build not in build_sides(how):
         yield f"rows of the {build} side without a match come out of a {how} join, once each"

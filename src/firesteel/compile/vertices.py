@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -19,8 +19,9 @@ from firesteel.compile.stream_graph import (
     SourceStep,
 )
 from firesteel.errors import UsageError
+from firesteel.task.operators.aggregation.distinct_counts import CountValues
 from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
-from firesteel.task.operators.join import HashJoin
+from firesteel.task.operators.join import HashJoin, divisibility_of
 from firesteel.task.program import (
     GateHead,
     Head,
@@ -55,6 +56,10 @@ class Vertex:
     """Behind the head."""
     ends: list[PlannedStep] = field(default_factory=list)
     """Sinks and collects."""
+    first_step: Vertex | None = None
+    """The vertex before it that may become a part of it (``compile.two_steps``)."""
+    in_one_step: Vertex | None = None
+    """The whole, where it does."""
 
     @property
     def first(self) -> PlannedStep:
@@ -238,20 +243,27 @@ def _tree(part: KeyedPart, position: dict[int, int]) -> FromOperator:
     return FromOperator(part.operator, inputs, tuple(part.schemas), tuple(part.behind))
 
 
-def divisibility(head: Head) -> list[tuple[bool, str]]:
-    """Per gate of a keyed head: whether rows of one subpartition may be dealt out to several subtasks, and if a join may
-    not, why, in words (``JobEdge.divisible``)."""
+class Divisibility(NamedTuple):
+    """The fields of an edge's ``JobEdge`` that say whether several subtasks may share a subpartition."""
+
+    divisible: bool = False
+    indivisible: str = ""
+    by_value: bool = False
+
+
+def divisibility(head: Head) -> list[Divisibility]:
+    """Of each gate of a keyed head."""
     if not isinstance(head, KeyedHead):
         return []
     operator = head.operator
+    if isinstance(operator, CountValues):
+        return [Divisibility(divisible=True, by_value=True) if operator.group_keys else Divisibility()]
     if isinstance(operator, HashJoin):
-        sides = [side for side, may in zip(("left", "right"), operator.divisible, strict=True) if may]
-        why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{operator.how}'"
-        return [(may, "" if may else why) for may in operator.divisible]
+        return [Divisibility(may, why) for may, why in divisibility_of(operator.how)]
     why = ""
     if isinstance(operator, ComposedOperator) and _has_join(operator.root):
         why = f"'{operator.name}' is one task, with unions or other steps by key"
-    return [(False, why)] * len(head.gates)
+    return [Divisibility(indivisible=why)] * len(head.gates)
 
 
 def _has_join(node: FromOperator) -> bool:

@@ -1,8 +1,9 @@
-"""The change of a job graph by which a join is done without an exchange of its larger side (Flink: the adaptive stream graph).
+"""The change of a job graph by which an exchange is left out that turns out to be needless (Flink: the adaptive stream graph).
 
 A join vertex *absorbs* the producer of its probe side: it takes over the producer's inputs and source, runs the producer's
 program before its own, and reads the build side whole. The producer has no subtasks then, and its data set is never made.
 A producer that is a join itself, not decided yet, is decided as the join that absorbed it.
+The second of two steps that could be one absorbs the first: it reads what the first would have read, and does the work of both.
 Vertices and data sets keep their numbers. The scheduler and the data plane make the same change, each to its own graph.
 """
 
@@ -12,29 +13,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
+from firesteel.model.step_costs import FUSED
 
 SIDES = ("left", "right")
+ONE_STEP = "that would cost more than it saves"
+"""Why no subpartition of a step is divided that could have been two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absorbing:
-    """``join``: the vertex that absorbs. ``build``: its input (0 or 1) that is read whole; the other one's producer is absorbed."""
+    """``join``: the vertex that absorbs. ``build``: its input (0 or 1) that is read whole; the other one's producer is absorbed. None:
+    the vertex is no join, but the second of two steps (``JobVertex.first_step``)."""
 
     join: int
-    build: int
+    build: int | None
 
     def producer(self, graph: JobGraph) -> int:
         """The vertex that is absorbed."""
-        probe = graph.vertices[self.join].inputs[1 - self.build]
-        return graph.datasets[probe.dataset].producer
+        return graph.datasets[self.dropped(graph)].producer
+
+    def dropped(self, graph: JobGraph) -> int:
+        """The data set that is never made."""
+        return graph.vertices[self.join].inputs[0 if self.build is None else 1 - self.build].dataset
 
     def gates(self, graph: JobGraph) -> tuple[int, ...]:
-        """Returns the place that each input of the join has behind the change, -1 for the probe side.
+        """Returns the place that each input of the vertex has behind the change, -1 for what is not made.
 
-        The producer's inputs keep their places; the build side follows, then what else the join reads.
+        The producer's inputs keep their places; the build side follows, then what else the vertex reads.
         """
-        taken = len(graph.vertices[self.producer(graph)].inputs)
-        rest = range(taken + 1, taken + len(graph.vertices[self.join].inputs) - 1)
+        taken, own = len(graph.vertices[self.producer(graph)].inputs), len(graph.vertices[self.join].inputs)
+        if self.build is None:
+            return (-1, *range(taken, taken + own - 1))
+        rest = range(taken + 1, taken + own - 1)
         return (taken, -1, *rest) if self.build == 0 else (-1, taken, *rest)
 
 
@@ -44,8 +54,9 @@ def obstacle(graph: JobGraph, change: Absorbing) -> str:
 
 
 def _obstacles(graph: JobGraph, change: Absorbing) -> Iterator[str]:
+    assert change.build is not None
     join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
-    dataset = graph.datasets[join.inputs[1 - change.build].dataset]
+    dataset = graph.datasets[change.dropped(graph)]
     probe = f"the {SIDES[1 - change.build]} side"
     if join.inputs[0].dataset == join.inputs[1].dataset:
         yield "both sides are one stream"
@@ -62,6 +73,13 @@ def _obstacles(graph: JobGraph, change: Absorbing) -> Iterator[str]:
         yield f"{probe} has another parallelism set than the join"
 
 
+def worker_of(graph: JobGraph, vertex: int) -> int:
+    """The vertex whose tasks do the work of this one: itself, or the last of those that absorbed it."""
+    while (absorber := graph.vertices[vertex].absorbed_by) is not None:
+        vertex = absorber
+    return vertex
+
+
 def _num_readers(graph: JobGraph, dataset: int) -> int:
     return sum(edge.dataset == dataset for vertex in graph.vertices for edge in vertex.inputs)
 
@@ -69,10 +87,27 @@ def _num_readers(graph: JobGraph, dataset: int) -> int:
 def absorb(graph: JobGraph, change: Absorbing) -> None:
     """Changes ``graph``. Both vertices are replaced, so that whoever holds the old ones sees them as they were."""
     join, producer = graph.vertices[change.join], graph.vertices[change.producer(graph)]
-    graph.vertices[join.id] = _joined(join, producer, change.gates(graph))
-    graph.vertices[producer.id] = replace(
-        producer, inputs=[], outputs=[], source=None, join=None, absorbed_by=join.id, parallelism=PARALLELISM_DEFAULT
+    gates = change.gates(graph)
+    graph.vertices[join.id] = (
+        _in_one_step(join, producer, gates) if change.build is None else _joined(join, producer, gates)
     )
+    graph.vertices[producer.id] = replace(
+        producer,
+        inputs=[],
+        outputs=[],
+        source=None,
+        join=None,
+        filters=(),
+        absorbed_by=join.id,
+        parallelism=PARALLELISM_DEFAULT,
+    )
+
+
+def _in_one_step(second: JobVertex, first: JobVertex, gates: tuple[int, ...]) -> JobVertex:
+    """The second step as the only one: nothing that it reads is divided any more."""
+    read = [replace(edge, divisible=False, indivisible=ONE_STEP if edge.divisible else "") for edge in first.inputs]
+    own = [replace(edge, index=place) for place, edge in zip(gates, second.inputs, strict=True) if place >= 0]
+    return replace(second, inputs=[*read, *own], first_step=None)
 
 
 def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> JobVertex:
@@ -81,7 +116,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
     return replace(
         join,
         name=f"{producer.name} -> {join.name}",
-        step=f"{producer.step}+{join.step}" if producer.step and join.step else "",
+        step=f"{producer.step}{FUSED}{join.step}" if producer.step and join.step else "",
         inputs=inputs,
         parallelism=producer.parallelism,
         max_parallelism=producer.max_parallelism,
@@ -92,6 +127,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
         deterministic=join.deterministic and producer.deterministic,
         other_rows=producer.other_rows or join.other_rows,
         join=producer.join,  # its inputs keep their places
+        filters=producer.filters,
     )
 
 

@@ -78,6 +78,8 @@ class JobEdge:
     single keyed input): they have equally many subpartitions, are walked together, and their bytes add up.
     ``divisible``: the rows of one subpartition may be dealt out to several subtasks, if each of them reads the same subpartition
     of the vertex' other co-partitioned input whole, or each part of it once. ``indivisible``: why not, in words; empty: nobody asks.
+    ``by_value``: rows would not be dealt out by their order but by the hash of their values in columns that the program names, each
+    subtask keeping its part of what it reads; there is no other co-partitioned input.
     """
 
     dataset: int
@@ -87,6 +89,7 @@ class JobEdge:
     indivisible: str = ""
     whole: bool = False
     """Every subtask reads all of it, whatever the data set's partitioning: the build side of a broadcast join."""
+    by_value: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,23 @@ class JoinInfo:
 
     def can_build(self, side: int) -> bool:
         return not self.obstacles[side] and self.hint in (None, side)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFilter:
+    """Rows of a source that need not be read: those whose key no row of a join's other side has (Flink: runtime filter).
+
+    ``join``, ``build``: the vertex of the join, and its input (0 or 1) that is this side, ``dataset``; ``keys``: columns of the data
+    set; ``columns``: the source's columns that are joined with them, one for each. ``selective``: some step on the way to the data
+    set drops rows; where none does, it likely has every key.
+    """
+
+    join: int
+    build: int
+    dataset: int
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    selective: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +166,11 @@ class JobVertex:
     """The identity of what it does, the same in every run of the same code (``compile.fingerprint``); empty: not known."""
     join: JoinInfo | None = None
     """Of a vertex that begins with one join and no other keyed step."""
+    filters: tuple[RuntimeFilter, ...] = ()
+    """Of a source, by the joins that its rows go to."""
+    first_step: int | None = None
+    """The vertex before it, if the two are one step that may take two: it is absorbed, unless what it reads is to be divided. None: there
+    is none, or that is decided."""
     absorbed_by: int | None = None
     """The vertex whose tasks do this one's work: it has no subtasks of its own."""
     program: Any = None

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+FUSED = "+"
+"""Between the identities of steps that one vertex does, one behind the other (``model.absorbing``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,13 @@ class StepCost:
         return cls(least, len(runs), sum(run.bytes_out for run in runs) / sum(run.bytes for run in runs))
 
 
+class Outcome(NamedTuple):
+    """The bytes that a step writes for one that it reads, as ``runs`` earlier runs tell."""
+
+    bytes_out_per_byte: float
+    runs: int
+
+
 @dataclass(frozen=True, slots=True)
 class StepCosts:
     """Costs by the identity of a step (``JobVertex.step``)."""
@@ -47,6 +59,13 @@ class StepCosts:
     def of(self, step: str) -> StepCost | None:
         """Returns None for a step of unknown cost, or without an identity."""
         return self.by_step.get(step) if step else None
+
+    def came_out(self, step: str) -> Outcome | None:
+        """The part that came out of a step; of fused ones, of what the first of them reads. None: not known of all of them."""
+        known = [cost for cost in map(self.of, step.split(FUSED)) if cost is not None]
+        if len(known) <= step.count(FUSED):
+            return None
+        return Outcome(prod(cost.bytes_out_per_byte for cost in known), min(cost.runs for cost in known))
 
 
 NO_COSTS = StepCosts({})

@@ -121,7 +121,7 @@ JOIN_SKEW = _register(
         "firesteel.join.skew",
         one_of("auto", "none"),
         "auto",
-        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; none: one subtask reads it. Steps cut by-count never divide one.",
+        "What becomes of a subpartition that is much larger than what a subtask of a join should get, as where one key has very many rows. auto: its rows are dealt out to several subtasks on one side, each with all of the other side's same subpartition, or on both sides, where the kind of join and the sizes allow it and it pays; likewise values that an aggregation counts by count_distinct are dealt out by their hash, and the counts added up in another step; none: one subtask reads it. Steps cut by-count never divide one.",
     )
 )
 TARGET_TASK_DURATION = _register(
@@ -129,7 +129,7 @@ TARGET_TASK_DURATION = _register(
         "firesteel.decider.target-task-duration",
         parse_seconds,
         0.25,
-        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never.",
+        "The time that a subtask should take, of a step cut by-bytes (or a source) whose seconds per byte earlier runs of the job have measured. A step that takes long gets subtasks for slots that would stand idle, as long as each takes this long; one whose subtasks take less gets fewer waves of them, each with up to four times data-volume-per-task. 0: never, and no journals of earlier runs are read, so that joins do not know what came out of their steps either.",
         check=at_least(0),
     )
 )
@@ -139,6 +139,32 @@ ADAPTIVE_JOINS = _register(
         parse_bool,
         True,
         "Whether AdaptiveBatch waits for the likely smaller side of a join and, by the bytes that it really has, gives it whole to the tasks of the other side (a broadcast join), which then needs no exchange. false: every join exchanges both sides by the hash of their keys.",
+    )
+)
+RUNTIME_FILTER = _register(
+    Option(
+        "firesteel.join.runtime-filter.enabled",
+        parse_bool,
+        True,
+        "Whether AdaptiveBatch lets a source of files read only what can match the other side of its joins, where that side is small, is finished before the source begins, and was made by steps that drop rows (a runtime filter): partitions, row groups and rows without any of its keys are left out.",
+    )
+)
+RUNTIME_FILTER_MAX_BUILD = _register(
+    Option(
+        "firesteel.join.runtime-filter.max-build-data-size",
+        parse_size,
+        64 * MIB,
+        "No runtime filter is made of more than this many plain bytes: the driver reads them.",
+        check=at_least(0),
+    )
+)
+RUNTIME_FILTER_MIN_PROBE = _register(
+    Option(
+        "firesteel.join.runtime-filter.min-probe-data-size",
+        parse_size,
+        16 * MIB,
+        "A source of fewer plain bytes gets no runtime filter: to read it all costs less.",
+        check=at_least(0),
     )
 )
 DECIDER_FUNCTION = _register(
@@ -254,6 +280,14 @@ JOURNAL_DIR = _register(
         None,
         "Where journals are kept, one file per job. Unset: .firesteel/journal under the working directory.",
         scope=Scope.BOTH,
+    )
+)
+HEAVY_KEYS = _register(
+    Option(
+        "firesteel.journal.heavy-keys",
+        parse_bool,
+        True,
+        "Name the keys that have most of the bytes of an exchange by key (at least 1 %, and twice what each other subpartition has on average), with their shares, in the journal and in explain. The names are the values of the key's columns, the only ones that get there. false: no task reports a key.",
     )
 )
 PROGRESS = _register(

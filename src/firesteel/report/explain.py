@@ -292,7 +292,7 @@ def _divided_text(divided: Sequence[Any], total: int) -> str:
     some = "One of them" if len(divided) == 1 else "Some of them"
     return (
         f"{some}, with {100 * share:.0f} % of all bytes, {'is' if len(divided) == 1 else 'are'} divided: a key that has so many "
-        "rows, or a few of them, which several subtasks join."
+        "rows, or a few of them, which several subtasks share."
     )
 
 

@@ -180,6 +180,11 @@ def _residues(words: Hashes, prime: int) -> NDArray[np.int64]:
 
 def offsets_of(array: Any) -> NDArray[np.int64]:
     """int64[rows + 1]: where each row's bytes or elements begin, for string, binary, list and map layouts."""
+    return stored_offsets(array).astype(np.int64)
+
+
+def stored_offsets(array: Any) -> NDArray[Any]:
+    """The same as they are stored, without copying them: int32 or int64."""
     large = (
         pa.types.is_large_string(array.type)
         or pa.types.is_large_binary(array.type)
@@ -188,8 +193,8 @@ def offsets_of(array: Any) -> NDArray[np.int64]:
     dtype = np.dtype("<i8" if large else "<i4")
     buffer = array.buffers()[1]
     if buffer is None or buffer.size == 0:
-        return np.zeros(len(array) + 1, np.int64)
-    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
 
 
 def _strings(array: Any) -> Hashes:
@@ -337,7 +342,8 @@ def _run_ends(array: Any) -> Hashes:
     return _values(pc.run_end_decode(array))
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Returns True for the layouts of strings and bytes that have offsets."""
     t = pa.types
     return t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind) or t.is_large_binary(kind)
 
@@ -360,7 +366,7 @@ def _is_ticks(kind: Any) -> bool:
 
 _KINDS: list[tuple[Callable[[Any], bool], Callable[[Any], Hashes]]] = [
     (pa.types.is_integer, _integers),
-    (_is_text, _strings),
+    (is_text, _strings),
     (pa.types.is_floating, _floats),
     (pa.types.is_boolean, _booleans),
     (pa.types.is_date32, _date32),

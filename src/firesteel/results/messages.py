@@ -55,6 +55,11 @@ class Before:
             self._sums = np.zeros(len(varying) + 1, np.int64)
             np.cumsum(varying, out=self._sums[1:])
 
+    @property
+    def varies(self) -> bool:
+        """Returns whether rows may have different sizes."""
+        return self._sums is not None
+
     def __call__(self, row: Any) -> Any:
         before = np.asarray(row, np.int64) * self._constant
         return before if self._sums is None else before + self._sums[row]

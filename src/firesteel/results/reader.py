@@ -183,6 +183,14 @@ class GateReader:
                 sizes[target.rect_low - first : target.rect_high - first] += np.diff(piece.plain)
         return first, sizes
 
+    def num_rows(self) -> int:
+        """Rows of all subpartitions within the rectangles."""
+        rows = 0
+        for target, index in self._fetched(self._targets(None, None), self._index):
+            self._keep(target, index)
+            rows += sum(int(piece.rows[-1] - piece.rows[0]) for piece in index)
+        return rows
+
     def read(
         self, subpartition_from: int | None = None, subpartition_to: int | None = None
     ) -> Iterator[pa.RecordBatch]:

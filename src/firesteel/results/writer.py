@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from firesteel.results import layout
 from firesteel.results.hashing import hash_columns, subpartition_of
+from firesteel.results.heavy_keys import NO_HEAVY_KEYS, NoHeavyKeys
 from firesteel.results.messages import MESSAGE_MAX_BYTES, Before, MessageStream, OpenRegion, cut_rows, message_cuts
 from firesteel.results.plain import add_row_bytes, decoded_bytes, has_constant_width, stored_schema, to_stored
 from firesteel.results.storage.store import ResultStore, StorageError
@@ -36,12 +37,14 @@ CODECS = ("lz4", "zstd", "none")
 @dataclass(frozen=True, slots=True)
 class ResultSummary:
     """Summary of a written result. ``bytes``: int64[subpartitions], plain bytes; ``stored_bytes``: the object's size; ``sketch``: of the
-    keys of rows in order, see ``firesteel.model.sketches``."""
+    keys of rows in order, see ``firesteel.model.sketches``; ``heavy_keys``: of rows by the hash of their keys, see
+    ``firesteel.model.heavy_keys``."""
 
     bytes: NDArray[np.int64]
     rows: int
     stored_bytes: int
     sketch: bytes | None = None
+    heavy_keys: bytes = b""
 
 
 class ResultWriter:
@@ -49,7 +52,8 @@ class ResultWriter:
 
     ``keys`` given: rows are hash partitioned on them. Otherwise they are dealt evenly, the odd ones beginning at
     subpartition ``start``. ``memory_budget``: bytes that may be held, including the copy that ordering makes; a single
-    batch larger than that is held all the same. ``codec``: how message bodies are compressed, one of CODECS.
+    batch larger than that is held all the same. ``codec``: how message bodies are compressed, one of CODECS. ``heavy_keys``: looks for
+    them among hash partitioned rows.
     Raises StorageError when the store fails, ValueError for batches that do not fit ``schema``.
     """
 
@@ -64,6 +68,7 @@ class ResultWriter:
         memory_budget: int,
         codec: str = "lz4",
         start: int = 0,
+        heavy_keys: NoHeavyKeys = NO_HEAVY_KEYS,
     ) -> None:
         if codec not in CODECS:
             raise ValueError(f"Unknown codec {codec!r} for results: use one of {', '.join(CODECS)}.")
@@ -76,6 +81,7 @@ class ResultWriter:
         self._subpartitions = num_subpartitions
         self._keys = [schema.names.index(key) for key in keys] if num_subpartitions > 1 else []
         self._cursor = start % num_subpartitions
+        self._heavy_keys = heavy_keys
         buffer_bytes = min(OUTPUT_BUFFER_BYTES, memory_budget // 8)
         # pending rows are there twice while a column's pieces are joined; nothing to order: out at once
         limit = MESSAGE_MAX_BYTES if num_subpartitions == 1 else REGION_MAX_BYTES
@@ -113,7 +119,8 @@ class ResultWriter:
             self._close_region()
         self._out.drain()
         footer = self._footer()
-        return ResultSummary(self._bytes, self._rows, self._out.finish(footer))
+        stored_bytes = self._out.finish(footer)
+        return ResultSummary(self._bytes, self._rows, stored_bytes, heavy_keys=self._heavy_keys.finish())
 
     def _footer(self) -> bytes:
         identity = layout.Identity.of(self._name, self._stored, self._subpartitions)
@@ -187,6 +194,8 @@ class ResultWriter:
         for low, high in message_cuts(bounds, before):
             region.add_message(self._out.offset, high - low)
             self._out.add(cut_rows(columns, order, low, high, self._stored))
+        if order is not None:
+            self._heavy_keys.flush([columns[place] for place in self._keys], order, bounds, before)
         if self._subpartitions > 1:
             self._close_region()
 

@@ -12,6 +12,7 @@ from firesteel.model.pipelined_region import fed_while_running
 from firesteel.model.step_costs import NO_COSTS, StepCosts
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
 from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.parallelism.model import Bounds
 from firesteel.scheduler.parallelism.planning import NO_SPLITS
@@ -44,6 +45,7 @@ class DefaultScheduler(Scheduler):
         task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         super().__init__(
             job_graph,
@@ -55,6 +57,7 @@ class DefaultScheduler(Scheduler):
             task_memory=task_memory,
             profiler=profiler,
             costs=costs,
+            size_buffer_bytes=size_buffer_bytes,
         )
         self._fed_while_running = fed_while_running(job_graph)
 

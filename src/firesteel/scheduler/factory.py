@@ -11,6 +11,7 @@ from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from firesteel.scheduler.default import DefaultScheduler
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.profiler import NO_PROFILER, Profiler
 from firesteel.scheduler.scheduler import Scheduler
 from firesteel.scheduler.slots.allocators import (
@@ -40,6 +41,8 @@ def create_scheduler(
     task_memory: Callable[[], float | None] = lambda: None,
     profiler: Profiler = NO_PROFILER,
     costs: StepCosts = NO_COSTS,
+    cold_start: float = 0.0,
+    size_buffer_bytes: int = BUFFER_BYTES,
 ) -> Scheduler:
     """``slots``: tasks that can run at once on the cluster, as far as known. ``request_seconds``: gives
     what asking the storage for one slice takes, where the options do not say; None: not known yet, and nothing is merged.
@@ -49,7 +52,8 @@ def create_scheduler(
     ``task_memory``: gives the bytes that a task may use for its data; None: not known yet.
     ``join``: registers the job with the slot manager of its session, whose schedulers are used one at a time; None: it shares the
     workers with nobody. ``profiler``: told of the phases the scheduler goes through. ``costs``: of steps, as earlier
-    runs measured them.
+    runs measured them. ``cold_start``: seconds that the cluster's first workers may take to start. ``size_buffer_bytes``: of each
+    result's packed rows of sizes, what is kept in memory.
 
     Raises UsageError for a scheduler that is for streams, speculation or a pipelined exchange that it cannot have, or
     parallelisms that conflict.
@@ -69,7 +73,6 @@ def create_scheduler(
             "finished results it reads: all its exchanges are blocking.",
             hint=f"Set {SCHEDULER.key} to Default, or leave execution.batch-shuffle-mode at ALL_EXCHANGES_BLOCKING.",
         )
-    kind = AdaptiveBatchScheduler if name == "AdaptiveBatch" else DefaultScheduler
     speculative = options[SPECULATIVE_ENABLED]
     chosen = (detector or slow_task_detector(options)) if speculative else None
     in_turn = in_order and speculative
@@ -90,7 +93,21 @@ def create_scheduler(
 
     has_resources = any(job_graph.group_of(vertex.id).has_resources for vertex in job_graph.vertices)
     allocator = pool if has_resources else bounded if in_turn else grant_all
-    return kind(
+    if name == "AdaptiveBatch":
+        return AdaptiveBatchScheduler(
+            job_graph,
+            options,
+            allocator,
+            slots,
+            chosen,
+            request_seconds=request_seconds,
+            task_memory=task_memory,
+            profiler=profiler,
+            costs=costs,
+            cold_start=cold_start,
+            size_buffer_bytes=size_buffer_bytes,
+        )
+    return DefaultScheduler(
         job_graph,
         options,
         allocator,
@@ -99,5 +116,5 @@ def create_scheduler(
         request_seconds=request_seconds,
         task_memory=task_memory,
         profiler=profiler,
-        costs=costs if kind is AdaptiveBatchScheduler else NO_COSTS,
+        size_buffer_bytes=size_buffer_bytes,
     )

@@ -19,10 +19,11 @@ from firesteel.scheduler.deployment.deployment import SchedulingStrategyClass, d
 from firesteel.scheduler.deployment.longest_first import LongestFirst
 from firesteel.scheduler.exchange.merging import Merging
 from firesteel.scheduler.exchange.release import release_strategy
+from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.execution_events import ExecutionEvents
 from firesteel.scheduler.failover.failure_handler import ExecutionFailureHandler
 from firesteel.scheduler.invariants import validate
-from firesteel.scheduler.joins.adaptive import Joins, NoJoins
+from firesteel.scheduler.joins.planning import Joins, NoJoins
 from firesteel.scheduler.kernel import events as e
 from firesteel.scheduler.kernel.commands import Command, JobStatus, Placement
 from firesteel.scheduler.kernel.job import Job
@@ -67,11 +68,12 @@ class Scheduler(ABC):
         task_memory: Callable[[], float | None] = lambda: None,
         profiler: Profiler = NO_PROFILER,
         costs: StepCosts = NO_COSTS,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         """``allocator``: makes the slot allocator. ``detector``: tells of slow executions, which then get mirrors; None: there are
         none. ``request_seconds``: as ``Merging`` takes it. ``task_memory``: gives the bytes
         that a task may use for its data; None: not known yet. ``profiler``: told of the phases it goes
-        through. ``costs``: of steps, as earlier runs measured them."""
+        through. ``costs``: of steps, as earlier runs measured them. ``size_buffer_bytes``: as ``DefaultExecutionGraph`` takes it."""
         self.job_graph = job_graph = job_graph.copy()  # it may change while the job runs
         self.options = options
         self._profiler = profiler
@@ -79,7 +81,9 @@ class Scheduler(ABC):
         recorder = self.recorder = Recorder()
         timers = self.timers = Timers(recorder)
         self.executions = ExecutionTable(recorder.story)
-        graph = self.graph = DefaultExecutionGraph(job_graph, self.executions, recorder.emit, profiler=profiler)
+        graph = self.graph = DefaultExecutionGraph(
+            job_graph, self.executions, recorder.emit, profiler=profiler, size_buffer_bytes=size_buffer_bytes
+        )
         self.nodes = Nodes()
         blocklist = Blocklist(self.nodes, recorder, timers)
         self.allocator = allocator(AllocatorContext(self.executions, self.nodes, lambda: blocklist.avoided, recorder))
@@ -160,7 +164,7 @@ class Scheduler(ABC):
         )
         counts = self._subpartition_counts()
         self.planner = Planner(graph, options, counts, deployment.coordinators, recorder, profiler=profiler)
-        self.joins = self._adaptive_joins(self._usable, task_memory)
+        self.joins = self._adaptive_joins(self._usable, task_memory, costs)
         self._handlers = self._event_handlers()
 
     def _event_handlers(self) -> dict[type[e.Event], Callable[[Any], bool | None]]:
@@ -175,6 +179,7 @@ class Scheduler(ABC):
             e.PartitionsLost: self._partitions_lost,
             e.SizesLoaded: self.planner.sizes_loaded,
             e.PartitionsMerged: self.merging.merged,
+            e.SourceNarrowed: self.joins.narrowed,
             e.TimerFired: self._timer,
             e.ExecutorChanged: self._executor,
             e.WorkersOccupied: self.resources.workers_occupied,
@@ -185,7 +190,7 @@ class Scheduler(ABC):
             e.CancelRequested: self._sinks.cancel_requested,
         }
 
-    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None]) -> Joins:
+    def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         """Joins that are decided while the job runs, where the graph grows as it runs."""
         return NoJoins()
 

@@ -114,6 +114,7 @@ class Plane:
         self._handlers: dict[type[c.Command], Callable[[Any], None]] = {
             c.Record: self._record,
             c.VertexAbsorbed: self._absorb,
+            c.NarrowSource: self._narrow,
             c.Deploy: self._deploy,
             c.DeployRegions: self._deploy_regions,
             c.Cancel: self._cancel,
@@ -147,10 +148,21 @@ class Plane:
 
     def _absorb(self, command: c.VertexAbsorbed) -> None:
         """The graph is the scheduler's own: nothing is left to be done."""
-        check(
-            not (self.runs.vertex[: self.runs.size] == command.producer).any(),
-            f"vertex {command.producer} is absorbed, and was deployed",
-        )
+        check(not self._was_deployed(command.producer), f"vertex {command.producer} is absorbed, and was deployed")
+
+    def _was_deployed(self, vertex: int) -> bool:
+        return bool((self.runs.vertex[: self.runs.size] == vertex).any())
+
+    def _narrow(self, command: c.NarrowSource) -> None:
+        """Splits are left out by dice; sometimes none are, or the keys cannot be read."""
+        source = self.graph.vertices[command.vertex].source
+        check(source is not None, f"vertex {command.vertex} is narrowed, and is no source")
+        assert source is not None
+        check(not self._was_deployed(command.vertex), f"vertex {command.vertex} is narrowed, and was deployed")
+        kept = source.split_bytes[self.dice.which(0.5, len(source.split_bytes))]
+        sizes = None if self.dice.happens(0.2) else kept
+        answer = e.SourceNarrowed(at=0.0, vertex=command.vertex, split_bytes=sizes, found="made up")
+        self.clock.after(self.world.storage.latency, lambda: self._tell(replace(answer, at=self.clock.now)))
 
     def _deploy(self, command: c.Deploy) -> None:
         check(

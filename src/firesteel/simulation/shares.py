@@ -18,7 +18,7 @@ Attempts = Callable[[int], Ints]
 
 class ShareBook:
     """Every part of one side of a join meets every part of the other once; and all parts are of the same rows: those that have won
-    were dealt out from the same objects."""
+    were dealt out from the same objects, but for parts by value, of which there is one side."""
 
     def __init__(self, graph: JobGraph) -> None:
         self._graph = graph
@@ -53,18 +53,18 @@ class ShareBook:
             edges = [edge for edge in self._graph.vertices[vertex].inputs if edge.co_partitioned]
             readers: dict[int, list[tuple[int, tuple[Part, ...]]]] = {}
             for subtask, parts in told.items():
-                for subpartition in parts[0].keys() | parts[1].keys():
+                for subpartition in set().union(*parts):
                     both = tuple(side.get(subpartition, (0, 0)) for side in parts)
                     readers.setdefault(subpartition, []).append((subtask, both))
             for subpartition, found in readers.items():
                 where = f"subpartition {subpartition} of vertex {vertex}"
-                counts = [{parts for _, parts in (both[side] for _, both in found)} for side in (0, 1)]
+                counts = [{parts for _, parts in (both[side] for _, both in found)} for side in range(len(edges))]
                 check(all(len(count) == 1 for count in counts), f"{where} is divided in several ways")
                 pairs = set(product(*([(part, n) for part in range(n)] for n in (min(count) for count in counts))))
                 met = [both for _, both in found]
                 check(len(met) == len(pairs) and set(met) == pairs, f"{where}: parts meet {sorted(met)}")
                 for side, edge in enumerate(edges):
-                    if len(met) > 1 and min(counts[side]) > 1:
+                    if len(met) > 1 and min(counts[side]) > 1 and not edge.by_value:
                         rows = {self._objects[vertex, edge.index, s, int(winners(vertex)[s])] for s, _ in found}
                         check(len(rows) == 1, f"{where} was dealt out from several attempts of its producers")
 

@@ -10,6 +10,7 @@ once per vertex with cloudpickle and is the same for every subtask and attempt; 
 from __future__ import annotations
 
 import copyreg
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.order import Order
+from firesteel.task.mapped import MappedObjects, PrivateObjects
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -56,9 +58,13 @@ class TaskContext:
     """Bytes that the operators, readers and writers of this task may hold together."""
     scratch: Path
     """A private directory on the executor's local disk, removed when the task ends."""
+    heavy_keys: bool = False
+    """Heavy keys of its keyed outputs are looked for."""
     side_inputs: dict[str, pa.Table] = field(default_factory=dict)
-    builds: dict[str, UnitInput] = field(default_factory=dict)
+    builds: dict[str, BuildInput] = field(default_factory=dict)
     """Build sides of broadcast joins by name: read whole, by the operator that joins."""
+    shared: MappedObjects | PrivateObjects = field(default_factory=PrivateObjects)
+    """What operators make once for all workers of the executor."""
     place: str = ""
     """The split being read just now, in words, for error messages."""
 
@@ -84,6 +90,20 @@ class UnitInput(Protocol):
     def schema(self) -> pa.Schema: ...
     def batches(self) -> Batches: ...
     def table(self) -> pa.Table: ...
+
+
+class BuildInput(Protocol):
+    """A build side as it is stored."""
+
+    @property
+    def identity(self) -> str:
+        """Names its rows, within the job."""
+        ...
+
+    @property
+    def unit(self) -> UnitInput: ...
+    @property
+    def rows(self) -> int: ...
 
 
 class KeyedOperator(Protocol):
@@ -228,6 +248,14 @@ class Gate:
     shares: NDArray[np.int32] | None = None
     """int32 (n, 2): (part, parts) of each rectangle's rows; None: all of them."""
 
+    @property
+    def identity(self) -> str:
+        """Names the rows that are read, within the job: other attempts at them have another one."""
+        digest = hashlib.blake2b(repr((self.dataset, self.num_subpartitions, self.boundaries)).encode(), digest_size=16)
+        for column in (self.attempts, self.tokens, self.rects, self.partitions, self.shares, *(self.merged or ())):
+            digest.update(b"none" if column is None else len(column).to_bytes(8, "little") + column.tobytes())
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class PipelinedGate:
@@ -245,6 +273,8 @@ class PartitionOutcome:
     stored_bytes: int
     sketch: bytes | None = None
     """Of an output with an order: its keys and how many bytes lie between them (``firesteel.model.sketches``)."""
+    heavy_keys: bytes = b""
+    """Of a keyed output (``firesteel.model.heavy_keys``); empty: there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ quarter (half without a keyed head and build sides), evenly among result writers
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
@@ -21,6 +22,7 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError, error_words
 from firesteel.model.order import Order
 from firesteel.model.sketches import Boundaries
+from firesteel.results.heavy_keys import NO_HEAVY_KEYS, KeySampler
 from firesteel.results.order.range_reader import RangeReader
 from firesteel.results.order.sorted_writer import SortedWriter
 from firesteel.results.reader import GateReader
@@ -29,7 +31,9 @@ from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
-from firesteel.task.operators.units import run_keyed, whole_gate
+from firesteel.task.mapped import let_go
+from firesteel.task.operators.aggregation.narrow import NarrowCombiner
+from firesteel.task.operators.units import GateBuild, run_keyed
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
@@ -37,6 +41,7 @@ from firesteel.task.program import (
     Gate,
     GateHead,
     KeyedHead,
+    Operator,
     PartitionOutcome,
     PipelinedGate,
     ResultOutput,
@@ -46,6 +51,7 @@ from firesteel.task.program import (
     TaskOutcome,
     VertexProgram,
 )
+from firesteel.task.value_part import ValuePartReader
 
 __all__ = ["Part", "TaskRun", "UserFunctionError", "run_task"]
 _T = TypeVar("_T")
@@ -100,6 +106,7 @@ class TaskRun:
         self.culprit: int | None = None
         """The part that raised."""
         cache = _object_cache(parts, store)
+        let_go(but=[_identity(part, gate) for part in parts for _, gate in part.program.builds])
         self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
 
     def run(self) -> list[TaskOutcome]:
@@ -174,6 +181,12 @@ def _object_cache(parts: Sequence[Part], store: ResultStore) -> ObjectCache:
     return worker_cache(store, stored, budget, parts[0].ctx.scratch.parent / "indexes")
 
 
+def _identity(part: Part, gate: int) -> str:
+    """Of the rows that a stored input reads."""
+    given = part.gates[gate]
+    return given.identity if isinstance(given, Gate) else ""
+
+
 class _PartRun:
     """One part: its reading and its writing half."""
 
@@ -232,8 +245,9 @@ class _Reading:
     def __init__(self, part: Part, store: ResultStore, cache: ObjectCache) -> None:
         self._program, self._ctx, self._part = part.program, part.ctx, part
         self._schemas = part.program.gate_schemas
+        divided_by = _divided_by(part.program)
         self._readers: list[GateReader | None] = [
-            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache)
+            None if isinstance(gate, PipelinedGate) else _reader(gate, schema, order, store, cache, divided_by)
             for gate, schema, order in zip(part.gates, self._schemas, part.program.orders, strict=True)
         ]
         self._streams: list[Stream] = []
@@ -251,14 +265,21 @@ class _Reading:
         for name, gate in self._program.side_inputs:
             self._ctx.side_inputs[name] = whole(self._stored(gate).read(), self._schemas[gate])
         for name, gate in self._program.builds:
-            self._ctx.builds[name] = whole_gate(self._stored(gate), self._schemas[gate])
+            self._ctx.builds[name] = GateBuild(self._stored(gate), self._schemas[gate], _identity(self._part, gate))
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
         batches = self._head(streams)
-        for operator in self._program.operators:
+        for operator in self._operators():
             batches = operator.apply(batches, self._ctx)
         return batches
+
+    def _operators(self) -> Sequence[Operator]:
+        if not self._program.builds:
+            return self._program.operators
+        from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
+
+        return composed(self._program.operators, _wanted(self._program.outputs))
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head
@@ -311,13 +332,32 @@ class _Reading:
             yield with_null_indices(batch)
 
 
-def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultStore, cache: ObjectCache) -> GateReader:
+def _divided_by(program: VertexProgram) -> tuple[str, ...]:
+    """The columns by whose hash subpartitions are divided among tasks; none: rows are dealt out by their order."""
+    return getattr(program.head.operator, "divided_by", ()) if isinstance(program.head, KeyedHead) else ()
+
+
+def _wanted(outputs: Sequence[ResultOutput | SinkOutput]) -> list[str]:
+    """The columns that partial aggregations take of the rows; empty: all, or nobody knows."""
+    combiners = [output.combiner if isinstance(output, ResultOutput) else None for output in outputs]
+    narrow = [combiner.columns for combiner in combiners if isinstance(combiner, NarrowCombiner)]
+    return list(dict.fromkeys(itertools.chain.from_iterable(narrow))) if len(narrow) == len(outputs) else []
+
+
+def _reader(  # noqa: PLR0917
+    gate: Gate,
+    schema: pa.Schema,
+    order: Order | None,
+    store: ResultStore,
+    cache: ObjectCache,
+    divided_by: tuple[str, ...],
+) -> GateReader:
     if order is not None:
         if gate.boundaries is None:
             raise FiresteelError(f"Data set {gate.dataset} was written in an order, but its ranges are not given.")
         where = gate.attempts, gate.tokens, gate.rects, gate.partitions
         return RangeReader(store, gate.dataset, schema, order, Boundaries(gate.boundaries), *where, cache)
-    return GateReader(
+    columns = (
         store,
         gate.dataset,
         schema,
@@ -328,8 +368,11 @@ def _reader(gate: Gate, schema: pa.Schema, order: Order | None, store: ResultSto
         gate.partitions,
         gate.merged,
         cache,
-        gate.shares,
     )
+    if divided_by and gate.shares is not None and (gate.shares[:, 1] > 1).any():
+        ((part, parts),) = gate.shares.tolist()  # of one subpartition, and nothing else
+        return ValuePartReader(*columns, columns=divided_by, share=(part, parts))
+    return GateReader(*columns, gate.shares)
 
 
 class _Outputs:
@@ -394,6 +437,7 @@ class _Outputs:
             memory_budget=share,
             codec=self._codec,
             start=ctx.subtask % count,
+            heavy_keys=KeySampler() if ctx.heavy_keys else NO_HEAVY_KEYS,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -415,7 +459,7 @@ class _Outputs:
             for combined in combiner.finish() if combiner is not None else ():
                 writer.write(combined)
             summary = writer.finish()
-            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch
+            written = summary.bytes, summary.rows, summary.stored_bytes, summary.sketch, summary.heavy_keys
             partitions.append(PartitionOutcome(output.dataset, *written))
         return tuple(partitions), tuple(commits)
 

@@ -98,6 +98,76 @@ def test_sizes_and_options_as_people_write_them():
     assert one([{"bytes": [[MIB] * 999]}], **long_names)["rule"] == "by-count"
 
 
+# --- heavy subpartitions of joins ------------------------------------------------------------------------------
+
+HEAVY, EVEN = {"bytes": [[9, 500, 9]]}, {"bytes": [[5, 5, 5]]}
+FOUR = {"slots": 4, "data_volume_per_task": 160}
+
+
+def parts_of(answer):
+    """Of each subtask, the parts that it reads of either side."""
+    sides = [[[r.get("part", [0, 1]) for r in subtask] for subtask in side] for side in answer["ranges"]]
+    return list(zip(*sides, strict=True))
+
+
+def joined(join, left, right, **options):
+    options = {key.replace("_", "-"): value for key, value in {**FOUR, **options}.items()}
+    return ask({"join": join, "options": options, "inputs": [left, right]})[0]
+
+
+def test_rows_of_a_heavy_subpartition_are_dealt_out_where_the_join_allows_it():
+    whole = [[0, 1]]
+    for join in ("inner", "left", "leftouter", "Semi", "anti"):
+        answer = joined(join, HEAVY, EVEN)
+        assert parts_of(answer)[:3] == [([[part, 3]], whole) for part in range(3)], join
+        assert "divided: subpartition 1 (505 B) among 3 subtasks" in answer["reason"]
+    assert parts_of(joined("right", EVEN, HEAVY))[:3] == [(whole, [[part, 3]]) for part in range(3)]
+    for join, sides, why in (
+        ("right", (HEAVY, EVEN), "only right rows may be in a join of kind 'right'"),
+        ("left", (EVEN, HEAVY), "only left rows may be in a join of kind 'left'"),
+        ("full", (HEAVY, EVEN), "no rows may be in a join of kind 'full'"),
+    ):
+        answer = joined(join, *sides)
+        assert answer["reason"].endswith(f"subpartition 1 (505 B) is not divided: {why}")
+        assert not any(part != [0, 1] for parts in parts_of(answer) for side in parts for part in side)
+
+
+def test_a_grid_where_both_sides_are_heavy():
+    answer = joined("inner", HEAVY, HEAVY, data_volume_per_task=100, slots=16)
+    pairs = [(*left[0], *right[0]) for left, right in parts_of(answer) if left[0][1] > 1]
+    lefts, rights = pairs[0][1], pairs[0][3]
+    assert lefts > 1 < rights
+    assert sorted(pairs) == [(a, lefts, b, rights) for a in range(lefts) for b in range(rights)]
+
+
+def test_a_request_may_say_by_itself_what_is_divisible():
+    alone = joined(None, {**HEAVY, "divisible": True}, EVEN)
+    assert alone == joined("left", HEAVY, EVEN)
+    assert joined("full", {**HEAVY, "divisible": True}, EVEN) == alone
+    forbidden = joined("inner", {**HEAVY, "divisible": False}, EVEN)
+    assert forbidden["reason"].endswith("is not divided: as the request says")
+    assert joined("left", HEAVY, EVEN, **{"firesteel.join.skew": "none"}) == joined(None, HEAVY, EVEN)
+    beside = {"broadcast": True, "bytes": [[1]]}
+    assert ask({"join": "left", "options": {"slots": 4, "data-volume-per-task": 160}, "inputs": [HEAVY, beside, EVEN]})[
+        0
+    ]["reason"].endswith("among 3 subtasks, which read 172 B each")
+
+
+def test_rows_may_be_parted_by_value_where_there_is_one_input():
+    answer = one([{**HEAVY, "divisible": "by-value"}, {"broadcast": True, "bytes": [[1]]}], **FOUR)
+    assert parts_of(answer)[:3] == [([[part, 3]], [[0, 1]]) for part in range(3)]
+    assert "among 3 subtasks, which keep 167 B each" in answer["reason"]
+    assert one([HEAVY], **FOUR)["parallelism"] == 3
+
+
+def test_the_python_function_tells_parts():
+    decided = decide([HEAVY, EVEN], {"slots": 4, "data-volume-per-task": 160}, join="left")
+    assert decided.ranges[0][0] == [Slices((0, 1), (1, 2), (0, 3))]
+    assert decided.ranges[1][0] == [Slices((0, 1), (1, 2))]
+    assert decided.bytes is not None
+    assert decided.bytes.sum() == 518 + 15 + 2 * 5, "two read the right side's subpartition once more"
+
+
 def test_nothing_to_read():
     assert one([{"bytes": [[0, 0], [0, 0]]}])["parallelism"] == 1
     answer = one([{"bytes": [[0]]}], parallelism=3)
@@ -118,6 +188,15 @@ def test_nothing_to_read():
         ({"inputs": [{"byte": [[1]]}]}, "There is no key in input 0: 'byte'. Did you mean 'bytes'?"),
         ({"inputs": [{"bytes": [[1]], "patern": "x"}]}, "Did you mean 'pattern'?"),
         ({"inputs": [{"bytes": [[1]], "pattern": "all"}]}, "Input 0: there is no pattern 'all'."),
+        ({"join": "innner", "inputs": [HEAVY, EVEN]}, "There is no join of kind 'innner'."),
+        ({"join": 3, "inputs": [HEAVY, EVEN]}, "'join' is a number, not the kind of a join."),
+        ({"join": "left", "inputs": [HEAVY]}, "two keyed all-to-all inputs, left and right, and here is 1."),
+        ({"join": "left", "inputs": [HEAVY] * 3}, "two keyed all-to-all inputs, left and right, and here are 3."),
+        ({"inputs": [{**HEAVY, "divisible": "by-value"}, EVEN]}, "divisible by value is the only one that is not broadcast"),
+        ({"inputs": [{**HEAVY, "divisible": "by-value", "pattern": "pointwise"}]}, "only a keyed all-to-all input can be"),
+        ({"inputs": [{**HEAVY, "divisible": 1}]}, "Input 0: 'divisible' is 1, which is neither true nor false."),
+        ({"inputs": [{**HEAVY, "divisible": True, "keyed": False}]}, "Input 0: only a keyed all-to-all input can be"),
+        ({"inputs": [{**HEAVY, "divisible": True, "broadcast": True}]}, "Input 0: only a keyed all-to-all input can be"),
         ({"inputs": [{"bytes": [[1]], "keyed": "yes"}]}, "Input 0: 'keyed' is 'yes', which is neither true nor false."),
         ({"inputs": [{"pattern": "pointwise"}]}, "Input 0 needs 'bytes', a list of lists, not nothing."),
         ({"inputs": [{"bytes": []}]}, "Input 0 has no producers."),
@@ -263,8 +342,9 @@ def test_a_long_value_is_not_repeated_whole():
 
 def test_the_page_shows_what_is_answered():
     page = (Path(__file__).parents[3] / "docs" / "decide.md").read_text()
-    request, shown = re.search(r"echo '(.*?)' \| firesteel decide -\n(.*?)```", page, re.S).groups()
-    (answer,) = ask(request.encode())
-    assert json.loads(shown) == answer
+    examples = re.findall(r"echo '(.*?)' \| firesteel decide -\n(.*?)```", page, re.S)
+    assert len(examples) == 2
+    for request, shown in examples:
+        assert [json.loads(shown)] == ask(request.encode())
     for code in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(code, {})

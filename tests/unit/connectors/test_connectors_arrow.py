@@ -44,6 +44,39 @@ def test_columns_and_filters_are_pushed_down(tmp_path):
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_splits_count_the_columns_that_are_read(tmp_path, compression, stream):
+    """``s`` has 104 of 120 bytes a row."""
+    wide = pa.table({"n": range(1000), "s": [f"{i:04}" * 25 for i in range(1000)], "m": range(1000)})
+    new, options = (pa.ipc.new_stream if stream else pa.ipc.new_file), pa.ipc.IpcWriteOptions(compression=compression)
+    with new(tmp_path / "a.arrow", wide.schema, options=options) as writer:
+        writer.write_table(wide, max_chunksize=100)
+    source = ArrowSource(tmp_path)
+
+    def counted(*columns, condition=None):
+        return sum(split.bytes for split in source.push_down(list(columns), condition).list_splits(1 << 20))
+
+    whole = counted("n", "s", "m")
+    assert 0.5 < whole / wide.nbytes < 2
+    assert counted("n") == pytest.approx(whole * 8 / 120, rel=0.1)
+    assert counted("n", condition=pc.field("m") > 3) == pytest.approx(whole * 16 / 120, rel=0.1), (
+        "a filter's are read too"
+    )
+    assert counted() == pytest.approx(counted("n"), rel=0.1), "rows are counted by a column"
+    assert counted("s") == pytest.approx(whole * 104 / 120, rel=0.1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_empty_file_has_no_bytes(tmp_path, stream):
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with new(tmp_path / "a.arrow", TABLE.schema):
+        pass
+    source = ArrowSource(tmp_path).push_down(["n"], None)
+    assert sum(split.bytes for split in source.list_splits(1 << 20)) <= (tmp_path / "a.arrow").stat().st_size
+    assert read_all(source).num_rows == 0
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
 def test_what_is_written_is_read_again(tmp_path, compression):
     words = pa.array(["a", "b"] * 500).dictionary_encode()
     table = TABLE.append_column("w", words)

@@ -346,3 +346,28 @@ def test_place_says_what_a_batch_is_made_of(tmp_path, path):
         f"{path}, row group 0 to {path}, row group 8",
         f"{path}, row group 9 to {tmp_path}/b.parquet, row group 0",
     ]
+
+
+NULLABLE = {
+    "int": (pa.int32(), lambda i: i),
+    "text": (pa.string(), lambda i: f"{i:05d}"),
+    "date": (pa.date32(), lambda i: datetime.date(2020, 1, 1) + datetime.timedelta(days=i)),
+    "time": (pa.timestamp("us", "UTC"), lambda i: datetime.datetime(2020, 1, 1, i // 60, i % 60, tzinfo=datetime.UTC)),
+    "decimal": (pa.decimal128(9, 2), decimal.Decimal),
+}
+
+
+@pytest.mark.parametrize("kind", NULLABLE)
+def test_row_groups_with_nulls_are_left_out_where_no_other_value_can_match(tmp_path, kind):
+    type_, value = NULLABLE[kind]
+    values = [None if i % 7 == 3 else value(i) for i in range(1000)]
+    pq.write_table(pa.table({"a": pa.array(values, type_)}), tmp_path / "a.parquet", row_group_size=100)
+    source = ParquetSource(str(tmp_path / "a.parquet"))
+
+    def groups(condition) -> int:
+        return len(source.push_down(None, condition).list_splits(1))
+
+    a, wanted = pc.field("a"), pa.scalar(value(250), type_)
+    assert groups(a == wanted) == 1 and groups(a.isin(pa.array([value(250), value(551)], type_))) == 2
+    assert groups(a > wanted) == 8 and groups(~(a <= wanted)) == 8
+    assert groups(a.is_null()) == 10 and groups((a == wanted) | a.is_null()) == 10

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane, attempts_of, ints, plane
 
+from firesteel.model.build_memory import INDEX_ROW_BYTES, held_bytes
 from firesteel.model.job_graph import JobEdge, JoinInfo, ShipStrategy
+from firesteel.model.step_costs import StepCost, StepCosts
 from firesteel.scheduler.joins.broadcast import JoinSizes, decide_join
 from firesteel.scheduler.kernel import commands as c
 from firesteel.scheduler.kernel import events as e
@@ -42,19 +44,22 @@ def job(
     return started(builder, {FACT: fact, DIM: dim if written is None else written}, slots, **options)
 
 
-def started(builder: GraphBuilder, written: dict[int, int], slots: int, **options) -> Plane:
-    """``written``: bytes of all subtasks of a vertex together, a few for those not named. ``buffer``: bytes of rows of sizes that are
-    not in the scratch files."""
+def started(
+    builder: GraphBuilder, written: dict[int, int], slots: int, came_out: dict[int, float] | None = None, **options
+) -> Plane:
+    """``written``: bytes of all subtasks of a vertex together, a few for those not named. ``came_out``: the part of what they read
+    that came out of vertices in two earlier runs."""
+    for vertex in builder.graph.vertices:
+        vertex.step = f"step-{vertex.id}"
+    known = {f"step-{vertex}": StepCost(1e-9, 2, part) for vertex, part in (came_out or {}).items()}
 
     def sizes(vertex: int, subtask: int, _dataset: int, n: int) -> np.ndarray:
         row = np.zeros(n, np.int64)
         row[subtask % n] = written.get(vertex, 40) // made.parallelism(vertex)
         return row
 
-    buffer = options.pop("buffer", 1 << 20)
     given = {"data_volume_per_task": "50 mb", "restart_strategy__fixed_delay__delay": "0 s", **options}
-    made = plane(builder.graph, sizes=sizes, slots=slots, **given)
-    made.scheduler.graph.size_buffer_bytes = buffer
+    made = plane(builder.graph, sizes=sizes, slots=slots, costs=StepCosts(known), **given)
     return made.start()
 
 
@@ -135,10 +140,9 @@ def test_the_join_takes_over_the_source_with_all_its_splits_and_the_journal_says
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [
-        pytest.param({"written": 100 * MIB}, "memory", id="larger than the memory of a task whose budget nobody knows"),
-        pytest.param({"written": 8 * MIB, "task_memory": 31 * MIB}, "memory", id="larger than a quarter of its budget"),
-        pytest.param({"written": 60 * MIB}, "bytes", id="4 tasks would read 240 MiB to save 200"),
-        pytest.param({"written": 2 * MIB, "data_volume_per_task": "1 mb"}, "bytes", id="200 tasks would read 400 MiB"),
+        pytest.param({"written": 130 * MIB}, "memory", id="larger than the memory of a task whose budget nobody knows"),
+        pytest.param({"written": 8 * MIB, "task_memory": 15 * MIB}, "memory", id="larger than half of its budget"),
+        pytest.param({"written": 60 * MIB, "slots": 4}, "bytes", id="4 tasks would wait for 240 MiB to save 200"),
     ],
 )
 def test_a_join_stays_as_compiled_where_a_broadcast_costs_more(fields, rule):
@@ -148,6 +152,14 @@ def test_a_join_stays_as_compiled_where_a_broadcast_costs_more(fields, rule):
     assert choices(p) == [("hash", rule)] and deployed(p) == {FACT, DIM}
     end(p)
     assert is_as_compiled(p)
+
+
+def test_only_the_tasks_that_run_at_once_wait_for_the_build_side():
+    """200 tasks, 2 at a time: those that follow find it read."""
+    p = job(written=20 * MIB, data_volume_per_task="1 mb")
+    finish(p, DIM)
+    assert choices(p) == [("broadcast right", "bytes")]
+    assert p.decisions("join")[0].inputs["readers"] == 2
 
 
 def test_the_bytes_that_a_side_has_count_not_those_that_its_source_tells_of():
@@ -211,14 +223,14 @@ def test_nothing_waits_for_the_larger_side_where_only_that_could_be_broadcast():
 
 
 def test_nothing_waits_for_a_side_that_is_far_too_large_for_a_task():
-    """100 MiB, and a task holds 16 of them."""
-    p = job(dim=100 * MIB, task_memory=64 * MIB)
+    """140 MiB, and a task holds 32 of them."""
+    p = job(dim=140 * MIB, task_memory=64 * MIB)
     assert deployed(p) == {FACT, DIM} and not order(p)
     end(p)
     assert is_as_compiled(p)
 
 
-def test_a_result_is_counted_once_however_many_ways_lead_to_it():
+def test_a_result_counts_once_for_each_step_that_hands_it_on():
     builder = GraphBuilder()
     builder.source([50 * MIB] * 4)
     halves = [builder.step((FACT, HASH)) for _ in range(2)]
@@ -228,7 +240,7 @@ def test_a_result_is_counted_once_however_many_ways_lead_to_it():
     p = started(builder, {dim: MIB}, slots=2)
     finish(p, dim)
     (told,) = p.decisions("join")
-    assert told.inputs["probe_bytes"] == 200 * MIB
+    assert told.inputs["probe_bytes"] == 400 * MIB
     end(p)
 
 
@@ -335,6 +347,81 @@ def test_the_build_side_may_finish_at_the_last_moment():
     end(p)
 
 
+def test_nothing_waits_for_a_side_that_turns_out_to_be_the_larger_one():
+    """The dimension grows in its second step. Both producers would wait for one another."""
+    builder = GraphBuilder()
+    fact, dim = builder.source([50 * MIB] * 4), builder.source([10 * MIB])
+    grown = builder.step((dim, HASH))
+    builder.step((fact, HASH), (grown, HASH), join=EITHER, has_sink=True)
+    p = started(builder, {fact: 200 * MIB, dim: 500 * MIB}, slots=1)
+    assert order(p) == [(fact, "put off", "smaller side first")]
+    finish(p, dim)
+    assert order(p)[1:] == [(fact, "begins", "smaller side first"), (grown, "put off", "smaller side first")]
+    assert p.decisions("join order")[1].reason.endswith("that side is likely the larger one by now")
+    assert deployed(p) == {dim, fact} and not p.timers
+    end(p)
+
+
+def test_first_subtasks_tell_that_a_side_is_too_large_to_be_waited_for():
+    """A task can hold 64 MiB, and two of four subtasks have written 70. A hint waits for them all the same."""
+    p, hinted = (
+        job(dim=160 * MIB, written=140 * MIB, dims=4, join=join, task_memory=128 * MIB)
+        for join in (EITHER, replace(EITHER, hint=1))
+    )
+    for made in (p, hinted):
+        made.finish(made.keys(DIM)[0])
+        assert deployed(made) == {DIM}
+        made.finish(made.keys(DIM)[0])
+    assert order(p)[1:] == [(FACT, "begins", "memory")] and deployed(p) == {FACT, DIM}
+    reason = (
+        "begins without the right side of [2]: that side has 70 MiB already, more than the 64 MiB that a task can hold"
+    )
+    assert p.decisions("join order")[1].reason == reason
+    end(p)
+    assert is_as_compiled(p) and deployed(hinted) == {DIM}
+
+
+# --- what came out in earlier runs ---------------------------------------------------------------------------
+
+
+def test_the_side_that_is_filtered_to_less_comes_first():
+    """Of 200 MiB 1 % is left, less than the dimension has."""
+    p = job(came_out={FACT: 0.01, DIM: 1.0}, written=10 * MIB)
+    assert deployed(p) == {FACT} and order(p) == [(DIM, "put off", "smaller side first")]
+    (told,) = p.decisions("join order")
+    assert told.inputs == {
+        "join": JOIN,
+        "build": "left",
+        "build_bytes": 2 * MIB,
+        "probe_bytes": 10 * MIB,
+        "build_read": 200 * MIB,
+        "probe_read": 10 * MIB,
+    }
+    assert "estimated 2 MiB: 200 MiB read, of which 1 % came out in 2 earlier runs; slots may be" in told.reason
+    assert told.reason.endswith("estimated 10 MiB: 10 MiB read, of which 100 % came out in 2 earlier runs")
+    end(p)
+
+
+def test_what_is_known_to_be_too_large_is_not_waited_for():
+    """A task can hold 128 MiB. Where nobody knows what is left of 140, it may be less."""
+    assert deployed(job(dim=140 * MIB)) == {DIM}
+    p = job(dim=140 * MIB, came_out={DIM: 1.0})
+    assert deployed(p) == {FACT, DIM} and not order(p)
+    end(p)
+
+
+def test_an_exchange_is_worth_what_comes_out_and_a_broadcast_costs_what_is_read():
+    """2 tasks at once wait for the dimension's 10 MiB; an exchange of the 14 MiB that come out of the fact's 200 costs less."""
+    p = job(came_out={FACT: 0.07})
+    assert p.decisions("join order")[0].inputs["probe_bytes"] == 14 * MIB
+    finish(p, DIM)
+    (told,) = p.decisions("join")
+    assert (told.result, told.rule) == ("hash", "bytes")
+    assert (told.inputs["readers"], told.inputs["probe_bytes"]) == (2, 14 * MIB)
+    end(p)
+    assert is_as_compiled(p)
+
+
 # --- several joins -------------------------------------------------------------------------------------------
 
 
@@ -416,7 +503,7 @@ def star(**options) -> Plane:
 
 def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_are_broadcast():
     """All that reads the fact is one vertex; the join with the large dimension another, with the third one behind it."""
-    p = star(written={2: 100 * MIB})
+    p = star(written={2: 130 * MIB})
     for dim in (1, 2, 3):
         finish(p, dim)
     assert choices(p) == [("broadcast right", "bytes"), ("hash", "memory"), ("broadcast right", "bytes")]
@@ -427,13 +514,13 @@ def test_a_dimension_that_is_too_large_keeps_its_exchange_and_those_around_it_ar
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
 def test_build_sides_share_the_memory_of_the_tasks_that_hold_them(first, second):
-    """12 MiB fit in a task's 16 alone, not beside another; whichever of the joins is decided first."""
-    p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=64 * MIB)
+    """12 MiB fit in a task's 20 alone, not beside another; whichever of the joins is decided first."""
+    p = star(written={1: 12 * MIB, 2: 12 * MIB}, task_memory=40 * MIB)
     finish(p, first)
     assert choices(p) == [("broadcast right", "bytes")]
     finish(p, second)
     assert choices(p)[1] == ("hash", "memory")
-    assert p.decisions("join")[1].inputs["held"] == [12 * MIB]
+    assert p.decisions("join")[1].inputs["held"] == [held_bytes(12 * MIB, 7)]
     finish(p, 3)
     end(p)
 
@@ -518,7 +605,7 @@ def test_a_build_side_that_fails_while_it_is_waited_for_is_waited_for_again():
 
 def test_sizes_by_subpartition_that_are_on_their_way_hold_up_nothing():
     """Of a side that is read whole only its bytes count."""
-    p = job(dims=3, slots=3, buffer=0)
+    p = job(dims=3, slots=3, size_buffer_bytes=0)
     p.finish(*p.keys(DIM)[:2])
     (dataset,) = p.scheduler.job_graph.vertices[DIM].outputs
     attempt, token = p.admitted[DIM, 0]
@@ -549,7 +636,7 @@ def test_a_job_can_be_cancelled_while_something_is_put_off():
 
 # --- the decision --------------------------------------------------------------------------------------------
 
-SIZES = JoinSizes("inner", build=1, build_bytes=MIB, probe_bytes=100 * MIB, readers=10, memory=256 * MIB)
+SIZES = JoinSizes("inner", build=1, build_bytes=MIB, build_rows=0, probe_bytes=100 * MIB, readers=10, memory=256 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -561,16 +648,18 @@ SIZES = JoinSizes("inner", build=1, build_bytes=MIB, probe_bytes=100 * MIB, read
         ({"build_bytes": 10 * MIB + 1}, False, "bytes"),
         ({"readers": 100}, True, "bytes"),
         ({"readers": 101}, False, "bytes"),
-        ({"build_bytes": 64 * MIB, "readers": 1}, True, "bytes"),
-        ({"build_bytes": 64 * MIB + 1, "readers": 1}, False, "memory"),
-        ({"build_bytes": 32 * MIB, "readers": 1, "held": (MIB,)}, True, "bytes"),
-        ({"build_bytes": 32 * MIB + 1, "readers": 1, "held": (MIB,)}, False, "memory"),
-        ({"held": (33 * MIB,)}, False, "memory"),
-        ({"memory": 4 * MIB}, True, "bytes"),
-        ({"memory": 4 * MIB - 1}, False, "memory"),
+        ({"build_bytes": 128 * MIB, "probe_bytes": 200 * MIB, "readers": 1}, True, "bytes"),
+        ({"build_bytes": 128 * MIB + 1, "probe_bytes": 200 * MIB, "readers": 1}, False, "memory"),
+        ({"build_rows": 127 * MIB // INDEX_ROW_BYTES}, True, "bytes"),
+        ({"build_rows": 127 * MIB // INDEX_ROW_BYTES + 1}, False, "memory"),
+        ({"held": (100 * MIB, 27 * MIB)}, True, "bytes"),
+        ({"held": (100 * MIB, 27 * MIB + 1)}, False, "memory"),
+        ({"held": (1000 * MIB,), "build_bytes": 0, "build_rows": 1}, False, "memory"),
+        ({"memory": 2 * MIB}, True, "bytes"),
+        ({"memory": 2 * MIB - 1}, False, "memory"),
         ({"build_bytes": 1000 * MIB, "readers": 1000, "is_hint": True}, True, "hint"),
-        ({"probe_bytes": 0, "readers": 64}, True, "bytes"),
-        ({"probe_bytes": 0, "readers": 65}, False, "bytes"),
+        ({"probe_bytes": 0, "readers": 128}, True, "bytes"),
+        ({"probe_bytes": 0, "readers": 129}, False, "bytes"),
         ({"probe_bytes": 9 * MIB}, False, "bytes"),
     ],
 )
@@ -582,12 +671,22 @@ def test_the_decision(changed, is_broadcast, rule):
 
 def test_the_reason_names_what_was_compared():
     assert decide_join(SIZES).reason == (
-        "broadcast: 10 tasks read 1 MiB of the right side each, in place of an exchange of about 100 MiB"
+        "broadcast: 1 MiB of the right side are read once per executor, while 10 tasks wait, in place of an exchange of about 100 MiB"
     )
-    two = decide_join(replace(SIZES, build=0, build_bytes=64 * MIB, held=(MIB,)))
-    assert two.reason == (
-        "hash: the left side has 64 MiB, more than the 32 MiB for each of 2 build sides that a task can hold"
+    held = decide_join(replace(SIZES, build=0, build_bytes=64 * MIB, build_rows=MIB, held=(MIB,)))
+    assert held.reason == (
+        "hash: the left side has 64 MiB, with the index of its keys 128 MiB, more than the 127 MiB that a task can hold "
+        "beside 1 other build side"
     )
+    waits = decide_join(replace(SIZES, readers=101))
+    assert waits.reason == (
+        "hash: 101 tasks at once would wait for 1 MiB of the right side, 101 MiB in all, more than the 100 MiB whose exchange that saves"
+    )
+
+
+def test_a_side_that_was_asked_for_and_cannot_be_held_takes_no_memory_of_others():
+    assert replace(SIZES, build_bytes=1000 * MIB, held=(5,), is_hint=True).held_with_it == (5,)
+    assert replace(SIZES, held=(5,), is_hint=True).held_with_it == (5, MIB)
 
 
 def test_the_inputs_of_a_record_are_those_of_the_decision():
@@ -595,9 +694,12 @@ def test_the_inputs_of_a_record_are_those_of_the_decision():
         "how": "inner",
         "build": "right",
         "build_bytes": MIB,
+        "build_rows": 0,
         "probe_bytes": 100 * MIB,
         "readers": 10,
         "memory": 256 * MIB,
         "held": [5],
         "hint": True,
+        "read_bytes": 0,
+        "slots": 0,
     }

@@ -17,7 +17,7 @@ from firesteel.scheduler.kernel.records import JobPlanned, JournalRecord
 from firesteel.scheduler.topology.planned import planned
 
 AS_IT_WAS = JoinOptions()
-SIZES = JoinSizes("left", 1, MIB, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
+SIZES = JoinSizes("left", 1, MIB, 1000, 100 * MIB, 10, 256 * MIB, held=(3, 4), is_hint=True)
 
 
 def records_of(p: Plane, compiled: JobPlanned) -> list[JournalRecord]:
@@ -54,16 +54,16 @@ def test_sizes_come_back_from_their_columns():
 def test_as_a_run_with_that_memory_decides(dims, memory):
     """12 MiB each: how many of them fit beside each other follows from all that were decided before."""
     written = dict.fromkeys((1, 2, 3), 12 * MIB)
-    small = ran(dims, written=written, task_memory=64 * MIB)
+    small = ran(dims, written=written, task_memory=40 * MIB)
     other = ran(dims, written=written, task_memory=memory)
     assert told(small) == [(one.join, one.was) for one in replay_joins(small, AS_IT_WAS).joins]
-    assert decided(small, memory) == decided(other) and decided(other, 64 * MIB) == decided(small)
+    assert decided(small, memory) == decided(other) and decided(other, 40 * MIB) == decided(small)
     assert {join for join, _ in told(small)} == {4, 5, 6}
 
 
 def test_as_a_run_with_that_volume_decides():
     """4 tasks would read 20 MiB for 200, or 40 of them."""
-    p, finer = (job(written=20 * MIB, data_volume_per_task=volume) for volume in ("50 mb", "5 mb"))
+    p, finer = (job(written=20 * MIB, slots=64, data_volume_per_task=volume) for volume in ("50 mb", "5 mb"))
     compiled = planned(job().scheduler.job_graph, "job", Options())
     for ran_with in (p, finer):
         finish(ran_with, 1)
@@ -88,7 +88,7 @@ def test_who_would_do_other_work():
     as_it_was = replay_joins(records, AS_IT_WAS)
     assert as_it_was.was[0] == frozenset({0, 1, 2, 3, 4, 5, 6}) - {1, 2, 3}
     assert not any(map(as_it_was.has_moved, range(8)))
-    less = replay_joins(records, JoinOptions(memory=64 * MIB))
+    less = replay_joins(records, JoinOptions(memory=40 * MIB))
     assert [v for v in range(8) if less.has_moved(v)] == [0, 4, 5, 6] and less.would_be[0] == {0, 4}
     off = replay_joins(records, JoinOptions(is_adaptive=False))
     assert off.would_be == {} and off.has_moved(0)
@@ -99,20 +99,20 @@ def test_who_would_do_other_work():
 
 def test_both_ways_side_by_side():
     records = ran((2, 1, 3), written=dict.fromkeys((1, 2, 3), 12 * MIB), task_memory=160 * MIB)
-    text = what_if(records, {"firesteel.memory.per-task": "64 MiB"})
+    text = what_if(records, {"firesteel.memory.per-task": "40 MiB"})
     assert "join of [4]  broadcast right                   hash" in text
     assert (
         "join of [5]" not in text
         and "    join         broadcast right                   broadcast right (the same)" in text
     )
-    assert "more than the 8 MiB for each of 2 build sides that a task can hold" in text
+    assert "that a task can hold beside" in text
     assert "was          in the tasks of [6].\n    what if      in others, or in tasks of its own" in text
     same = what_if(records, {"memory.per-task": "160 MiB"}, 0)
     assert same.endswith("[0] step 0\n    was          in the tasks of [6].\n    what if      the same.")
 
 
 def test_a_vertex_whose_join_would_be_done_otherwise_is_not_decided_again():
-    p = job(written=100 * MIB)
+    p = job(written=140 * MIB)
     finish(p, 1)
     end(p)
     records = records_of(p, planned(job().scheduler.job_graph, "job", Options()))

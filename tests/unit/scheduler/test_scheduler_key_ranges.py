@@ -25,9 +25,7 @@ def two_steps(producers=3, sizes=None, parallelism=None, buffer_bytes=1 << 20, *
     source = builder.source([100] * producers, parallelism=producers)
     builder.step((source, RANGE), **({} if parallelism is None else {"parallelism": parallelism}))
     chosen = {"max_parallelism": 8, "data_volume_per_task": 100, "subpartition_factor": 1, **options}
-    made = plane(builder.graph, sizes=sizes, **chosen)
-    made.scheduler.graph.size_buffer_bytes = buffer_bytes
-    return made.start()
+    return plane(builder.graph, sizes=sizes, size_buffer_bytes=buffer_bytes, **chosen).start()
 
 
 def three_steps(sizes):

@@ -21,15 +21,14 @@ def three_steps(ship=HASH, buffer_bytes=0, scheduler="AdaptiveBatch"):
     fixed = {} if scheduler == "AdaptiveBatch" else {"parallelism": 2}
     builder.source([1] * 3, parallelism=3)
     builder.step((0, ship), parallelism=2), builder.step((0, ship), (1, HASH), **fixed)
-    made = plane(
+    return plane(
         builder.graph,
+        size_buffer_bytes=buffer_bytes,
         sizes=lambda _v, s, _d, n: np.full(n, 100 * (s + 1)),
         max_parallelism=4,
         jobmanager__scheduler=scheduler,
         restart_strategy__fixed_delay__delay="0 s",
-    )
-    made.scheduler.graph.size_buffer_bytes = buffer_bytes
-    return made.start()
+    ).start()
 
 
 def lose_partition_0(p):

@@ -44,9 +44,10 @@ from firesteel.task.executor import crash_note
 from firesteel.task.executor.failures import describe_failure
 from firesteel.task.executor.information import Blob, JobInformation, VertexInformation, VertexPart
 from firesteel.task.executor.messages import decode_other
-from firesteel.task.executor.scratch import scratch_of
+from firesteel.task.executor.scratch import scratch_of, shared_of
 from firesteel.task.executor.spark_task import BatchFunction
 from firesteel.task.functions.user_code import UserFunctionError
+from firesteel.task.mapped import MappedObjects, let_go
 from runtime_support import Numbers, two_steps
 
 # --- storage ------------------------------------------------------------------------------------------------------
@@ -102,10 +103,29 @@ def test_a_task_that_starts_when_its_job_is_over_leaves_nothing(tmp_path):
     job = JobInformation("over", storage.store, "none", 1 << 20, scratch=storage.scratch)
     own = scratch_of(job)
     (own / "spilled").touch()
+    shared = MappedObjects(shared_of(own))
+    shared.get_all({"a": lambda: [1]})
+    assert (Path(storage.scratch) / "shared" / "a").exists()
     storage.remove()
     with pytest.raises(StorageError, match="the job is over"):
         scratch_of(job)
+    assert shared.get_all({"b": lambda: [2]}) == {"b": [2]}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_removes_what_it_has_of_an_earlier_job_and_what_the_executor_shared(tmp_path, monkeypatch):
+    """On a cluster, where a job's directories lie in the executor's own."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    first, second = (JobInformation(job, None, "none", 1 << 20) for job in ("first", "second"))
+    own = scratch_of(first)
+    (own / "spilled").touch()
+    MappedObjects(shared_of(own)).get_all({"a": lambda: [1]})
+    let_go()
+    other = scratch_of(second)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    MappedObjects(shared_of(other)).get_all({"a": lambda: [2]})
+    let_go()
+    assert MappedObjects(shared_of(other)).known(["a"]) == {"a": [2]}
 
 
 def test_a_storage_that_cannot_be_marked_has_no_directory_yet_and_says_so(tmp_path, monkeypatch):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,36 +17,51 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from firesteel.model.build_memory import held_bytes
+from firesteel.task.mapped import MappedObjects, let_go
 from firesteel.task.operators import key_index
 from firesteel.task.operators.grouping import normalised
 from firesteel.task.operators.key_index import KeyIndex
 
-MANY = (1 << 16) + 1
+MANY = (1 << 12) + 1
 """Keys of one column, more than pyarrow's own search is used for."""
 SEEDS = range(4)
 
 
 def check(build: Sequence[pa.Array], probe: Sequence[pa.Array], at_once: int = 100_000) -> KeyIndex:
-    """``build``, ``probe``: key columns of one type each. Compares all answers with those of a dict."""
+    """``build``, ``probe``: key columns of one type each. Compares all answers with those of a dict, and those of the same index
+    in a mapped file."""
     build, probe = [normalised(c) for c in build], [normalised(c) for c in probe]
     rows_of: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for row, key in enumerate(keys(build)):
         if None not in key:
             rows_of[key].append(row)
-    probes = keys(probe)
-    wanted = [rows_of.get(key, []) for key in probes]
+    wanted = [rows_of.get(key, []) for key in keys(probe)]
     index = KeyIndex(build)
-    codes = index.codes(probe)
-    assert index.rows.matches(codes).tolist() == [len(rows) for rows in wanted]
+    assert index.is_unique == all(len(rows) == 1 for rows in rows_of.values())
+    answers(index, probe, wanted, at_once)
+    with TemporaryDirectory() as directory:
+        restored = MappedObjects(Path(directory)).get_all({"index": lambda: index})["index"]
+        assert restored is not index
+        answers(restored, probe, wanted, at_once)
+        let_go()
+    return index
+
+
+def answers(index: KeyIndex, probe: list[pa.Array], wanted: list[list[int]], at_once: int) -> None:
+    """``wanted``: the rows that each probe matches."""
+    found = index.find(probe)
+    assert index.rows.matches(found).tolist() == [len(rows) for rows in wanted]
     matched = {row for rows in wanted for row in rows}
-    assert np.flatnonzero(index.rows.matched_by(codes)).tolist() == sorted(matched)
+    assert np.flatnonzero(index.rows.matched_by(found)).tolist() == sorted(matched)
+    if index.is_unique:
+        assert found.tolist() == [rows[0] if rows else -1 for rows in wanted]
     inner = [(p, row) for p, rows in enumerate(wanted) for row in rows]
     outer = [(p, row) for p, rows in enumerate(wanted) for row in rows or [-1]]
     for keep, expected in ((False, inner), (True, outer)):
-        parts = list(index.rows.pairs(codes, at_once, keep=keep))
+        parts = list(index.rows.pairs(found, at_once, keep=keep))
         assert all(len(part[0]) == len(part[1]) <= at_once for part in parts)
         assert [pair for p, rows in parts for pair in zip(p.tolist(), rows.tolist(), strict=True)] == expected
-    return index
 
 
 def keys(columns: Sequence[pa.Array]) -> list[tuple[Any, ...]]:
@@ -142,7 +160,7 @@ def test_negative_zero_and_nan_are_found():
     index = KeyIndex([normalised(pa.array([0.0, float("nan")]))])
     payload = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     probe = normalised(pa.array(np.concatenate([payload, [-0.0]])))
-    assert index.rows.matches(index.codes([probe])).tolist() == [1, 1, 1]
+    assert index.rows.matches(index.find([probe])).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 300, MANY - 1, MANY, MANY + 5000])
@@ -238,5 +256,67 @@ def test_pairs_come_in_portions_whatever_their_size(at_once, duplicates):
 def test_an_index_serves_many_batches(type_):
     index = KeyIndex([normalised(pa.array([5, 10**12, 7, 5]).cast(type_))])
     for probe, wanted in (([5, 6], [2, 0]), ([10**12], [1]), ([], []), ([7, None, 5], [1, 0, 2])):
-        codes = index.codes([normalised(pa.array(probe, pa.int64()).cast(type_))])
+        codes = index.find([normalised(pa.array(probe, pa.int64()).cast(type_))])
         assert index.rows.matches(codes).tolist() == wanted
+
+
+KINDS = {
+    "_ByValue": [pa.array(range(0, 5000, 5))],
+    "_HashedIntegers": [pa.array([k * 1_000_003 for k in range(1000)])],
+    "_Few": [pa.array([f"key {k}" for k in range(1000)])],
+    "_HashedKeys": [pa.array([f"key {k}" for k in range(5000)])],
+    "_Nothing": [pa.array([None, None], pa.string())],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_index_takes_no_more_than_it_is_counted_with(kind, twice):
+    """Beside the keys themselves, which are rows of the side."""
+    columns = [pa.concat_arrays([column, column]) if twice else column for column in KINDS[kind]]
+    index = check(columns, columns)
+    assert type(index._finder).__name__ == kind
+    buffers = []
+    pickle.dumps(index, protocol=5, buffer_callback=buffers.append)
+    keys = sum(column.nbytes for column in columns) if kind in ("_Few", "_HashedKeys") else 0
+    allowed = held_bytes(keys, len(columns[0]))
+    assert sum(buffer.raw().nbytes for buffer in buffers) <= allowed + 64
+
+
+def test_spare_memory_is_used_to_look_integers_up_by_their_value():
+    keys = pa.array(range(0, 60 * 5000, 60))
+    assert type(KeyIndex([keys])._finder).__name__ == "_HashedIntegers"
+    assert type(KeyIndex([keys], 4 * 60 * 5000)._finder).__name__ == "_ByValue"
+    assert type(KeyIndex([pa.array(range(0, 70 * 5000, 70))], 1 << 30)._finder).__name__ == "_HashedIntegers"
+
+
+@pytest.mark.parametrize("factor", [1, 1_000_003])
+def test_two_columns_of_integers_are_one(factor):
+    rng = np.random.default_rng(factor)
+
+    def columns(rows: int) -> list[pa.Array]:
+        dates = pa.array(rng.integers(18_000, 18_030, rows).astype(np.int32)).view(pa.date32())
+        return [holes(rng, rng.integers(-40, 40, rows) * factor, pa.int64()), dates]
+
+    index = check(columns(300), [*columns(2000)])
+    assert type(index._finder).__name__ == ("_ByValue" if factor == 1 else "_HashedIntegers")
+
+
+def test_two_columns_of_integers_too_far_apart_to_be_one():
+    rng = np.random.default_rng(9)
+    ends = np.array([-(1 << 63), (1 << 63) - 1, 0])
+    columns = [pa.array(rng.choice(ends, 40)), pa.array(rng.choice(ends, 40))]
+    index = check(columns, [pa.array(rng.choice(ends, 90)), pa.array(rng.choice(ends, 90))])
+    assert type(index._finder).__name__ == "_HashedKeys"
+
+
+def test_unequal_keys_of_one_hash_are_hashed_by_another_seed(monkeypatch):
+    """By the first seed all keys have one hash."""
+    real = key_index.hash_columns
+
+    def poor(columns: Sequence[pa.Array], seed: int) -> np.ndarray:
+        return real(columns, seed) if seed else np.zeros(len(columns[0]), np.uint64)
+
+    monkeypatch.setattr(key_index, "hash_columns", poor)
+    columns = [pa.array(["a", "b", "a", None, "c"]), pa.array(["x"] * 5)]
+    check(columns, [pa.array(["a", "c", "d", None]), pa.array(["x", "x", "x", "y"])])

@@ -39,12 +39,21 @@ def vertex_messages(draw):
     datasets = draw(st.lists(st.integers(0, 1000), max_size=3, unique=True))
     measured = draw(st.tuples(*[st.booleans() for _ in datasets]))
     sketches, packed = draw(st.tuples(*[st.booleans() for _ in datasets])), st.binary(max_size=40)
+    heavy = draw(st.tuples(*[st.sampled_from([st.just(b""), st.binary(max_size=1_024)]) for _ in datasets]))
     commits = draw(st.integers(0, 2))
     messages = []
     for _ in range(draw(st.integers(1, 6))):
         partitions = tuple(
-            Written(dataset, draw(COUNT), draw(packed) if known else None, draw(COUNT), draw(COUNT), known and sketched)
-            for dataset, known, sketched in zip(datasets, measured, sketches, strict=True)
+            Written(
+                dataset,
+                draw(COUNT),
+                draw(packed) if known else None,
+                draw(COUNT),
+                draw(COUNT),
+                known and sketched,
+                draw(keys),
+            )
+            for dataset, known, sketched, keys in zip(datasets, measured, sketches, heavy, strict=True)
         )
         own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
         counts = draw(COUNT), draw(COUNT), draw(COUNT), draw(st.just(-1) | COUNT)
@@ -77,8 +86,10 @@ def test_messages_come_out_as_they_went_in(first, second):
             told = [message.partitions[place] for message in messages]
             sketched = columns.sketches is not None
             packed = (columns.sketches if sketched else columns.sizes) or [None] * len(told)
+            heavy = columns.heavy_keys or [b""] * len(told)
             rows = zip(columns.bytes, packed, columns.rows, columns.stored_bytes, strict=True)
-            assert [Written(columns.dataset, *row, sketched) for row in rows] == told
+            written = [Written(columns.dataset, *row, sketched, k) for row, k in zip(rows, heavy, strict=True)]
+            assert written == told
 
 
 def test_a_vertex_may_write_hundreds_of_results():

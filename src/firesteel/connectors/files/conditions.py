@@ -18,11 +18,13 @@ from firesteel.task.expressions import referenced_columns
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A filter, the columns it looks at, and whether statistics tell the truth about it."""
+    """A filter, the columns it looks at, and whether statistics tell the truth about it. ``rejects_null``: it looks at one column,
+    and a null there does not pass."""
 
     expression: pc.Expression
     columns: tuple[str, ...]
     prunes: bool
+    rejects_null: bool
 
 
 def condition(expression: Any, schema: pa.Schema, name: str) -> Condition:
@@ -44,7 +46,9 @@ def condition(expression: Any, schema: pa.Schema, name: str) -> Condition:
     columns = tuple(name for name in schema.names if name in reads)
     # NaNs are left out of a row group's minimum and maximum, so ~(x > 5) or x != 7 would drop row groups whose NaNs it keeps.
     prunes = not has_type([schema.field(column) for column in columns], pa.types.is_floating)
-    return Condition(expression, columns, prunes)
+    nothing = pa.table({column: pa.nulls(1, schema.field(column).type) for column in columns})
+    rejects_null = len(columns) == 1 and nothing.filter(expression).num_rows == 0
+    return Condition(expression, columns, prunes, rejects_null)
 
 
 def filter_batch(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> list[pa.RecordBatch]:

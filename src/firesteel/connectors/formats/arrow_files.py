@@ -46,6 +46,15 @@ class _Footer:
     """Plain bytes per record batch, estimated where they are compressed; None for a stream."""
     plain: float
     """Plain bytes for a stored one."""
+    columns: tuple[int, ...]
+    """Plain bytes of each column in the first batch, in this file's order."""
+
+    def share(self, names: set[str]) -> float:
+        """Returns the part of all bytes that these columns have (none of them: the one by which rows are counted), as in the first
+        batch; 1 where that has none."""
+        total = sum(self.columns)
+        read = [size for name, size in zip(self.schema.names, self.columns, strict=False) if name in names]
+        return sum(read or self.columns[:1]) / total if total else 1.0
 
 
 class ArrowSource(FooterSource[_Footer]):
@@ -78,15 +87,17 @@ class ArrowSource(FooterSource[_Footer]):
         self._read_other_footers()
         items: list[_Batches] = []
         sizes: list[int] = []
+        names = set(self._columns_to_read())
         for number in self._kept:
             footer, values = self._footers[number], self._values[number]
+            share = footer.share(names)
             piece = Piece(footer.file.path, footer.file.size, 0, footer.file.size, values)
             if footer.sizes is None:
                 items.append(_Batches(piece, 0, -1))
-                sizes.append(max(1, round(footer.file.size * footer.plain)))
+                sizes.append(max(1, round(footer.file.size * footer.plain * share)))
             else:
                 items += [_Batches(piece, i, i + 1) for i in range(len(footer.sizes))]
-                sizes += [max(1, size) for size in footer.sizes.tolist()]
+                sizes += [max(1, round(size * share)) for size in footer.sizes.tolist()]
         splits: list[Split] = []
         begin = 0
         for group in pack(items, sizes, piece_bytes(sum(sizes), data_volume)):
@@ -177,10 +188,13 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
                 if not len(schema):
                     raise UsageError(f"{label} has no columns.", hint="Leave it out of the paths.")
                 if not is_file:
-                    return _Footer(file, schema, None, _ratio_of_stream(reader, raw))
+                    before = raw.tell()
+                    first = next(iter(reader), None)
+                    return _Footer(file, schema, None, _ratio(first, raw.tell() - before), _column_bytes(first))
                 stored = _stored_sizes(raw, file.size)
-                plain = _ratio_of_file(reader, stored)
-                return _Footer(file, schema, (stored * plain).astype(np.int64), plain)
+                first = reader.get_batch(0) if len(stored) else None
+                plain = _ratio(first, int(stored[0]) if len(stored) else 0)
+                return _Footer(file, schema, (stored * plain).astype(np.int64), plain, _column_bytes(first))
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException, struct.error, ValueError) as error:
@@ -209,18 +223,13 @@ def _stored_sizes(raw: Any, size: int) -> NDArray[np.int64]:
     return np.frombuffer(footer, _BLOCK, count, begin + 4)["body"].astype(np.int64)
 
 
-def _ratio_of_file(reader: Any, stored: NDArray[np.int64]) -> float:
+def _ratio(first: pa.RecordBatch | None, stored: int) -> float:
     """The size of the first batch in memory over that in the file: more than 1 where buffers are compressed."""
-    if not len(stored) or not stored[0]:
-        return 1.0
-    return max(1.0, reader.get_batch(0).nbytes / int(stored[0]))
+    return 1.0 if first is None or stored <= 0 else max(1.0, first.nbytes / stored)
 
 
-def _ratio_of_stream(reader: Any, raw: Any) -> float:
-    before = raw.tell()
-    first = next(iter(reader), None)
-    read = raw.tell() - before
-    return 1.0 if first is None or read <= 0 else max(1.0, first.nbytes / read)
+def _column_bytes(first: pa.RecordBatch | None) -> tuple[int, ...]:
+    return () if first is None else tuple(column.nbytes for column in first.columns)
 
 
 # --- sink ----------------------------------------------------------------------------------------------------

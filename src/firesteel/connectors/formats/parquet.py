@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.conditions import has_type
+from firesteel.connectors.files.conditions import Condition, has_type
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
@@ -151,13 +151,47 @@ class ParquetSource(FooterSource[_Footer]):
                 footers[index].file.path, self._filesystem, partition_expression=about
             )
             try:
-                kept = {group.id for group in fragment.subset(condition, schema=self._all_schema).row_groups}
+                groups = [group.id for group in fragment.subset(condition, schema=self._all_schema).row_groups]
+                single = [part for part in prune if part.rejects_null and told.issuperset(part.columns)]
+                kept = set(self._alive(fragment, groups, single))
             except (OSError, pa.ArrowException):
                 return everything[index]  # reading will tell what is wrong with it
             return np.array([g for g in everything[index] if int(g) in kept], np.intp)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             return list(pool.map(survivors, range(len(footers))))
+
+    def _alive(self, fragment: Any, groups: Sequence[int], conditions: Sequence[Condition]) -> list[int]:
+        """Row groups that may hold rows for which all of these are true. Arrow itself keeps any that has a null in the column; these
+        conditions are true of no null, so that the least and greatest of the other values tell."""
+        import pyarrow.dataset as pads
+
+        schema = fragment.metadata.schema
+        places = {schema.column(i).path: i for i in range(len(schema))}
+        columns = {name: places[name] for part in conditions for name in part.columns if name in places}
+        if not columns:
+            return list(groups)
+        format_, nowhere = pads.ParquetFileFormat(), pafs.LocalFileSystem()
+        known = [
+            format_.make_fragment(str(group), nowhere, partition_expression=self._between(about, columns))
+            for group in groups
+            for about in [fragment.metadata.row_group(group)]
+        ]
+        dataset = pads.FileSystemDataset(known, self._all_schema, format_, nowhere)
+        alive = dataset.get_fragments(filter=reduce(and_, (part.expression for part in conditions)))
+        return [int(one.path) for one in alive]
+
+    def _between(self, group: Any, columns: dict[str, int]) -> pc.Expression:
+        """A condition that every row of the group fulfils whose columns are not null, by its statistics. ``columns``: with their
+        places in the file."""
+        found = pc.scalar(True)
+        for name, place in columns.items():
+            told, to = group.column(place).statistics, self._all_schema.field(name).type
+            if told is not None and told.has_min_max and not (pa.types.is_timestamp(to) and to.unit == "ns"):
+                with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+                    least, most = pa.scalar(told.min, to), pa.scalar(told.max, to)
+                    found &= (pc.field(name) >= least) & (pc.field(name) <= most)
+        return found
 
     def _told_by(self, footer: _Footer) -> set[str]:
         """Columns of which the footer's statistics tell: those that the file has, in the type of all the files."""

@@ -9,11 +9,13 @@ the whole matrix in memory instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, unwritten, writable
+from firesteel.model.heavy_keys import HeavyKey, HeavyKeys, decode_heavy_keys
 from firesteel.model.job_graph import IntermediateDataSet, ShipStrategy
 from firesteel.model.sizes import counts_of, fold, unfold, unpack
 from firesteel.model.sketches import Boundaries, decode_sketch
@@ -63,6 +65,9 @@ class BlockingResultInfo:
         """None once every consumer is decided."""
         self.is_exact = True
         """False: a row could not be read back, so that its share of the sums was guessed."""
+        self._heavy_keys = HeavyKeys()
+        self._void_bytes = 0
+        """Plain bytes of executions that were erased: their heavy keys are still among those of all."""
 
     @property
     def awaits_ranges(self) -> bool:
@@ -116,6 +121,7 @@ class BlockingResultInfo:
         self.partition_rows[partitions] = reports.rows
         self.partition_stored[partitions] = reports.stored_bytes
         self.recorded[partitions] = True
+        self._note_heavy_keys(reports)
         if self._rows is None:
             return
         rows = self._told(reports)
@@ -137,6 +143,7 @@ class BlockingResultInfo:
         self.partition_rows[partition] = reports.rows.item()
         self.partition_stored[partition] = reports.stored_bytes.item()
         self.recorded[partition] = True
+        self._note_heavy_keys(reports)
         self._unmeasured[partition] = self._rows is not None
 
     def erase(self, partitions: Ints) -> None:
@@ -155,6 +162,7 @@ class BlockingResultInfo:
                 self._rows.forget_all()
                 self.subpartition_bytes = unwritten(self.num_subpartitions)
             self._unmeasured[partitions] = False
+        self._void_bytes += int(self.partition_bytes[partitions].sum())
         for column in (self.partition_bytes, self.partition_rows, self.partition_stored):
             column[partitions] = 0
 
@@ -171,6 +179,15 @@ class BlockingResultInfo:
         counts = counts_of(reports.sizes)
         place = int(np.argmax(counts != self.num_subpartitions))
         return None if counts[place] == self.num_subpartitions else (place, f"{counts[place]} sizes")
+
+    def heavy_keys(self) -> list[tuple[HeavyKey, float]]:
+        """Returns the heavy keys and the share of all plain bytes that each has, the heaviest first.
+
+        Executions that were erased count as those that did the same again: with what they wrote, among all that was written.
+        """
+        total = self.num_bytes_produced + self._void_bytes
+        filled = int(np.count_nonzero(self.subpartition_bytes)) or self.num_subpartitions
+        return [(key, key.weight / total) for key in self._heavy_keys.heavy(total, filled)]
 
     def fetch_cells(self) -> bool:
         """Returns whether :meth:`cells` can be given now; rows that are in the scratch files are asked for."""
@@ -228,6 +245,13 @@ class BlockingResultInfo:
             self.partition_bytes = writable(self.partition_bytes)
             self.partition_rows = writable(self.partition_rows)
             self.partition_stored = writable(self.partition_stored)
+
+    def _note_heavy_keys(self, reports: PartitionReports) -> None:
+        if reports.heavy_keys is None:
+            return
+        for report in filter(None, reports.heavy_keys):
+            with suppress(ValueError):  # a name is not worth a job
+                self._heavy_keys.add(decode_heavy_keys(report))
 
     def _take(self, rows: list[bytes], unreadable: list[int]) -> None:
         """Take shares from the sums; of executions whose row could not be read, the plain bytes they wrote are given."""

@@ -11,7 +11,7 @@ several attempts of one subtask read may differ only if a producer ran again bet
 had not finished were cancelled with their round, and of the finished one it is known when it was told what to read.
 
 So it is with the parts of a divided subpartition of a join (``InputRanges.shares``), by subpartition: rows of a keyed result, dealt out by
-their order in each producer's object. Who reads a subpartition whole beside them does not mind.
+their order in each producer's object. Who reads a subpartition whole beside them does not mind, nor who reads a part by value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class ConsumerInvalidation:
             again = np.zeros(vertex.parallelism, np.bool_)
             for edge, ranges in zip(vertex.job.inputs, vertex.ranges, strict=True):
                 result = self._graph.result(edge.dataset)
-                again |= self._over(result, vertex, ranges) | self._over_shares(result, vertex, ranges)
+                again |= self._over(result, vertex, ranges)
+                if not edge.by_value:  # whose parts are the same, whatever the order
+                    again |= self._over_shares(result, vertex, ranges)
             if again.any():
                 found[vertex.id] = np.flatnonzero(again)
         return found

@@ -1,19 +1,18 @@
 """Broadcast or hash: decided from the real bytes of a join's build side, before anything of the probe side was made.
 
-A broadcast join saves the exchange of the probe side; it costs that every task reads the build side whole and holds it.
+A broadcast join saves the exchange of the probe side; it costs memory for the build side, and time until each executor has read it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from firesteel.humanize import format_bytes, plural
+from firesteel.model import build_memory
 from firesteel.model.absorbing import SIDES
 
-MEMORY_SHARE = 4
-"""The build sides of a task take at most its memory budget divided by this, all together (``task.operators.broadcast_join``)."""
 HASH = "hash"
 """Both sides are exchanged by the hash of their keys."""
 UNKNOWN_MEMORY = 256 << 20
@@ -28,21 +27,40 @@ class JoinSizes:
     build: int
     """The input, 0 or 1, that would be given whole to every task."""
     build_bytes: int
+    build_rows: int
     probe_bytes: int
     """Estimated: what the probe side's producer will read; 0: nobody knows."""
     readers: int
-    """Tasks that would read the build side, as far as can be said now."""
+    """Tasks that would run at once, as far as can be said now: all of them wait until the build side is read, those that follow do not."""
     memory: int
     """Of one task, for its data."""
     held: tuple[int, ...] = ()
-    """Build sides that the same tasks hold already."""
+    """Memory of the build sides that the same tasks hold already."""
     is_hint: bool = False
     """The user wants it broadcast."""
+    read_bytes: int = 0
+    """Estimated: what the tasks that would join read of the probe side."""
+    slots: int = 0
+    """For these tasks; 0: nobody knows."""
+
+    @property
+    def build_memory(self) -> int:
+        return build_memory.held_bytes(self.build_bytes, self.build_rows)
 
     @property
     def limit(self) -> int:
-        """Most bytes of each build side that can be held in memory."""
-        return self.memory // (MEMORY_SHARE * (len(self.held) + 1))
+        """Most bytes of memory that the build side can take."""
+        return max(build_memory.limit(self.memory) - sum(self.held), 0)
+
+    def with_volume(self, volume: int) -> JoinSizes:
+        """The same, with ``readers`` for so many bytes per task."""
+        tasks = max(-(-self.read_bytes // volume), 1)
+        return replace(self, readers=min(tasks, self.slots or tasks))
+
+    @property
+    def held_with_it(self) -> tuple[int, ...]:
+        """``held`` once it is broadcast: one that cannot be held, but was asked for, is joined through local disk."""
+        return (*self.held, self.build_memory) if self.build_memory <= self.limit else self.held
 
     def columns(self) -> dict[str, object]:
         """Returns the inputs of the decision's record, from which it can be made again."""
@@ -50,11 +68,14 @@ class JoinSizes:
             "how": self.how,
             "build": SIDES[self.build],
             "build_bytes": self.build_bytes,
+            "build_rows": self.build_rows,
             "probe_bytes": self.probe_bytes,
             "readers": self.readers,
             "memory": self.memory,
             "held": list(self.held),
             "hint": self.is_hint,
+            "read_bytes": self.read_bytes,
+            "slots": self.slots,
         }
 
     @classmethod
@@ -62,7 +83,8 @@ class JoinSizes:
         """Of :meth:`columns`; None where there are none: the join was not decided from sizes."""
         if "build" not in told:
             return None
-        sizes: dict[str, int] = {name: int(told[name]) for name in ("build_bytes", "probe_bytes", "readers", "memory")}
+        names = ("build_bytes", "build_rows", "probe_bytes", "readers", "memory", "read_bytes", "slots")
+        sizes: dict[str, int] = {name: int(told[name]) for name in names}
         held = tuple(int(size) for size in told["held"])
         return cls(str(told["how"]), SIDES.index(told["build"]), **sizes, held=held, is_hint=bool(told["hint"]))
 
@@ -81,18 +103,18 @@ class JoinChoice:
 
 
 def decide_join(sizes: JoinSizes) -> JoinChoice:
-    """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is read more against what is saved."""
+    """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is waited for against what is saved."""
     side, build = SIDES[sizes.build], format_bytes(sizes.build_bytes)
     broadcast = f"broadcast {side}"
     if sizes.is_hint:
         return JoinChoice(broadcast, "hint", f"broadcast, as was asked for: the {side} side has {build}")
-    largest = max(sizes.build_bytes, *sizes.held, 0)
-    if largest > sizes.limit:
-        among = f" for each of {plural(len(sizes.held) + 1, 'build side')}" if sizes.held else ""
+    if sizes.build_memory > sizes.limit:
+        beside = f" beside {plural(len(sizes.held), 'other build side')}" if sizes.held else ""
         return JoinChoice(
             HASH,
             "memory",
-            f"hash: the {side} side has {build}, more than the {format_bytes(sizes.limit)}{among} that a task can hold",
+            f"hash: the {side} side has {build}, with the index of its keys {format_bytes(sizes.build_memory)}, more than the "
+            f"{format_bytes(sizes.limit)} that a task can hold{beside}",
         )
     read = sizes.readers * sizes.build_bytes
     tasks = plural(sizes.readers, "task")
@@ -100,13 +122,14 @@ def decide_join(sizes: JoinSizes) -> JoinChoice:
         return JoinChoice(
             HASH,
             "bytes",
-            f"hash: {tasks} would read {format_bytes(read)} of the {side} side, more than the {format_bytes(sizes.probe_bytes)} "
-            "whose exchange that saves",
+            f"hash: {tasks} at once would wait for {build} of the {side} side, {format_bytes(read)} in all, more than the "
+            f"{format_bytes(sizes.probe_bytes)} whose exchange that saves",
         )
     return JoinChoice(
         broadcast,
         "bytes",
-        f"broadcast: {tasks} read {build} of the {side} side each, in place of an exchange of {_amount(sizes.probe_bytes)}",
+        f"broadcast: {build} of the {side} side are read once per executor, while {tasks} wait, in place of an exchange of "
+        f"{_amount(sizes.probe_bytes)}",
     )
 
 

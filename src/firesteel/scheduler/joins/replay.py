@@ -68,7 +68,7 @@ def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Repl
                 chosen = _chosen(replace(sizes, held=would_be.held(probe, join)), options)
                 for tasks, choice in ((was, decided), (would_be, chosen)):
                     if choice.is_broadcast:
-                        tasks.join(probe, join, sizes.build_bytes)
+                        tasks.join(probe, join, sizes.build_memory)
             replay.joins.append(Redecided(join, record.vertex, record.name, decided, chosen))
     replay.was, replay.would_be = was.together, would_be.together
     return replay
@@ -83,7 +83,7 @@ def _chosen(sizes: JoinSizes, options: JoinOptions) -> JoinChoice:
     if options.memory is not None:
         sizes = replace(sizes, memory=options.memory)
     if options.volume is not None:
-        sizes = replace(sizes, readers=max(-(-sizes.probe_bytes // options.volume), 1))
+        sizes = sizes.with_volume(options.volume)
     return decide_join(sizes)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints, Names, is_ascending
 from firesteel.model.descriptors import Encoded, GateColumns, encode_gate
+from firesteel.model.job_graph import RuntimeFilter
 from firesteel.scheduler.kernel.events import FailureCause
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
@@ -169,11 +170,22 @@ class Command:
 @dataclass(frozen=True, slots=True, eq=False)
 class VertexAbsorbed(Command):
     """From here on ``vertex`` runs the program of ``producer``, whose rows it joins, before its own, and reads its input
-    ``build`` (0 or 1) whole (``model.absorbing``). Nothing of either was deployed."""
+    ``build`` (0 or 1) whole; None: it is the second of two steps, and does the work of both (``model.absorbing``). Nothing of either was
+    deployed."""
 
     vertex: int
     producer: int
-    build: int
+    build: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NarrowSource(Command):
+    """Find the rows of ``vertex``' source that match these finished data sets, let the vertex read only those from here on, and tell
+    SourceNarrowed: always. ``filters`` run parallel to ``gates``."""
+
+    vertex: int
+    filters: tuple[RuntimeFilter, ...]
+    gates: tuple[GateDescriptor, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class PartitionReports:
     ``bytes``: plain bytes each wrote, exact. ``sizes``: packed plain bytes per subpartition (``firesteel.model.sizes``), one
     row per execution; None: not measured, there are too many. ``sketches``: of a RANGE data set, which has no
     subpartitions before its ranges are decided, a summary of keys and bytes in the place of sizes (``firesteel.model.sketches``).
+    ``heavy_keys``: of a keyed data set (``firesteel.model.heavy_keys``); an empty entry has none, None: nobody has any.
     """
 
     dataset: int
@@ -60,6 +61,7 @@ class PartitionReports:
     stored_bytes: Ints
     sizes: Sequence[bytes] | None
     sketches: Sequence[bytes] | None = None
+    heavy_keys: Sequence[bytes] | None = None
 
     @classmethod
     def of(cls, dataset: int, sizes: Sequence[Ints], rows: int | Ints = 0, stored_bytes: int | Ints = 0) -> Self:
@@ -70,9 +72,10 @@ class PartitionReports:
         return cls(dataset, written, _column(rows, n), _column(stored_bytes, n), packed)
 
     def select(self, places: Ints) -> PartitionReports:
-        sizes, sketches = (None if told is None else select(told, places) for told in (self.sizes, self.sketches))
-        columns = self.bytes[places], self.rows[places], self.stored_bytes[places]
-        return PartitionReports(self.dataset, *columns, sizes, sketches)
+        packed = (
+            None if told is None else select(told, places) for told in (self.sizes, self.sketches, self.heavy_keys)
+        )
+        return PartitionReports(self.dataset, self.bytes[places], self.rows[places], self.stored_bytes[places], *packed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,6 +237,18 @@ class SizesLoaded(Event):
     partitions: Ints
     attempts: Ints
     rows: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNarrowed(Event):
+    """The answer to NarrowSource, once. ``split_bytes``: plain bytes of each split that is left, None: all are, as they were.
+
+    ``found``: a sentence on what was found. Rows of these splits may be dropped as they are read, too.
+    """
+
+    vertex: int
+    split_bytes: Ints | None
+    found: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,8 +140,8 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
         )
 
     def cost() -> dict[str, Number]:
-        """Not of a join that did another vertex' work as well: it is another step than the one that was planned."""
-        if not (vertex.is_initialized and vertex.is_finished) or any(edge.whole for edge in vertex.job.inputs):
+        """Not of a vertex that does more or less than the step that was planned."""
+        if not (vertex.is_initialized and vertex.is_finished and vertex.is_as_planned):
             return {}
         return dict(zip(COST, (graph.bytes_consumed(vertex), round(1e3 * vertex.busy_seconds)), strict=True))
 

@@ -42,8 +42,9 @@ class ConsumedResult:
     """Plain bytes of the whole result; a broadcast counted once."""
     is_broadcast: bool = False
     divisible: bool = False
-    """See ``JobEdge``, as for the next one."""
+    """See ``JobEdge``, as for the next ones."""
     indivisible: str = ""
+    by_value: bool = False
 
     @property
     def is_keyed(self) -> bool:

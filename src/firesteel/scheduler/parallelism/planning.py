@@ -23,6 +23,7 @@ from firesteel.model.job_graph import (
 from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
+from firesteel.scheduler.exchange.heavy_keys import explain as explain_heavy_keys
 from firesteel.scheduler.exchange.key_ranges import explain as explain_ranges
 from firesteel.scheduler.exchange.result_info import RangeBlockingResultInfo
 from firesteel.scheduler.kernel.commands import InputRanges
@@ -199,6 +200,12 @@ class Planner:
             plan = self._plan(vertex, bounds)
             return self._initialization(vertex, plan.parallelism, plan.ranges, plan.input_bytes)
 
+    def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
+        """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
+        with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
+            bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
+            return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
+
     def by_count(self, vertex: JobVertex, bounds: Bounds) -> VertexInitialization:
         """A vertex of known parallelism whose inputs are cut by number, before anything was produced: they are all
         pointwise, so that single blocks can go ahead, or some are read while they are made."""
@@ -227,6 +234,7 @@ class Planner:
 
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         self._decide_key_ranges(vertex)
+        self._name_heavy_keys(vertex)
         bounds = self._without_sizes(vertex, bounds)
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
@@ -242,6 +250,15 @@ class Planner:
                 ranges = result.info.decide_ranges()
                 record = explain_ranges(result.dataset, ranges)
                 self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
+
+    def _name_heavy_keys(self, vertex: JobVertex) -> None:
+        """Of the keyed results it reads by their keys."""
+        for dataset in dict.fromkeys(edge.dataset for edge in vertex.inputs if not edge.whole):
+            result = self._graph.result(dataset)
+            producer = self._graph.vertices[result.dataset.producer].job.name
+            record = explain_heavy_keys(result, producer)
+            if record is not None:
+                self._recorder.decision("heavy keys", vertex=vertex.id, name=vertex.name, **record)
 
     def initialize(self, plan: VertexInitialization) -> ExecutionJobVertex:
         with InPhase(self._profiler, SchedulingPhase.INITIALIZE):
@@ -271,9 +288,7 @@ class Planner:
 
     def _without_sizes(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
         """By bytes can be cut only what was measured by subpartition."""
-        unmeasured = [
-            e.dataset for e in vertex.inputs if not e.whole and not self._graph.result(e.dataset).info.is_measured
-        ]
+        unmeasured = self._unmeasured_inputs(vertex)
         if not unmeasured or bounds.cut == "by-count":
             return bounds
         self._recorder.decision(
@@ -289,6 +304,10 @@ class Planner:
             ),
         )
         return replace(bounds, cut="by-count")
+
+    def _unmeasured_inputs(self, vertex: JobVertex) -> list[int]:
+        edges = [edge for edge in vertex.inputs if not edge.whole]
+        return [edge.dataset for edge in edges if not self._graph.result(edge.dataset).info.is_measured]
 
     def _cut_by_cells(self, dataset: int, bounds: Bounds) -> bool:
         result = self._graph.result(dataset)
@@ -312,6 +331,7 @@ class Planner:
             is_broadcast=edge.whole or info.is_broadcast,
             divisible=edge.divisible,
             indivisible=edge.indivisible,
+            by_value=edge.by_value,
         )
 
     def _unmeasured(self, vertex: JobVertex, index: int) -> ConsumedResult:

@@ -32,7 +32,7 @@ _BOUNDS = (
 
 def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, Any]:
     """For the "inputs" of a decision: ``co_partitioned``, ``allowed`` (the bounds), and all sizes that there were; of a join
-    ``divisible`` and ``indivisible`` too.
+    ``divisible``, ``indivisible`` and ``by_value`` too.
 
     ``sizes``, per input: bytes per subpartition (summed over the producers), or per cell, producer by producer; nothing for
     an input whose sizes were not known. Where that would be much, ``packed_sizes`` instead (``pack_numbers``); beyond
@@ -43,7 +43,7 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
         allowed["slots_maximum"] = bounds.slots_maximum.count
     allowed |= cost_told(bounds)
     known: dict[str, Any] = {"co_partitioned": [r.co_partitioned for r in inputs], "allowed": allowed}
-    for name in ("divisible", "indivisible"):
+    for name in ("divisible", "indivisible", "by_value"):
         if any(each := [getattr(result, name) for result in inputs]):
             known[name] = each
     if "divisible" in known:
@@ -128,6 +128,7 @@ def _result(inputs: Mapping[str, Any], index: int, sizes: Longs) -> ConsumedResu
         is_broadcast=ship is ShipStrategy.BROADCAST,
         divisible=inputs["divisible"][index] if "divisible" in inputs else False,
         indivisible=inputs["indivisible"][index] if "indivisible" in inputs else "",
+        by_value=inputs["by_value"][index] if "by_value" in inputs else False,
     )
     if not len(sizes):
         return bare

@@ -1,15 +1,18 @@
-"""Heavy subpartitions of a join: which of them are divided among several subtasks, and into how many parts.
+"""Heavy subpartitions: which of them are divided among several subtasks, and into how many parts.
 
 A subpartition is what a keyed step reads as one, so one key with very many rows makes one subtask slow. A join may part it: the rows
 of one side are dealt out, and each subtask that gets some reads the other side's same subpartition whole; where both sides
 are heavy, both are dealt out, and each subtask gets one part of either (a grid). That reads rows more than once, so it is
 done only as far as it pays, in bytes: the largest subtask has less to read by more than all slots together have more.
+
+A step whose rows may be parted *by value* has one such input. Each subtask reads all of the subpartition and keeps its part: as if
+there were another side, that each reads whole, of the bytes that finding the part costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,15 +28,20 @@ _CLOSE = 512
 """The least limit is found to one part in so many."""
 _NAMED = 8
 """Subpartitions named in a record at most."""
+FINDING = 1 / 8
+"""Of what is read to keep a part of it by value, bytes that could be aggregated meanwhile (docs/benchmarks.md)."""
+AGAIN = 1 / 4
+"""Of what is not divided by value, bytes that come out for the step that follows: of a key with four values or more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """Divided subpartitions of the two inputs ``members``, as columns. ``subpartitions``: ascending; ``parts``: of either member's rows
-    (n, 2); ``sizes``: plain bytes of either member (n, 2). int64. A subtask for each pair of parts, and nothing else for it.
+    """Divided subpartitions of the two inputs ``members``, or of one, by value, as columns. ``subpartitions``: ascending; ``parts``: of each
+    member's rows (n, members); ``sizes``: plain bytes of each member (n, members). int64. A subtask for each pair of parts, and nothing else
+    for it.
     """
 
-    members: tuple[int, int]
+    members: tuple[int, ...]
     subpartitions: Longs
     parts: Longs
     sizes: Longs
@@ -53,15 +61,17 @@ class Division:
         return int(_of_a_part(self.sizes, self.parts).max())
 
     def pairs(self) -> tuple[Longs, Longs]:
-        """Of each subtask: the place of its subpartition in the columns, and its part of either member's rows (n, 2)."""
+        """Of each subtask: the place of its subpartition in the columns, and its part of each member's rows (n, members)."""
         count = self.parts.prod(axis=1)
         place = np.repeat(np.arange(len(count)), count)
         rank = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        if len(self.members) == 1:
+            return place, rank[:, np.newaxis]
         first, second = np.divmod(rank, self.parts[place, 1])
         return place, np.stack([first, second], axis=1)
 
     def bytes_read(self) -> Longs:
-        """Plain bytes that each of the subtasks reads."""
+        """Plain bytes that each of the subtasks reads; by value, and keeps."""
         place, part = self.pairs()
         sizes, parts = self.sizes[place], self.parts[place]
         return (_up_to(sizes, part + 1, parts) - _up_to(sizes, part, parts)).sum(axis=1)
@@ -77,9 +87,10 @@ class Division:
 
     def words(self) -> str:
         """ "divided: subpartition 7 (4.80 GiB) among 5 subtasks, which read 1 GiB each; and 2 more"."""
+        do = "keep" if len(self.members) == 1 else "read"
         told = [
             f"subpartition {one['subpartition']} ({format_bytes(sum(one['bytes']))}) among "  # type: ignore[arg-type]
-            f"{format_count(int(np.prod(one['parts'])))} subtasks, which read {format_bytes(one['each'])} each"  # type: ignore[arg-type]
+            f"{format_count(int(np.prod(one['parts'])))} subtasks, which {do} {format_bytes(one['each'])} each"  # type: ignore[arg-type]
             for one in self.recorded()[:2]
         ]
         more = len(self.subpartitions) - len(told)
@@ -105,7 +116,7 @@ NO_SKEW = Skew()
 
 def skew_of(inputs: Sequence[ConsumedResult], subtasks: int, target: int, slots: int) -> Skew:
     """The division for this number of subtasks at most, which are to read about ``target`` bytes each. ``slots``: tasks at once."""
-    members = _pair(inputs)
+    members = _members(inputs)
     if members is None or subtasks < 2:
         return NO_SKEW
     sizes = np.stack([_folded(inputs[i]) for i in members], axis=1)
@@ -114,11 +125,11 @@ def skew_of(inputs: Sequence[ConsumedResult], subtasks: int, target: int, slots:
     if not len(heavy):
         return NO_SKEW
     may = np.array([inputs[i].divisible for i in members])
-    parts = np.ones((len(heavy), 2), np.int64)
+    parts = np.ones((len(heavy), len(members)), np.int64)
     if may.any():
         others = np.delete(weights, heavy)
         plan = _Plan(sizes[heavy], may, int(weights.sum()), int(others.max(initial=0)), len(others), subtasks)
-        parts = plan.best(target, slots)
+        parts = (_by_value(plan, target) if len(members) == 1 else plan).best(target, slots)[:, : len(members)]
     divided = (parts > 1).any(axis=1)
     chosen = heavy[divided]
     why_not = _why_not([inputs[i] for i in members], sizes, heavy[~divided])
@@ -136,6 +147,10 @@ class _Plan:
     largest: int
     others: int
     subtasks: int
+    read_again: int = 0
+    """Bytes that another exchange has if anything is divided ..."""
+    least_saved: int = 0
+    """... and those by which the largest subtask's must be fewer at least."""
 
     def best(self, target: int, slots: int) -> Longs:
         """The parts of each side (n, 2) by which the largest subtask's bytes, and what each slot has to read more, are least."""
@@ -144,13 +159,13 @@ class _Plan:
         least = self._least_limit(max(target, self.largest, -(-self.total // self.subtasks), 1), top)
         if least >= top:
             return whole
-        found, price = whole, float(top)
+        found, price = whole, float(top - self.least_saved)
         for limit in np.unique(np.geomspace(least, top, _LIMITS).astype(np.int64)).tolist():
             parts = self._parts(limit)
             if not self._fits(parts, limit):
                 continue
             largest, read = self._outcome(parts)
-            cost = largest + (read - self.total) / slots
+            cost = largest + (read + self.read_again - self.total) / slots
             if cost < price:
                 found, price = parts, cost
         return found
@@ -199,14 +214,28 @@ class _Plan:
         return largest, rest + read
 
 
-def _pair(inputs: Sequence[ConsumedResult]) -> tuple[int, int] | None:
-    """The two inputs of a join, if nothing else is to be cut."""
+def _by_value(plan: _Plan, target: int) -> _Plan:
+    """The plan of one input whose rows are parted by value: another step follows, which reads again what is not divided, and must be worth a
+    subtask."""
+    finding = np.ceil(plan.sizes * FINDING).astype(np.int64)
+    return replace(
+        plan,
+        sizes=np.hstack((plan.sizes, finding)),
+        may=np.array([True, False]),
+        total=plan.total + int(finding.sum()),
+        read_again=round(AGAIN * (plan.total - int(plan.sizes.sum()))),
+        least_saved=target + int(finding.max()),
+    )
+
+
+def _members(inputs: Sequence[ConsumedResult]) -> tuple[int, ...] | None:
+    """The two inputs of a join, or the one whose rows may be parted by value, if nothing else is to be cut."""
     cut = [i for i, r in enumerate(inputs) if not r.is_broadcast]
-    if len(cut) != 2 or not all(inputs[i].co_partitioned and inputs[i].ship is ShipStrategy.HASH for i in cut):
+    if len(cut) != (1 if any(r.by_value for r in inputs) else 2):
         return None
-    if any(inputs[i].folded() is None for i in cut):
+    if not all(inputs[i].co_partitioned and inputs[i].ship is ShipStrategy.HASH for i in cut):
         return None
-    return cut[0], cut[1]
+    return None if any(inputs[i].folded() is None for i in cut) else tuple(cut)
 
 
 def _folded(result: ConsumedResult) -> Longs:

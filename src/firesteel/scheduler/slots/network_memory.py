@@ -57,7 +57,8 @@ class NetworkMemory:
             left = [vertex for vertex in vertices if not self._graph.vertices[vertex].is_absorbed]
             if all(self._graph.vertices[vertex].is_initialized for vertex in left) and self._are_known(group):
                 del self._open[group]
-                self._decide(group, left)
+                if left:
+                    self._decide(group, left)
 
     def _are_known(self, group: int) -> bool:
         """Returns whether a worker is known that could hold a slot. One that comes may have just what was asked for, and no more."""

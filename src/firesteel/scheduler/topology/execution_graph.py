@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -115,6 +115,8 @@ class ExecutionJobVertex:
         self.job = job
         self.id = job.id
         self._table = table
+        self.is_as_planned = True
+        """It does what the job graph said at first, so that what it costs is the cost of that step."""
         self.parallelism = -1
         self.newest: Rows = np.empty(0, np.int64)
         """The row created last for each subtask."""
@@ -259,13 +261,14 @@ class DefaultExecutionGraph:
         table: ExecutionTable,
         emit: Callable[[Command], None] = lambda _command: None,
         profiler: Profiler = NO_PROFILER,
+        size_buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        """``emit`` is given what results have to be stored and read of their sizes."""
+        """``emit`` is given what results have to be stored and read of their sizes. ``size_buffer_bytes``: of each result's packed rows of
+        sizes, what is kept in memory."""
         self.job_graph = job_graph
         self._emit = emit
         self._profiler = profiler
-        self.size_buffer_bytes = BUFFER_BYTES
-        """Of each result's packed rows of sizes, what is kept in memory."""
+        self._size_buffer_bytes = size_buffer_bytes
         self.executions = table
         self.vertices = [ExecutionJobVertex(vertex, table) for vertex in job_graph.vertices]
         self.results: list[IntermediateResult | None] = [None] * len(job_graph.datasets)
@@ -313,15 +316,35 @@ class DefaultExecutionGraph:
         return all(vertex.is_finished or vertex.is_absorbed for vertex in self.vertices)
 
     def absorb(self, change: Absorbing) -> None:
-        """Let a join do the work of its probe side's producer. Neither is initialised."""
+        """Let a vertex do the work of one before it. Neither is initialised."""
         producer = change.producer(self.job_graph)
         read = [edge.dataset for edge in self.job_graph.vertices[producer].inputs]
         dropped = self.job_graph.vertices[producer].outputs
         absorb(self.job_graph, change)
+        self.vertices[change.join].is_as_planned &= change.build is None
         for vertex in (producer, change.join):
             self.vertices[vertex].job = self.job_graph.vertices[vertex]
         for dataset in (*read, *dropped):
             self.consumers[dataset] = sorted(set(self.job_graph.consumers(dataset)))
+
+    def narrow_source(self, vertex: int, split_bytes: Ints) -> JobVertex:
+        """Let a source that is not initialised have these splits only; returns the job vertex as it is now."""
+        job = self.job_graph.vertices[vertex]
+        assert job.source is not None and not self.vertices[vertex].is_initialized
+        wish = job.source.inferred_parallelism
+        source = replace(
+            job.source,
+            split_bytes=split_bytes,
+            inferred_parallelism=None if wish is None else max(1, min(wish, len(split_bytes))),
+        )
+        job = self.job_graph.vertices[vertex] = self.vertices[vertex].job = replace(job, source=source)
+        return job
+
+    def keep_two_steps(self, second: int) -> None:
+        """Decide that a vertex' first step stays one by itself. Then it is not the step by whose identity costs are known."""
+        vertex = self.vertices[second]
+        vertex.job = self.job_graph.vertices[second] = replace(vertex.job, first_step=None, step="")
+        vertex.is_as_planned = False
 
     def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
         """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""
@@ -387,7 +410,7 @@ class DefaultExecutionGraph:
         ]
 
     def _result(self, dataset: int, num_partitions: int, num_subpartitions: int) -> IntermediateResult:
-        described, room = self.job_graph.datasets[dataset], self.size_buffer_bytes
+        described, room = self.job_graph.datasets[dataset], self._size_buffer_bytes
         info = blocking_result_info(
             described, num_partitions, num_subpartitions, self._emit, room, profiler=self._profiler
         )

@@ -21,6 +21,7 @@ import numpy as np
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.joins import absorb_in
 from firesteel.model.absorbing import Absorbing
+from firesteel.options import DATA_VOLUME_PER_TASK
 from firesteel.scheduler.kernel import events as ev
 from firesteel.scheduler.kernel.commands import (
     BlockNodes,
@@ -37,6 +38,7 @@ from firesteel.scheduler.kernel.commands import (
     JobStatusChanged,
     LoadSizes,
     MergePartitions,
+    NarrowSource,
     Placement,
     Record,
     ReleaseMerged,
@@ -53,8 +55,8 @@ from firesteel.spark.driver.batch import Batch, BatchCode, BatchEnded, BatchRunn
 from firesteel.spark.driver.cancelling import CANCEL_PATIENCE_SECONDS, Cancelling
 from firesteel.spark.driver.channel import Channel
 from firesteel.spark.driver.kill import Killer, TaskGone
-from firesteel.spark.driver.merge import Merger
 from firesteel.spark.driver.messages import MessageDeduplication, reports_of
+from firesteel.spark.driver.narrowing import Narrowing, NarrowingDone
 from firesteel.spark.driver.postmortem import PostMortem
 from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.spark_errors import was_cancelled
@@ -67,6 +69,7 @@ from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisio
 from firesteel.spark.slots.session_account import SessionJob, alone
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
 from firesteel.spark.storage.cleaning import Cleaner
+from firesteel.spark.storage.merge import Merger
 from firesteel.spark.storage.outputs import Outputs
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.executor.information import Blob, VertexInformation
@@ -128,6 +131,8 @@ class DriverInput:
     slot_provisioning: SlotProvisioning = field(default_factory=NoSlotProvisioning)
     memory_budget: int = 0
     """Bytes that a task may use for its data."""
+    data_volume: int = DATA_VOLUME_PER_TASK.default
+    """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
 
 
@@ -168,6 +173,7 @@ class JobDriver:
             report=self._queue.put,
             now=given.clock.now,
         )
+        self._narrowing = Narrowing(given.compiled, given.store, given.data_volume, self._queue.put)
         self._addressed: dict[int, tuple[Batch, int]] = {}
         """By the number that messages carry: the batch and the vertex."""
         self._active: dict[int, Batch] = {}
@@ -217,6 +223,7 @@ class JobDriver:
             LoadSizes: self._sizes.load,
             DropSizes: self._sizes.drop,
             MergePartitions: self._merger.start,
+            NarrowSource: self._narrowing.start,
             ReleaseMerged: self.outputs.release_merged,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
@@ -310,6 +317,8 @@ class JobDriver:
             self._cancelling.task_gone(item)
         elif isinstance(item, TasksLost):
             self._cancelling.tasks_lost(item)
+        elif isinstance(item, NarrowingDone):
+            self._feed(self._narrowing.apply(item, self._in.programs, self._now()))
         elif isinstance(item, BlobFailed):
             self._execute(Record(item.as_decision(self._now())))
         elif isinstance(item, ev.ExecutorChanged):

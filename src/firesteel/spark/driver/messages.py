@@ -66,4 +66,4 @@ def reports_of(
 
 def _partition(told: PartitionColumns) -> PartitionReports:
     sizes, sketches = (None, told.sizes) if told.sketched else (told.sizes, None)
-    return PartitionReports(told.dataset, told.bytes, told.rows, told.stored, sizes, sketches)
+    return PartitionReports(told.dataset, told.bytes, told.rows, told.stored, sizes, sketches, told.heavy_keys)

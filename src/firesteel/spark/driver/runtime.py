@@ -27,6 +27,8 @@ from firesteel.options import (
     BLOB_CACHE_BYTES,
     CHECK_INTERVAL,
     CODEC,
+    DATA_VOLUME_PER_TASK,
+    HEAVY_KEYS,
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
     NODE_VARIABLE,
@@ -48,7 +50,7 @@ from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
-from firesteel.spark.session.sessions import check_session, is_local, own_interrupts
+from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts
 from firesteel.spark.session.shipping import ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
@@ -60,6 +62,8 @@ from firesteel.task.executor.information import Blob, JobInformation
 EXIT_SECONDS = 8.0
 """Seconds that the process waits at its end for jobs that are still being cancelled."""
 POLL_SECONDS = 0.05
+COLD_START_SECONDS = 10.0
+"""The first Python workers of a session may take so long to start."""
 HEARING_SECONDS = 0.5
 """A Ctrl-C is heard within this time, wherever it finds the thread that waits for a job."""
 _log = logging.getLogger("firesteel.spark")
@@ -158,6 +162,7 @@ def _made(
         join=join,
         costs=costs,
         task_memory=task_memory,
+        cold_start=COLD_START_SECONDS if begins_cold(context) else 0.0,
     )
     programs = serialise_programs(compiled)
     local = is_local(context)
@@ -185,6 +190,7 @@ def _made(
         module_paths=tuple(p for p in sys.path if p) if local else (),
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
         node_variable=options[NODE_VARIABLE],
+        heavy_keys=options[HEAVY_KEYS],
     )
     decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
     return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)
@@ -365,6 +371,7 @@ class JobRun:
                 look_seconds=look_seconds(self._options),
                 slot_provisioning=self._slot_provisioning,
                 memory_budget=self._memory_budget,
+                data_volume=self._options[DATA_VOLUME_PER_TASK],
                 session=self._session,
             )
         )

@@ -43,6 +43,8 @@ _ANYWHERE = {
 }
 _LOCAL = re.compile(r"local(\[\s*(?P<threads>\d+|\*)\s*\])?")
 _MAX_FAILURES = "spark.task.maxFailures"
+_begun: set[str] = set()
+"""Applications that have begun a job."""
 _NO_MASTER = "no master answers there, or it has refused the application."
 ANSWER_SECONDS = 3.0
 """A standalone master must accept a connection within this time; else Spark would ask for more than a minute."""
@@ -249,3 +251,12 @@ def _first_line(error: BaseException) -> str:
     with suppress(Exception):  # the JVM may be gone, and its exception's words with it
         text = str(error) if java is None else str(java.getMessage() or java.toString())
     return text.strip().splitlines()[0] if text.strip() else type(error).__name__
+
+
+def begins_cold(context: Any) -> bool:
+    """Returns True, once for each application, where no Python worker can have been started yet: on a local master, whose executors
+    nobody looks at beforehand."""
+    application: str = context.applicationId
+    is_first = application not in _begun
+    _begun.add(application)
+    return is_first and is_local(context)

@@ -24,9 +24,9 @@ from firesteel.scheduler.kernel.commands import (
     ReleasePartitions,
     VerifyPartitions,
 )
-from firesteel.spark.driver.merge import names_of
 from firesteel.spark.driver.threads import aside
 from firesteel.spark.storage.cleaning import Cleaner
+from firesteel.spark.storage.merge import names_of
 from firesteel.spark.storage.publish import NotPublishedError, publish
 from firesteel.task.program import ResultOutput
 

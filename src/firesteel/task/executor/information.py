@@ -75,6 +75,8 @@ class JobInformation:
     """Most bytes of blobs that an executor keeps on its local disk."""
     node_variable: str | None = None
     """Environment variable of the executors that names their node."""
+    heavy_keys: bool = False
+    """Tasks look for heavy keys and report their values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ A finish is a binary record, thousands of which become columns at once; failures
 are pickled objects. Stdlib and numpy only, since both ends import it.
 
     header      kind, numbers of what follows, the execution, when and how much          87 bytes
-    partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     33 bytes each
-    node name, sizes of each data set as packed by ``firesteel.model.sizes`` (of one whose ranges are still to be decided a sketch,
-    ``firesteel.model.sketches``, in their place), per commit 4 bytes of length and itself
+    partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     35 bytes each
+    node name, of each data set its sizes as packed by ``firesteel.model.sizes`` (where its ranges are still to be decided a sketch,
+    ``firesteel.model.sketches``, in their place) and its heavy keys (``firesteel.model.heavy_keys``), per commit 4 bytes of
+    length and itself
 """
 
 from __future__ import annotations
@@ -43,9 +44,17 @@ _FIELDS = (
 _HEADER = np.dtype(list(_FIELDS))
 _HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqq")
 _PARTITION = np.dtype(
-    [("dataset", "<i4"), ("packed", "<i4"), ("bytes", "<i8"), ("rows", "<i8"), ("stored", "<i8"), ("sketched", "u1")]
+    [
+        ("dataset", "<i4"),
+        ("packed", "<i4"),
+        ("bytes", "<i8"),
+        ("rows", "<i8"),
+        ("stored", "<i8"),
+        ("sketched", "u1"),
+        ("heavy", "<u2"),
+    ]
 )
-_PARTITION_CODE = struct.Struct("<iiqqqB")
+_PARTITION_CODE = struct.Struct("<iiqqqBH")
 _LENGTH = struct.Struct("<I")
 _HEAD, _PART = _HEADER.itemsize, _PARTITION.itemsize
 
@@ -67,7 +76,7 @@ class Where:
 
 class Written(NamedTuple):
     """One execution's output to one data set. ``packed``: plain bytes by subpartition as packed by ``firesteel.model.sizes``;
-    None: not measured; ``sketched``: a sketch of its keys instead."""
+    None: not measured; ``sketched``: a sketch of its keys instead. ``heavy_keys``: ``firesteel.model.heavy_keys``; empty: none."""
 
     dataset: int
     bytes: int
@@ -75,6 +84,7 @@ class Written(NamedTuple):
     rows: int
     stored: int
     sketched: bool = False
+    heavy_keys: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +133,11 @@ def encode(message: Message) -> bytes:
     pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, *measured)]
     for part in message.partitions:
         length = -1 if part.packed is None else len(part.packed)
-        pieces.append(_PARTITION_CODE.pack(part.dataset, length, part.bytes, part.rows, part.stored, part.sketched))
+        numbers = part.dataset, length, part.bytes, part.rows, part.stored, part.sketched, len(part.heavy_keys)
+        pieces.append(_PARTITION_CODE.pack(*numbers))
     pieces.append(node)
-    pieces += [part.packed for part in message.partitions if part.packed is not None]
+    for part in message.partitions:
+        pieces += [part.packed or b"", part.heavy_keys]
     for commit in message.commits:
         pieces += [_LENGTH.pack(len(commit)), commit]
     return b"".join(pieces)
@@ -143,7 +155,8 @@ def decode_other(data: bytes) -> FailedMessage | RejectedMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """Many executions' output to one data set, as columns. ``sizes``: None if not measured; ``sketched``: they are sketches."""
+    """Many executions' output to one data set, as columns. ``sizes``: None if not measured; ``sketched``: they are sketches.
+    ``heavy_keys``: None if nobody has any."""
 
     dataset: int
     bytes: Ints
@@ -151,6 +164,7 @@ class PartitionColumns:
     stored: Ints
     sizes: list[bytes] | None
     sketched: bool = False
+    heavy_keys: list[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,13 +204,12 @@ class FinishedMessages:
         for place in range(count):
             own = table[:, place]
             ends = begins + np.maximum(own["packed"], 0)
-            sizes = None
-            if (own["packed"] >= 0).all():
-                bounds = zip(self.records, begins.tolist(), ends.tolist(), strict=True)
-                sizes = [record[begin:end] for record, begin, end in bounds]
+            sizes = self._between(begins, ends) if (own["packed"] >= 0).all() else None
+            begins, ends = ends, ends + own["heavy"]
+            heavy_keys = self._between(begins, ends) if own["heavy"].any() else None
             plain, rows, stored = (own[name].astype(np.int64) for name in ("bytes", "rows", "stored"))
             sketched = bool(own["sketched"][0])
-            found.append(PartitionColumns(int(own["dataset"][0]), plain, rows, stored, sizes, sketched))
+            found.append(PartitionColumns(int(own["dataset"][0]), plain, rows, stored, sizes, sketched, heavy_keys))
             begins = ends
         return found
 
@@ -207,10 +220,14 @@ class FinishedMessages:
         begins = self._sizes_begin()
         for count in np.unique(self.header["partitions"]).tolist():
             own = self.header["partitions"] == count
-            packed = self.select(np.flatnonzero(own).tolist())._partition_table(count)["packed"]
-            begins[own] += np.maximum(packed, 0).sum(axis=1)
+            table = self.select(np.flatnonzero(own).tolist())._partition_table(count)
+            begins[own] += (np.maximum(table["packed"], 0) + table["heavy"]).sum(axis=1)
         counts = self.header["commits"].tolist()
         return [_commits(*given) for given in zip(self.records, begins.tolist(), counts, strict=True)]
+
+    def _between(self, begins: Ints, ends: Ints) -> list[bytes]:
+        bounds = zip(self.records, begins.tolist(), ends.tolist(), strict=True)
+        return [record[begin:end] for record, begin, end in bounds]
 
     def _node_begins(self) -> Ints:
         return _HEAD + _PART * self.column("partitions")

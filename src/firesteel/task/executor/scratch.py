@@ -33,6 +33,11 @@ def scratch_of(job: JobInformation) -> Path:
     return known
 
 
+def shared_of(scratch: Path) -> Path:
+    """The directory of what the workers of an executor share of the job, beside their own."""
+    return scratch.parent / "shared"
+
+
 def local_directory() -> str:
     """The executor's own, which Spark removes with it."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
@@ -65,6 +70,5 @@ def _forget_scratch() -> None:
     while _scratch:
         _, directory = _scratch.popitem()
         shutil.rmtree(directory, ignore_errors=True)
-        shutil.rmtree(
-            directory.parent / "indexes", ignore_errors=True
-        )  # shared by workers; whoever misses it reads anew
+        for shared in (directory.parent / "indexes", shared_of(directory)):  # whoever misses it reads anew
+            shutil.rmtree(shared, ignore_errors=True)

@@ -38,12 +38,13 @@ from firesteel.task.executor.messages import (
     encode,
 )
 from firesteel.task.executor.place import Place, here
-from firesteel.task.executor.scratch import empty, scratch_of
+from firesteel.task.executor.scratch import empty, scratch_of, shared_of
 from firesteel.task.executor.slots import resources, retiring
 from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.task.executor.slots.resident import own_memory
 from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.slots.thread_pools import size_to
+from firesteel.task.mapped import MappedObjects
 from firesteel.task.program import (
     Batches,
     Gate,
@@ -285,6 +286,8 @@ class _Execution:
             token=self.token,
             memory_budget=memory_budget,
             scratch=scratch,
+            heavy_keys=job.heavy_keys,
+            shared=MappedObjects(shared_of(scratch)),
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -298,7 +301,8 @@ class _Execution:
         total = int(part.bytes.sum())
         if part.sketch is not None:
             return Written(part.dataset, total, part.sketch, part.rows, part.stored_bytes, sketched=True)
-        return Written(part.dataset, total, self._packed(part.bytes), part.rows, part.stored_bytes)
+        counts = part.rows, part.stored_bytes
+        return Written(part.dataset, total, self._packed(part.bytes), *counts, heavy_keys=part.heavy_keys)
 
     def _packed(self, by_subpartition: NDArray[np.int64]) -> bytes | None:
         vertex: VertexInformation = self.part.vertex.load()

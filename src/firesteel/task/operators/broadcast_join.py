@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from firesteel.results.keys import common_key_type
 from firesteel.task.batches import chunked
-from firesteel.task.operators.grouping import Codes, normalised
+from firesteel.task.operators.build_side import BuildSide, SideKeys, loaded
 from firesteel.task.operators.join import HashJoin, divisible_sides, emit, flat, pairs_at_once
-from firesteel.task.operators.key_index import KeyIndex, Rows
+from firesteel.task.operators.key_index import Numbers, Rows
 from firesteel.task.operators.units import run_unit, spool
-from firesteel.task.program import Batches, TaskContext, UnitInput
+from firesteel.task.program import Batches, TaskContext
 
 LEFT, RIGHT = 0, 1
-_PROBE_BYTES, _PROBE_ROWS = 4 << 20, 1 << 17
+PROBE_BYTES, PROBE_ROWS = 4 << 20, 1 << 17
+"""Of the stream, looked up at once."""
 
 
 def build_sides(how: str) -> tuple[int, ...]:
@@ -50,23 +51,56 @@ class BroadcastJoin:
     def name(self) -> str:
         return self.join.name
 
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        held = ctx.builds[self.side]
-        if held.nbytes <= build_limit(ctx):
-            return self._against_table(batches, held.table())
-        return self._in_buckets(batches, held, ctx)
+    @property
+    def keys(self) -> SideKeys:
+        """The build side's."""
+        join = self.join
+        types = tuple(
+            common_key_type(join.left_schema.field(a).type, join.right_schema.field(b).type)
+            for a, b in zip(join.left_keys, join.right_keys, strict=True)
+        )
+        if self.build == RIGHT:
+            return SideKeys(self.side, join.right_keys, types, join.right_schema)
+        return SideKeys(self.side, join.left_keys, types, join.left_schema)
 
     @property
-    def _probe_schema(self) -> pa.Schema:
+    def probe_keys(self) -> tuple[str, ...]:
+        return self.join.left_keys if self.build == RIGHT else self.join.right_keys
+
+    @property
+    def probe_schema(self) -> pa.Schema:
         return self.join.left_schema if self.build == RIGHT else self.join.right_schema
 
-    def _against_table(self, batches: Batches, table: pa.Table) -> Batches:
-        build = _Build(self, flat(table))
-        for probe in chunked(batches, self._probe_schema, _PROBE_BYTES, _PROBE_ROWS):
-            yield from build.joined(flat(probe))
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        (side,) = loaded([self.keys], ctx)
+        yield from self.against(side, batches, ctx)
 
-    def _in_buckets(self, batches: Batches, held: UnitInput, ctx: TaskContext) -> Batches:
-        spooled = spool(batches, self._probe_schema, ctx)
+    def against(self, side: BuildSide | None, batches: Batches, ctx: TaskContext) -> Batches:
+        """``side``: None where the task cannot hold it."""
+        if side is None:
+            yield from self._in_buckets(batches, ctx)
+            return
+        for probe in chunked(batches, self.probe_schema, PROBE_BYTES, PROBE_ROWS):
+            yield from self._joined(side, flat(probe))
+
+    def _joined(self, side: BuildSide, probe: pa.Table) -> Batches:
+        """The join's rows for these of the stream."""
+        numbers = side.find([probe.column(name) for name in self.probe_keys])
+        how = self.join.how
+        if how in ("semi", "anti"):
+            yield from emit(probe, np.flatnonzero((numbers >= 0) == (how == "semi")))
+        elif self.build == RIGHT:
+            for probes, rows in _pairs(side, probe, numbers, keep=how == "left"):
+                yield self.join.joined(probe, probes, side.table, rows)
+        else:
+            for probes, rows in _pairs(side, probe, numbers, keep=False):
+                yield self.join.joined(side.table, rows, probe, probes)
+            if how == "right":
+                yield from self.join.only_right(probe, np.flatnonzero(numbers < 0))
+
+    def _in_buckets(self, batches: Batches, ctx: TaskContext) -> Batches:
+        held = ctx.builds[self.side].unit
+        spooled = spool(batches, self.probe_schema, ctx)
         try:
             inputs = [spooled, held] if self.build == RIGHT else [held, spooled]
             yield from run_unit(self.join, inputs, ctx)
@@ -74,42 +108,5 @@ class BroadcastJoin:
             spooled.close()
 
 
-def build_limit(ctx: TaskContext) -> int:
-    """Plain bytes of one build side that is held in memory, with its index: a quarter of the task's budget for all of them."""
-    return ctx.memory_budget // (4 * max(len(ctx.builds), 1))
-
-
-class _Build:
-    """The side that is held, with the index of its keys."""
-
-    def __init__(self, operator: BroadcastJoin, table: pa.Table) -> None:
-        self._join, self._is_right, self._table = operator.join, operator.build == RIGHT, table
-        join = operator.join
-        types = [
-            common_key_type(join.left_schema.field(a).type, join.right_schema.field(b).type)
-            for a, b in zip(join.left_keys, join.right_keys, strict=True)
-        ]
-        own, other = (join.right_keys, join.left_keys) if self._is_right else (join.left_keys, join.right_keys)
-        self._probe_keys = list(zip(other, types, strict=True))
-        self._index = KeyIndex([normalised(table.column(name), to) for name, to in zip(own, types, strict=True)])
-        self._at_once = pairs_at_once(table)
-
-    def joined(self, probe: pa.Table) -> Batches:
-        """The join's rows for these of the stream."""
-        codes = self._index.codes([normalised(probe.column(name), to) for name, to in self._probe_keys])
-        how = self._join.how
-        if how in ("semi", "anti"):
-            matched = self._index.rows.matches(codes) > 0
-            yield from emit(probe, np.flatnonzero(matched == (how == "semi")))
-        elif self._is_right:
-            for probes, rows in self._pairs(probe, codes, keep=how == "left"):
-                yield self._join.joined(probe, probes, self._table, rows)
-        else:
-            for probes, rows in self._pairs(probe, codes, keep=False):
-                yield self._join.joined(self._table, rows, probe, probes)
-            if how == "right":
-                yield from self._join.only_right(probe, np.flatnonzero(self._index.rows.matches(codes) == 0))
-
-    def _pairs(self, probe: pa.Table, codes: Codes, *, keep: bool) -> Iterator[tuple[Rows, Rows]]:
-        at_once = min(self._at_once, pairs_at_once(probe))
-        return self._index.rows.pairs(codes, at_once, keep=keep)
+def _pairs(side: BuildSide, probe: pa.Table, numbers: Numbers, *, keep: bool) -> Iterator[tuple[Rows, Rows]]:
+    return side.index.rows.pairs(numbers, min(side.at_once, pairs_at_once(probe)), keep=keep)

@@ -21,12 +21,10 @@ from firesteel.humanize import named_twice
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, one_chunk, take, take_rows
 from firesteel.task.operators.grouping import encode, paired_columns
-from firesteel.task.operators.key_index import CodedRows
+from firesteel.task.operators.key_index import CodedRows, Rows
 from firesteel.task.operators.relational import check_columns
 from firesteel.task.operators.units import unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
-
-Rows = NDArray[np.int64]
 
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 _SPELLINGS = {
@@ -77,7 +75,7 @@ def join_schema(  # noqa: PLR0917
             fields.append(pa.field(field.name, _common_type(field.type, right.field(pairs[field.name]).type), True))
         else:
             fields.append(field.with_nullable(field.nullable or left_nullable))
-    for field in _payload(right, right_keys):
+    for field in payload(right, right_keys):
         name = f"{field.name}{suffix}" if left.get_field_index(field.name) >= 0 else field.name
         fields.append(field.with_name(name).with_nullable(field.nullable or right_nullable))
     twice = named_twice(field.name for field in fields)
@@ -88,7 +86,8 @@ def join_schema(  # noqa: PLR0917
     return pa.schema(fields)
 
 
-def _payload(right: pa.Schema, right_keys: Sequence[str]) -> list[pa.Field]:
+def payload(right: pa.Schema, right_keys: Sequence[str]) -> list[pa.Field]:
+    """The right side's columns in the join's result."""
     keys = set(right_keys)
     return [field for field in right if field.name not in keys]
 
@@ -134,6 +133,14 @@ def _finer(unit: str, other: str) -> str:
 def divisible_sides(how: str) -> tuple[bool, bool]:
     """``HashJoin.divisible`` of a join of this kind."""
     return _DIVISIBLE.get(how, (False, False))
+
+
+def divisibility_of(how: str) -> list[tuple[bool, str]]:
+    """:func:`divisible_sides`, each with the reason in words where it may not be divided."""
+    may = divisible_sides(how)
+    sides = [side for side, each in zip(("left", "right"), may, strict=True) if each]
+    why = f"{f'only {sides[0]}' if sides else 'no'} rows may be in a join of kind '{how}'"
+    return [(each, "" if each else why) for each in may]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ class HashJoin:
 
     def joined(self, left: pa.Table, left_rows: Rows, right: pa.Table, right_rows: Rows) -> pa.RecordBatch:
         """Output rows of these pairs of row numbers; -1 stands for no row."""
-        left_index, right_index = _index(left_rows), _index(right_rows)
+        left_index, right_index = row_indices(left_rows), row_indices(right_rows)
         pairs = dict(zip(self.left_keys, self.right_keys, strict=True))
         sources: list[tuple[Any, Any]] = []
         for name in self.left_schema.names:
@@ -228,7 +235,7 @@ class HashJoin:
                 sources.append((left.column(name), left_index))
             else:
                 sources.append((right.column(pairs[name]), right_index) if name in pairs else (None, None))
-        for field in _payload(self.right_schema, self.right_keys):
+        for field in payload(self.right_schema, self.right_keys):
             sources.append((right.column(field.name), right_index) if right.num_rows else (None, None))
         columns = [
             pa.nulls(len(left_rows), field.type)
@@ -268,7 +275,8 @@ def flat(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([one_chunk(column) for column in table.columns], schema=table.schema)
 
 
-def _index(rows: Rows) -> pa.Array:
+def row_indices(rows: Rows) -> pa.Array:
+    """Indices for ``take``: null for no row."""
     return pa.array(rows, mask=rows < 0) if len(rows) and rows.min() < 0 else pa.array(rows)
 
 

@@ -186,6 +186,11 @@ class Project:
     schema: pa.Schema
     unitwise: ClassVar[bool] = True
 
+    def chosen(self, schema: pa.Schema) -> dict[str, str] | None:
+        """Returns the column of ``schema`` that each of its own is, by name and in its order; None where it computes any."""
+        passed = passed_columns(self.columns, schema)
+        return {name: passed[name] for name, _ in self.columns} if len(passed) == len(self.columns) else None
+
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         merged = coalesce(batches)
         first = next(merged, None)

@@ -45,6 +45,10 @@ class Reader(Protocol):
     def read(self, subpartition_from: int | None = None, subpartition_to: int | None = None) -> Batches: ...
 
 
+class CountingReader(Reader, Protocol):
+    def num_rows(self) -> int: ...
+
+
 @dataclass(slots=True)
 class GateInput:
     """A run of subpartitions of one gate; every call of ``batches`` reads it anew."""
@@ -62,10 +66,28 @@ class GateInput:
         return whole(self.batches(), self.schema)
 
 
-def whole_gate(reader: Reader, schema: pa.Schema) -> GateInput:
-    """All subpartitions that ``reader`` reads."""
-    first, sizes = reader.bytes_per_subpartition()
-    return GateInput(reader, schema, first, first + len(sizes), int(sizes.sum()))
+class GateBuild:
+    """All that ``reader`` reads, as a build side; how much that is, is looked up when it is first asked for."""
+
+    def __init__(self, reader: CountingReader, schema: pa.Schema, identity: str) -> None:
+        self.identity = identity
+        self._reader, self._schema = reader, schema
+        self._sizes: tuple[GateInput, int] | None = None
+
+    @property
+    def unit(self) -> GateInput:
+        return self._sized()[0]
+
+    @property
+    def rows(self) -> int:
+        return self._sized()[1]
+
+    def _sized(self) -> tuple[GateInput, int]:
+        if self._sizes is None:
+            first, sizes = self._reader.bytes_per_subpartition()
+            unit = GateInput(self._reader, self._schema, first, first + len(sizes), int(sizes.sum()))
+            self._sizes = unit, self._reader.num_rows()
+        return self._sizes
 
 
 class SpoolInput:

@@ -117,6 +117,11 @@ class FileSource:
         roots = dict.fromkeys(file.root for file in self._found.files)
         return [at(folder) for folder in self._found.folders], [at(root) for root in roots]
 
+    @property
+    def is_filtered(self) -> bool:
+        """Rows or whole files are left out by filters."""
+        return bool(self._conjuncts or self.pruned)
+
     def push_down(self, columns: list[str] | None, filter: pc.Expression | None) -> Self:
         """The same rows with only these columns (None: all, as now), and only where ``filter`` is true.
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from firesteel.task.batches import chunked, nullable, table_batches, take_rows, whole
+from firesteel.task.batches import chunked, filter_rows, nullable, table_batches, take_rows, whole
 from firesteel.task.operators.aggregation.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
+from firesteel.task.operators.aggregation.heavy import heavy_rows
 from firesteel.task.operators.grouping import encode, first_rows, key_columns
 from firesteel.task.operators.units import MAX_LEVEL, rehash, spool, unit_limit
 from firesteel.task.program import Batches, TaskContext, UnitInput
@@ -29,7 +32,7 @@ CHUNK_ROWS = 1 << 18
 SAMPLE_ROWS = 8192
 """Fewer rows than these say nothing about how well partial aggregation shrinks."""
 NO_REDUCTION = 0.8
-"""A first chunk that keeps more than this share of its rows: later ones are passed through."""
+"""A first chunk that keeps more than this share of its rows: later ones are passed through, but for rows of heavy keys."""
 OUTPUT_ROWS = 1 << 16
 
 
@@ -67,6 +70,8 @@ class FoldingState:
         self._pieces: list[pa.Table] = []
         self._pieces_bytes = 0
         self._passing: bool | None = None
+        values = folding.distincts if isinstance(folding, Plan) else ()
+        self._merged_by = [*folding.keys, *(value.name for value in values)]
 
     def add(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         if batch.num_rows == 0:
@@ -90,10 +95,21 @@ class FoldingState:
         rows = self._folding.to_partial(whole(self._pending, self._schema))
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if self._passing:
-            return table_batches(rows, OUTPUT_ROWS)
+            return self._passed(rows)
         merged = self._folding.merge(rows)
         if self._passing is None and rows.num_rows >= SAMPLE_ROWS:
             self._passing = merged.num_rows > NO_REDUCTION * rows.num_rows
+        return self._kept(merged)
+
+    def _passed(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
+        heavy = heavy_rows(rows, self._merged_by)
+        if heavy is None:
+            return table_batches(rows, OUTPUT_ROWS)
+        relieved = self._kept(self._folding.merge(filter_rows(rows, heavy)))
+        return chain(table_batches(filter_rows(rows, pc.invert(heavy)), OUTPUT_ROWS), relieved)
+
+    def _kept(self, merged: pa.Table) -> Iterable[pa.RecordBatch]:
+        """Holds the rows; gives some away where they are too many."""
         self._pieces.append(merged)
         self._pieces_bytes += merged.nbytes
         return self._relieve() if self._pieces_bytes > self._budget // 2 else ()

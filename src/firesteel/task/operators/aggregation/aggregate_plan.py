@@ -160,6 +160,13 @@ class Plan:
     def _grouped(self, table: pa.Table, distincts: Sequence[Part]) -> pa.Table:
         return grouped(table, self.keys, [d.name for d in distincts], self.measures)
 
+    @property
+    def counted_schema(self) -> pa.Schema:
+        """Of what :meth:`count_values` gives."""
+        names = {distinct.name for distinct in self.distincts}
+        fields = list(self.partial_schema)
+        return pa.schema([pa.field(f.name, pa.int64()) if f.name in names else f for f in fields])
+
     def count_values(self, merged: pa.Table) -> pa.Table:
         """Merged rows with each distinct value replaced by 1 (0 for none): what can be summed over disjoint sets of values."""
         for distinct in self.distincts:

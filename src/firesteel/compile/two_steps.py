@@ -1,0 +1,66 @@
+"""Aggregations in two steps: counts of distinct values, which nothing before an exchange can fold into few rows.
+
+Behind the exchange by key one subtask would get all values of a key with very many, and of an aggregation without keys one subtask gets all values
+there are. So such a vertex is made as two: the first counts parts of the values, the second adds the counts up. When the values are
+there, the scheduler decides (``scheduler.two_steps``): where the first step would divide nothing, the second absorbs it, and the vertex
+is the one that it would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from firesteel.compile.plan import Feed, PlannedStep
+from firesteel.compile.stream_graph import KeyedStep
+from firesteel.compile.vertices import KeyedPart, Vertex
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.options import CUT, JOIN_SKEW, SCHEDULER, Options
+from firesteel.task.operators.aggregation.distinct_counts import AddCounts, CountValues, in_two_steps
+
+
+def divides_values(options: Options) -> bool:
+    """Returns whether the scheduler that the options name may decide on two steps."""
+    adaptive = options[SCHEDULER] == "AdaptiveBatch" and options[CUT] == "by-bytes"
+    return adaptive and options[JOIN_SKEW] == "auto"
+
+
+def parted(vertices: Iterable[Vertex], vertex_of: dict[PlannedStep, Vertex]) -> list[Vertex]:
+    """The same vertices, each that can be two behind its first step (``Vertex.first_step``, ``Vertex.in_one_step``)."""
+    return [part for vertex in vertices for part in _parted(vertex, vertex_of)]
+
+
+def _parted(vertex: Vertex, vertex_of: dict[PlannedStep, Vertex]) -> Iterator[Vertex]:
+    steps = _steps(vertex)
+    if steps is not None:
+        count, add = steps
+        first = _first_step(vertex, count)
+        vertex_of[first.first] = first
+        vertex.in_one_step = _in_one_step(vertex, first, add)
+        between = Feed(first.first, vertex.gates[0].ship, add.group_keys, None, count.counted_schema)
+        vertex.first_step, vertex.gates = first, [between]
+        vertex.keyed = KeyedPart(add, [[between]], [between.schema])
+        yield first
+    yield vertex
+
+
+def _steps(vertex: Vertex) -> tuple[CountValues, AddCounts] | None:
+    if vertex.keyed is None or len(vertex.gates) != 1 or vertex.keyed.inputs != [vertex.gates]:
+        return None
+    return in_two_steps(vertex.keyed.operator, vertex.gates[0].keys)
+
+
+def _first_step(vertex: Vertex, count: CountValues) -> Vertex:
+    (whole,) = (step for step in vertex.steps if isinstance(step.work, KeyedStep))
+    feed = replace(vertex.gates[0], ship=ShipStrategy.HASH, keys=count.read_by)
+    work = KeyedStep(count, count, (count.read_by,))
+    step = PlannedStep(whole.node, work, count.counted_schema, [[feed]], group=whole.group, reads=1)
+    return Vertex([step], [feed], keyed=KeyedPart(count, [[feed]], [feed.schema]))
+
+
+def _in_one_step(vertex: Vertex, first: Vertex, add: AddCounts) -> Vertex:
+    """The vertex as it is where nothing is divided. Without keys the values lie by their hash all the same, so that they are counted
+    unit by unit."""
+    if add.group_keys:
+        return replace(vertex)
+    return replace(vertex, gates=first.gates, keyed=first.keyed, operators=[add, *vertex.operators])

@@ -1,0 +1,212 @@
+"""Sources that read only what can match the other side of their joins, once that is there (Flink: runtime filters, FLIP-324).
+
+A source is narrowed before it is decided: the data plane reads the keys of the finished side, which is small, and lists
+the source's splits anew without those that have none of them. It is put off while a side that promises much is on its way, as long as
+the slots that are idle meanwhile cost less than it can save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from firesteel.humanize import format_bytes, format_seconds, plural
+from firesteel.model.absorbing import SIDES, worker_of
+from firesteel.model.job_graph import JobVertex, RuntimeFilter
+from firesteel.scheduler.joins.estimates import Estimates
+from firesteel.scheduler.joins.waits import Wait, Waits, budget_for
+from firesteel.scheduler.kernel.commands import GateDescriptor, NarrowSource
+from firesteel.scheduler.kernel.events import SourceNarrowed
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, IntermediateResult
+
+LEAST_RATIO = 4
+"""A filter is worth its making where the source has so many times the bytes of what it is made of."""
+FEW_BYTES = 1 << 20
+"""A side of so few plain bytes is tried even if no step on the way drops rows: it may be a list of the few keys that are wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterLimits:
+    """Plain bytes: most of what a filter is made of, and the least that a source has which gets one."""
+
+    max_build: int
+    min_probe: int
+
+
+class Filters(Protocol):
+    """Answers that the scheduler needs of its runtime filters."""
+
+    def is_asked(self, vertex: int) -> bool:
+        """Returns whether the vertex' source is being narrowed."""
+        ...
+
+    def puts_off(self, vertex: int) -> bool:
+        """Returns whether a source that could be initialised is to wait for a filter."""
+        ...
+
+    def narrowed(self, event: SourceNarrowed) -> None: ...
+
+    def waiting_for(self) -> list[str]: ...
+
+
+class NoFilters:
+    """Sources read all that they were told to when the job was compiled."""
+
+    def is_asked(self, vertex: int) -> bool:
+        return False
+
+    def puts_off(self, vertex: int) -> bool:
+        return False
+
+    def narrowed(self, event: SourceNarrowed) -> None: ...
+
+    def waiting_for(self) -> list[str]:
+        return []
+
+
+class RuntimeFilters:
+    """``describe``: gives the places of a finished result's partitions."""
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        recorder: Recorder,
+        waits: Waits,
+        estimates: Estimates,
+        *,
+        describe: Callable[[IntermediateResult], GateDescriptor],
+        limits: FilterLimits,
+    ) -> None:
+        self._graph = graph
+        self._recorder = recorder
+        self._waits = waits
+        self._estimates = estimates
+        self._describe = describe
+        self._limits = limits
+        self._asked: dict[int, tuple[RuntimeFilter, ...]] = {}
+        """By the source that is being narrowed, under the number it was asked about."""
+        self._settled: set[int] = set()
+        """Sources of which nothing more is to be asked."""
+
+    def is_asked(self, vertex: int) -> bool:
+        return any(worker_of(self._graph.job_graph, asked) == vertex for asked in self._asked)
+
+    def puts_off(self, vertex: int) -> bool:
+        job = self._graph.vertices[vertex].job
+        if not job.filters or vertex in self._settled:
+            return False
+        useful = [found for found in job.filters if self._is_useful(found, _bytes_read(job))]
+        there = tuple(found for found in useful if self._finished(found.dataset) is not None)
+        if len(there) < len(useful) and self._waits_for(vertex, next(f for f in useful if f not in there)):
+            return True
+        self._waits.close(vertex)
+        self._settled.add(vertex)
+        if there:
+            self._asked[vertex] = there
+            gates = tuple(self._describe(self._graph.result(found.dataset)) for found in there)
+            self._recorder.emit(NarrowSource(vertex, there, gates))
+        return bool(there)
+
+    def narrowed(self, event: SourceNarrowed) -> None:
+        filters = self._asked.pop(event.vertex, None)
+        if filters is None:
+            return
+        vertex = worker_of(self._graph.job_graph, event.vertex)
+        self._settled.add(vertex)
+        job = self._graph.vertices[vertex].job
+        assert job.source is not None
+        before, splits = _bytes_read(job), len(job.source.split_bytes)
+        if event.split_bytes is not None:
+            job = self._graph.narrow_source(vertex, event.split_bytes)
+        left = _bytes_read(job)
+        self._recorder.decision(
+            "runtime filter",
+            vertex=vertex,
+            name=job.name,
+            inputs={
+                "filters": [
+                    {"join": found.join, "side": SIDES[found.build], "columns": list(found.columns)}
+                    for found in filters
+                ],
+                "bytes": before,
+                "splits": splits,
+            },
+            rule="finished inputs",
+            result={"bytes": left, "splits": splits if event.split_bytes is None else len(event.split_bytes)},
+            reason=f"reads {format_bytes(left)} of {format_bytes(before)} in {plural(splits, 'split')}: {event.found}"
+            if left < before
+            else f"reads all of {format_bytes(before)}: {event.found}",
+        )
+
+    def waiting_for(self) -> list[str]:
+        return [
+            f"Vertex {vertex} '{self._graph.vertices[vertex].job.name}' waits for the driver to find what it has to read: "
+            f"the keys of {_named(found)} are being read."
+            for vertex, found in self._asked.items()
+        ]
+
+    def _is_useful(self, found: RuntimeFilter, probe: int) -> bool:
+        """Whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
+        size = self._estimates.of(found.dataset).bytes
+        small = size <= self._limits.max_build and size * LEAST_RATIO <= probe
+        promises = small and (found.selective or size <= FEW_BYTES)
+        return promises and probe >= self._limits.min_probe and self._is_deterministic(found.dataset)
+
+    def _is_deterministic(self, dataset: int) -> bool:
+        """Returns False if rows of the data set may be others when they are made again: the filter would not fit them."""
+        seen, ask = set[int](), [dataset]
+        while ask:
+            number = worker_of(self._graph.job_graph, self._graph.job_graph.datasets[ask.pop()].producer)
+            if number in seen:
+                continue
+            seen.add(number)
+            producer = self._graph.vertices[number].job
+            if not producer.deterministic:
+                return False
+            ask += [edge.dataset for edge in producer.inputs]
+        return True
+
+    def _finished(self, dataset: int) -> IntermediateResult | None:
+        result = self._graph.results[dataset]
+        return result if result is not None and result.is_available and result.info.is_settled else None
+
+    def _waits_for(self, vertex: int, found: RuntimeFilter) -> bool:
+        """Puts the vertex off, if that may pay."""
+        wait, join, awaited = (
+            self._waits.of(vertex),
+            worker_of(self._graph.job_graph, found.join),
+            f"the {SIDES[found.build]} side",
+        )
+        if wait is not None:
+            wait.join, wait.awaited = join, awaited
+        elif self._waits.slots_of(vertex) is not None:
+            job = self._graph.vertices[vertex].job
+            probe, built = _bytes_read(job), self._estimates.of(found.dataset)
+            wait = Wait(join, awaited, budget_for(probe))
+            self._waits.begin(vertex, wait)
+            self._recorder.decision(
+                "join order",
+                vertex=vertex,
+                name=job.name,
+                inputs={
+                    "join": wait.join,
+                    "build": SIDES[found.build],
+                    "build_bytes": built.bytes,
+                    "probe_bytes": probe,
+                },
+                rule="runtime filter",
+                result="put off",
+                reason=f"put off until {wait.awaited} of [{wait.join}] is there, estimated {built}, whose keys may save "
+                f"much of {format_bytes(probe)}: slots may be idle for {format_seconds(wait.budget)} in all meanwhile",
+            )
+        return wait is not None and not wait.is_over
+
+
+def _bytes_read(job: JobVertex) -> int:
+    return 0 if job.source is None else int(job.source.split_bytes.sum())
+
+
+def _named(filters: tuple[RuntimeFilter, ...]) -> str:
+    return ", ".join(f"the {SIDES[found.build]} side of [{found.join}]" for found in filters)

@@ -1,0 +1,156 @@
+"""Vertices that are put off until another result is there, and what that may cost: slots that are idle meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firesteel.humanize import format_seconds
+from firesteel.scheduler.kernel.recorder import Recorder
+from firesteel.scheduler.kernel.timers import Timers
+from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
+
+EXCHANGE_BYTES_PER_SECOND = 100 << 20
+"""Plain bytes that one slot writes to an exchange and reads again in a second (docs/benchmarks.md)."""
+WAIT_SHARE = 0.25
+"""Of what an exchange takes, the part that slots may stand idle for while it may yet be saved."""
+
+
+def budget_for(saved: int) -> float:
+    """Slot-seconds that may be idle while an exchange of so many plain bytes may be saved."""
+    return WAIT_SHARE * saved / EXCHANGE_BYTES_PER_SECOND
+
+
+@dataclass(slots=True)
+class Wait:
+    """Of a vertex that is put off. ``awaited``: what for, such as "the left side of [3]"; ``join``: the vertex that will read it.
+    Times are slot-seconds; a budget may be infinite."""
+
+    join: int
+    awaited: str
+    budget: float
+    build: int | None = None
+    """The join's input that is awaited, where it is to be decided how the join is done; None: only its keys are."""
+    spent: float = 0.0
+    is_over: bool = False
+    """It was too long: the vertex begins."""
+
+
+class Waits:
+    """``slots_of``: tasks of a vertex that can run at once, None where nobody knows; ``pending``: executions that Spark has or waits
+    for. ``cold_start``: seconds in which a slot that stands idle costs nothing, as long as nothing has finished: workers are being
+    started, and tasks of what is put off would wait for theirs."""
+
+    def __init__(
+        self,
+        graph: DefaultExecutionGraph,
+        recorder: Recorder,
+        timers: Timers,
+        *,
+        slots_of: Callable[[int], int | None],
+        pending: Callable[[], int],
+        cold_start: float = 0.0,
+    ) -> None:
+        self._graph = graph
+        self._recorder = recorder
+        self._timers = timers
+        self._slots_of = slots_of
+        self._pending = pending
+        self._cold_until = cold_start
+        self._waits: dict[int, Wait] = {}
+        """By the vertex that is put off."""
+        self._idle = 0
+        """Slots that have nothing to do since ``_then``."""
+        self._then = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return any(not wait.is_over for wait in self._waits.values())
+
+    def slots_of(self, vertex: int) -> int | None:
+        """Tasks of the vertex that can run at once; None: nobody could tell that slots are idle."""
+        return self._slots_of(vertex)
+
+    def of(self, vertex: int) -> Wait | None:
+        return self._waits.get(vertex)
+
+    def begin(self, vertex: int, wait: Wait) -> None:
+        self._waits[vertex] = wait
+
+    def stop(self, vertex: int) -> float:
+        """Ends the wait of a vertex, if it has one; returns what it has spent."""
+        wait = self._waits.pop(vertex, None)
+        if wait is None:
+            return 0.0
+        self._timers.cancel(_timer(vertex))
+        return wait.spent
+
+    def close(self, vertex: int) -> None:
+        """The vertex waits no more, whatever comes."""
+        wait = self._waits.get(vertex)
+        if wait is not None:
+            wait.is_over = True
+            self._timers.cancel(_timer(vertex))
+
+    def absorbed(self, join: int, by: int) -> None:
+        """What waits for a side of ``join`` waits for a side of the vertex that has absorbed it."""
+        for wait in self._waits.values():
+            wait.join = by if wait.join == join else wait.join
+
+    def count_idle(self) -> None:
+        """Charges the time since the last event to all that wait."""
+        passed = max(0.0, self._recorder.at - self._then) * self._idle
+        self._then = self._recorder.at
+        for vertex, wait in self._waits.items():
+            if not wait.is_over:
+                wait.spent += passed
+                if wait.spent >= wait.budget:
+                    self._end_idle(vertex, wait)
+
+    def event_handled(self) -> None:
+        """All that can run is deployed: slots that are idle from here on are idle because of what is put off."""
+        waits = {vertex: wait for vertex, wait in self._waits.items() if not wait.is_over}
+        slots = [self._slots_of(vertex) or 0 for vertex in waits]
+        self._idle = max(0, max(slots, default=0) - self._pending())
+        is_cold = waits and not any(vertex.num_finished for vertex in self._graph.vertices)
+        self._then = max(self._recorder.at, self._cold_until if is_cold else 0.0)
+        for vertex, wait in waits.items():
+            if self._idle and wait.budget < math.inf:
+                left = max(0.0, wait.budget - wait.spent) / self._idle
+                self._timers.set(
+                    _timer(vertex), self._then + left, lambda over=wait, who=vertex: self._end_idle(who, over)
+                )
+            else:
+                self._timers.cancel(_timer(vertex))
+
+    def waiting_for(self) -> list[str]:
+        return [
+            f"Vertex {vertex} '{self._graph.vertices[vertex].job.name}' is put off until {wait.awaited} of "
+            f"vertex {wait.join} '{self._graph.vertices[wait.join].job.name}' is there."
+            for vertex, wait in self._waits.items()
+            if not wait.is_over
+        ]
+
+    def end(self, vertex: int, wait: Wait, rule: str, why: str) -> None:
+        """The vertex begins without what it waited for."""
+        if wait.is_over:
+            return
+        self.close(vertex)
+        self._recorder.decision(
+            "join order",
+            vertex=vertex,
+            name=self._graph.vertices[vertex].job.name,
+            inputs={"join": wait.join, "idle": round(wait.spent, 3)},
+            rule=rule,
+            result="begins",
+            reason=f"begins without {wait.awaited} of [{wait.join}]: {why}",
+        )
+
+    def _end_idle(self, vertex: int, wait: Wait) -> None:
+        """Slots have been idle for long enough."""
+        self.end(vertex, wait, "idle slots", f"slots were idle for {format_seconds(wait.budget)} in all")
+
+
+def _timer(vertex: int) -> str:
+    return f"join-order-{vertex}"

@@ -1,0 +1,154 @@
+"""A narrowed source gives every row that matches, whatever the types, and few others; held against an exact semi-join."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.effort import examples
+
+from firesteel.compile.narrowing import MOST_VALUES, Keys, narrowed
+from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.model.job_graph import RuntimeFilter
+from firesteel.task.operators.key_filter import BloomFilter
+from operators_support import context
+
+KINDS = {
+    "int32": (pa.int32(), lambda k: k - 50),
+    "int64": (pa.int64(), lambda k: k * 1_000_003 - 50),
+    "uint8": (pa.uint8(), lambda k: k % 256),
+    "uint64": (pa.uint64(), lambda k: k),
+    "text": (pa.string(), lambda k: f"key {k % 97:04d}"),
+    "large text": (pa.large_string(), lambda k: f"key {k % 97:04d}"),
+    "date": (pa.date32(), lambda k: dt.date(2020, 1, 1) + dt.timedelta(days=k)),
+    "time": (pa.timestamp("us"), lambda k: dt.datetime(2020, 1, 1) + dt.timedelta(minutes=k)),
+    "zoned": (pa.timestamp("ns", "UTC"), lambda k: dt.datetime(2020, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=k)),
+    "decimal": (pa.decimal128(12, 2), lambda k: Decimal(k) / 4),
+    "double": (pa.float64(), lambda k: [float("nan"), -0.0, 0.0, k / 2][k % 4]),
+}
+PAIRS = [("int32", "int64"), ("int64", "int32"), ("uint8", "int64"), ("int64", "uint64"), ("uint64", "int64")]
+PAIRS += [("text", "large text"), *((kind, kind) for kind in KINDS)]
+FILTER = RuntimeFilter(2, 1, 1, ("k",), ("a",))
+
+
+def column(kind: str, numbers: list[int | None]) -> pa.Array:
+    type_, value = KINDS[kind]
+    return pa.array([None if number is None else value(number) for number in numbers], type_)
+
+
+def comparable(value: object) -> object:
+    """Keys as joins compare them: NaN equals NaN, -0.0 equals 0.0."""
+    return "NaN" if value != value else value + 0.0 if isinstance(value, float) else value
+
+
+def rows_of(source: ParquetSource, found) -> list[dict[str, object]]:
+    ctx = context(Path())
+    splits = source.list_splits(1 << 20) if found.splits is None else found.splits
+    batches = (batch for split in splits for batch in found.source.read(split.payload, ctx))
+    for operator in found.operators:
+        batches = operator.apply(batches, ctx)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("of_fact, of_keys", PAIRS, ids=lambda kind: kind.replace(" ", "-"))
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data())
+def test_every_row_that_matches_is_read(tmp_path_factory, of_fact, of_keys, data):
+    numbers = st.one_of(st.none(), st.integers(0, 300))
+    path = tmp_path_factory.mktemp("narrowing") / "fact.parquet"
+    facts = data.draw(st.lists(numbers, max_size=60))
+    if data.draw(st.booleans()):
+        facts.sort(key=lambda k: -1 if k is None else k)
+    fact = pa.table({"a": column(of_fact, facts), "row": np.arange(len(facts))})
+    pq.write_table(fact, path, row_group_size=7)
+    keys = column(of_keys, data.draw(st.lists(numbers, max_size=60)))
+    held = data.draw(st.booleans())
+    source = ParquetSource(str(path))
+    found = narrowed(source, source.list_splits(1 << 20), [Keys(FILTER, pa.table({"k": keys}), held)], 1 << 20)
+    known = {comparable(key) for key in keys.to_pylist() if key is not None}
+
+    def matching(rows) -> list[int]:
+        return [row["row"] for row in rows if row["a"] is not None and comparable(row["a"]) in known]
+
+    assert matching(rows_of(source, found)) == matching(fact.to_pylist())
+    if found.splits is not None:
+        assert len(found.splits) <= len(source.list_splits(1 << 20))
+
+
+def table_of(path, groups: int = 50, rows: int = 100) -> ParquetSource:
+    """``a`` ascends: row group g has ``a`` from 100 g on."""
+    pq.write_table(
+        pa.table({"a": np.arange(groups * rows), "b": np.arange(groups * rows) % 7}), path, row_group_size=rows
+    )
+    return ParquetSource(str(path))
+
+
+def test_few_keys_leave_the_row_groups_that_have_them_and_only_their_rows(tmp_path):
+    source = table_of(tmp_path / "a.parquet")
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, pa.table({"k": [105, 3999, 4000]}), True)], 1)
+    assert [row["a"] for row in rows_of(source, found)] == [105, 3999, 4000] and len(found.splits) == 3
+    assert found.found == "the rest has no key of the 3 values of 'a'"
+
+
+def test_many_keys_leave_the_ranges_between_their_widest_gaps(tmp_path):
+    source = table_of(tmp_path / "a.parquet")
+    keys = [*range(1000, 1100), *range(3000, 3200)]
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, pa.table({"k": keys}), True)], 1)
+    assert len(found.splits) == 3 and [row["a"] for row in rows_of(source, found)] == keys
+
+
+def test_more_keys_than_the_source_is_told_one_by_one(tmp_path):
+    source = table_of(tmp_path / "a.parquet", groups=100)
+    keys = [*range(0, 2 * MOST_VALUES, 2)]
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, pa.table({"k": keys}), False)], 1)
+    assert len(found.splits) == -(-2 * MOST_VALUES // 100)
+    got = [row["a"] for row in rows_of(source, found)]
+    assert set(keys) <= set(got) and len(got) < 1.05 * len(keys), "the Bloom filter drops the others"
+
+
+def test_no_key_leaves_nothing(tmp_path):
+    source = table_of(tmp_path / "a.parquet")
+    for keys in ([], [None]):
+        found = narrowed(
+            source, source.list_splits(1), [Keys(FILTER, pa.table({"k": pa.array(keys, pa.int64())}), True)], 1
+        )
+        assert found.splits == [] and "has a key" in found.found
+
+
+def test_where_every_row_group_may_have_keys_the_source_stays_and_rows_are_dropped_before_an_exchange(tmp_path):
+    source = table_of(tmp_path / "a.parquet")
+    by_b = RuntimeFilter(2, 1, 1, ("k",), ("b",))
+    for held in (True, False):
+        found = narrowed(source, source.list_splits(1), [Keys(by_b, pa.table({"k": [3]}), held)], 1)
+        assert found.splits is None and found.source is source
+        assert len(rows_of(source, found)) == (5000 if held else sum(a % 7 == 3 for a in range(5000)))
+
+
+def test_partitions_without_keys_are_not_listed(tmp_path):
+    for year, month in product((2023, 2024), range(1, 13)):
+        folder = tmp_path / f"year={year}" / f"month={month}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"v": [year * month]}), folder / "part.parquet")
+    source = ParquetSource(str(tmp_path))
+    both = RuntimeFilter(2, 1, 1, ("y", "m"), ("year", "month"))
+    keys = pa.table({"y": [2023, 2024], "m": [5, 6]})
+    found = narrowed(source, source.list_splits(1), [Keys(both, keys, False)], 1)
+    assert len(found.splits) == 4, "each column by itself"
+    assert sorted((row["year"], row["month"]) for row in rows_of(source, found)) == [(2023, 5), (2024, 6)]
+
+
+@pytest.mark.parametrize("count", [1, 14, 1000, 100_000])
+def test_a_bloom_filter_knows_all_that_was_put_in_and_little_else(count):
+    rng = np.random.default_rng(count)
+    hashes, others = (rng.integers(0, 1 << 64, n, np.uint64) for n in (count, 20_000))
+    bloom = BloomFilter.of(hashes)
+    assert bloom.may_contain(hashes).all()
+    assert bloom.may_contain(others).mean() < 0.02
