@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from itertools import permutations
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tests.effort import examples
@@ -154,3 +156,47 @@ def test_absorbing_changes_no_row(pipeline, seed, memory, data):
     event(f"{count} absorbed")
     assert run(changed, seed, memory) == expected
     assert job.job_graph.vertices == before, "the job that was compiled is as it was"
+
+
+def whole_star(rows):
+    """Three dimensions; the fact and each join have a side input of their own."""
+    env = ExecutionEnvironment()
+    fact = env.from_arrow(rows).with_broadcast(first=env.from_arrow(rows[:1])).map_in_arrow(beside, FACT)
+    for number, name in enumerate(("second", "third", "fourth")):
+        dim = env.from_arrow(rows[number : number + 4]).select("a" if number % 2 else "b", **{f"d{number}": col("n")})
+        fact = fact.key_by(dim.columns[0]).join(dim.key_by(dim.columns[0]), "left").select(*FACT.names)
+        fact = fact.with_broadcast(**{name: env.from_arrow(rows[:number])}).map_in_arrow(beside, FACT)
+    return env, [fact]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_star_is_absorbed_in_any_order(order):
+    """Of the joins, as they follow one another."""
+    rows = table([(k % 4, "xyz"[k % 3], k) for k in range(12)])
+    job = compiled(*whole_star(rows))
+    changed, joins = job.copy(), [vertex.id for vertex in job.job_graph.vertices if vertex.join]
+    for first in order:
+        join, graph = joins[first], changed.job_graph
+        while graph.vertices[join].absorbed_by is not None:
+            join = graph.vertices[join].absorbed_by
+        absorb_in(changed, Absorbing(join, 1))
+        check_shape(changed)
+    (fused,) = [
+        vertex for vertex in changed.job_graph.vertices if vertex.absorbed_by is None and vertex.name.count("join") == 3
+    ]
+    assert [len(edges) for edges in ([e for e in fused.inputs if e.whole], fused.inputs)] == [3, 7]
+    source = Absorbing(joins[0], 1).producer(job.job_graph)
+    assert changed.splits.keys() == job.splits.keys() - {source} | {fused.id}
+    assert changed.splits[fused.id] == job.splits[source]
+    assert all(place in changed.places[fused.id] for place in (job.places[join] for join in joins))
+    assert run(changed, 1, 32 << 20) == run(job, 1, 32 << 20)
+
+
+def test_a_side_beside_what_is_read_in_order_has_no_order():
+    env = ExecutionEnvironment()
+    fact, dim = (env.from_arrow(table([(1, "x", n) for n in range(5)])) for _ in (0, 1))
+    job = compiled(env, [fact.sort("n").key_by("a").join(dim.key_by("a"), suffix="_2")])
+    (join,) = [vertex.id for vertex in job.job_graph.vertices if vertex.join]
+    absorb_in(job, Absorbing(join, 1))
+    first, side = job.job_graph.vertices[join].program.orders
+    assert first is not None and first.names == ("n",) and side is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.scheduler_kit import Plane
-from tests.unit.scheduler.test_adaptive_joins import EITHER, MIB, choices, end, finish, job, star
+from tests.scheduler_kit import GraphBuilder, Plane
+from tests.unit.scheduler.test_adaptive_joins import EITHER, HASH, MIB, choices, end, finish, job, star, started
 
 from firesteel.api.what_if import compare, what_if
 from firesteel.errors import UsageError
@@ -59,6 +59,21 @@ def test_as_a_run_with_that_memory_decides(dims, memory):
     assert told(small) == [(one.join, one.was) for one in replay_joins(small, AS_IT_WAS).joins]
     assert decided(small, memory) == decided(other) and decided(other, 40 * MIB) == decided(small)
     assert {join for join, _ in told(small)} == {4, 5, 6}
+
+
+def test_a_side_that_is_joined_through_local_disk_leaves_the_memory_to_others():
+    """It was asked for, and is too large; the next one fits, as nothing else is held. With memory for both it is counted."""
+    builder = GraphBuilder()
+    builder.source([50 * MIB] * 4), builder.source([MIB]), builder.source([MIB])
+    first = builder.step((0, HASH), (1, HASH), join=replace(EITHER, hint=1))
+    builder.step((first, HASH), (2, HASH), join=EITHER)
+    p = started(builder, {1: 100 * MIB, 2: 12 * MIB}, slots=3, task_memory=40 * MIB)
+    finish(p, 1), finish(p, 2)
+    assert choices(p) == [("broadcast right", "hint"), ("broadcast right", "bytes")]
+    records = records_of(p, planned(builder.graph, "job", Options()))
+    assert told(records) == [(one.join, one.was) for one in replay_joins(records, AS_IT_WAS).joins]
+    (_, second) = told(records, JoinOptions(memory=210 * MIB))
+    assert second[1].rule == "memory" and "beside 1 other build side" in second[1].reason
 
 
 def test_as_a_run_with_that_volume_decides():

@@ -28,7 +28,7 @@ def join_info(vertex: Vertex, number: int, graph: JobGraph, vertices: Sequence[V
     ``graph``: complete but for the joins of its vertices. ``vertices``: in the order of their numbers.
     """
     head = vertex.head()
-    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin) or len(head.gates) != len(SIDES):
+    if not isinstance(head, KeyedHead) or not isinstance(head.operator, HashJoin):
         return None
     how, hint = head.operator.how, vertex.first.node.config.broadcast
     found = [next(_obstacles(how, Absorbing(number, side), graph, vertices), "") for side in (0, 1)]

@@ -65,10 +65,11 @@ def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Repl
             chosen = decided if options.is_adaptive else _NOT_ADAPTIVE
             if sizes is not None:
                 probe = inputs[join][1 - sizes.build]
-                chosen = _chosen(replace(sizes, held=would_be.held(probe, join)), options)
-                for tasks, choice in ((was, decided), (would_be, chosen)):
+                changed = _changed(replace(sizes, held=would_be.held(probe, join)), options)
+                chosen = decide_join(changed) if options.is_adaptive else _NOT_ADAPTIVE
+                for tasks, choice, made_from in ((was, decided, sizes), (would_be, chosen, changed)):
                     if choice.is_broadcast:
-                        tasks.join(probe, join, sizes.build_memory)
+                        tasks.join(probe, join, made_from.held_with_it)
             replay.joins.append(Redecided(join, record.vertex, record.name, decided, chosen))
     replay.was, replay.would_be = was.together, would_be.together
     return replay
@@ -77,14 +78,10 @@ def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Repl
 _NOT_ADAPTIVE = JoinChoice(HASH, "not adaptive", "hash: both sides are exchanged, as firesteel.join.adaptive is false")
 
 
-def _chosen(sizes: JoinSizes, options: JoinOptions) -> JoinChoice:
-    if not options.is_adaptive:
-        return _NOT_ADAPTIVE
+def _changed(sizes: JoinSizes, options: JoinOptions) -> JoinSizes:
     if options.memory is not None:
         sizes = replace(sizes, memory=options.memory)
-    if options.volume is not None:
-        sizes = sizes.with_volume(options.volume)
-    return decide_join(sizes)
+    return sizes if options.volume is None else sizes.with_volume(options.volume)
 
 
 class _Tasks:
@@ -98,9 +95,9 @@ class _Tasks:
         """Bytes of the sides that the tasks of these vertices hold, one after another."""
         return tuple(size for vertex in vertices for size in self._held.get(self._with(vertex), ()))
 
-    def join(self, probe: int, join: int, size: int) -> None:
+    def join(self, probe: int, join: int, held: tuple[int, ...]) -> None:
         both = self._with(probe) | self._with(join)
-        self._held[both] = (*self.held(probe, join), size)
+        self._held[both] = held
         self.together.update(dict.fromkeys(both, both))
 
     def _with(self, vertex: int) -> frozenset[int]:
