@@ -64,7 +64,7 @@ class TaskContext:
     builds: dict[str, BuildInput] = field(default_factory=dict)
     """Build sides of broadcast joins by name: read whole, by the operator that joins."""
     shared: MappedObjects | PrivateObjects = field(default_factory=PrivateObjects)
-    """What operators make once for all workers of the executor."""
+    """Objects that operators make once for all workers of the executor."""
     place: str = ""
     """The split being read just now, in words, for error messages."""
 
