@@ -148,7 +148,7 @@ class RuntimeFilters:
         ]
 
     def _is_useful(self, found: RuntimeFilter, probe: int) -> bool:
-        """Whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
+        """Returns whether it is likely to save more than it costs, and gives the same rows whatever is made again."""
         size = self._estimates.of(found.dataset).bytes
         small = size <= self._limits.max_build and size * LEAST_RATIO <= probe
         promises = small and (found.selective or size <= FEW_BYTES)

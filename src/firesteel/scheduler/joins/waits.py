@@ -94,7 +94,7 @@ class Waits:
             self._timers.cancel(_timer(vertex))
 
     def absorbed(self, join: int, by: int) -> None:
-        """What waits for a side of ``join`` waits for a side of the vertex that has absorbed it."""
+        """Vertices that wait for a side of ``join`` wait for a side of the vertex that has absorbed it."""
         for wait in self._waits.values():
             wait.join = by if wait.join == join else wait.join
 
