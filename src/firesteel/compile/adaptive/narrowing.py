@@ -105,7 +105,7 @@ def _values(keys: pa.ChunkedArray, to: pa.DataType) -> pa.Array | None:
 
 
 def _in_range(values: pa.Array, to: pa.DataType) -> pa.Array:
-    """Those integers that the type has."""
+    """The integers among them that the type has."""
     about = np.iinfo(to.to_pandas_dtype())
     numbers = np.asarray(values)
     least, most = max(about.min, np.iinfo(numbers.dtype).min), min(about.max, np.iinfo(numbers.dtype).max)
