@@ -183,7 +183,7 @@ def test_the_second_run_waits_for_the_side_that_a_function_leaves_little_of(sess
     assert exchanged(second) < 0.1 * exchanged(first)
 
 
-SIDES = (("l", "v", 8000), ("r", "w", 4000))
+SIDES = (("l", "v", 8000), ("r", "w", 5000))
 
 
 def of_few(env, given):
@@ -428,7 +428,7 @@ def test_a_side_that_is_kept_is_broadcast_when_it_is_made_and_when_it_is_read(se
 @pytest.mark.usefixtures("patient")
 def test_a_side_that_is_made_again_with_other_rows_is_the_same_to_all(session, tmp_path):
     """Its rows, which are more than a worker keeps of them, say which attempt has made them. When some tasks have read them and
-    finished, they are lost."""
+    finished, they are lost: what the executor has laid down of them serves the others."""
     given = {"l": tables("right", False)["l"].slice(0, 2_500), "r": tables("left", False)["r"].slice(0, 2_500)}
     mark, storage = tmp_path / "mark", tmp_path / "storage"
 
@@ -444,7 +444,6 @@ def test_a_side_that_is_made_again_with_other_rows_is_the_same_to_all(session, t
     assert_same_rows(found.drop(["made"]), duckdb_answer(KINDS["inner"], **given))
     by_row = found.group_by("w").aggregate([("made", "count_distinct")])
     assert pc.max(by_row["made_count_distinct"]).as_py() == 1, "some rows are of one attempt, some of another"
-    assert any(d.inputs["invalidated"] for d in result.decision_records if d.what == "failover")
 
 
 def marked(batches):

@@ -9,8 +9,8 @@ from firesteel.errors import UsageError
 from firesteel.results.storage.store import merged_name
 from firesteel.scheduler.exchange import merging
 from firesteel.scheduler.kernel.commands import JobStatus
-from firesteel.spark.driver import merge as merge_module
 from firesteel.spark.driver.runtime import submit
+from firesteel.spark.storage import merge as merge_module
 from runtime_support import collected, left_behind, options, two_steps
 
 FORCED = {"firesteel__merge__request-time": "1 h", "firesteel__merge__threshold": "1 g"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.model.job_graph import IntermediateDataSet, JobEdge, JobGraph, JobVertex, ShipStrategy, SourceInfo
+from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import Decision, StateChange
-from firesteel.scheduler.topology import execution_graph
+from firesteel.spark.driver import runtime
 from firesteel.spark.driver.runtime import submit
 from firesteel.spark.storage.sizes_files import SizesFiles
 from firesteel.task.program import GateHead, ResultOutput, SourceHead, VertexProgram
@@ -65,7 +68,7 @@ class Saboteur:
 
 
 def test_a_restart_before_the_decision_takes_its_share_from_the_sums(session, tmp_path, monkeypatch):
-    monkeypatch.setattr(execution_graph, "BUFFER_BYTES", 0)
+    monkeypatch.setattr(runtime, "create_scheduler", partial(create_scheduler, size_buffer_bytes=0))
     answers, files = [], []
     saboteur = Saboteur(tmp_path / "storage")
     monkeypatch.setattr(SizesFiles, "_load", watched(SizesFiles._load, answers, files, saboteur.storage))
