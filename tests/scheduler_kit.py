@@ -93,7 +93,7 @@ class GraphBuilder:
         if not by_key:
             fields = {**fields, "parallelism": 1}
         ship = ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL
-        return self.step((first, ship), first_step=first, has_sink=has_sink, **fields)
+        return self.step((first, ship), first_step=first, is_whole=True, has_sink=has_sink, **fields)
 
     def dataset(
         self,

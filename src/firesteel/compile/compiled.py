@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.compile.adaptive.one_step import InOneStep
 from firesteel.model.job_graph import JobGraph
-from firesteel.task.program import VertexProgram
 
 
 @dataclass(slots=True)
@@ -34,9 +34,8 @@ class CompiledJob:
     """Data sets that go forward though nobody asked for it, so that ranges of keys, and a sort's order, stay whole."""
     places: dict[int, str] = field(default_factory=dict)
     """Vertex to the user's lines that made its steps, in words, for messages."""
-
-    in_one_step: dict[int, VertexProgram] = field(default_factory=dict)
-    """Vertex with a first step before it (``JobVertex.first_step``) to its program where it does the work of both."""
+    in_one_step: dict[int, InOneStep] = field(default_factory=dict)
+    """Vertex with a first step before it (``JobVertex.first_step``) to what it does where it does the work of both."""
 
     def copy(self) -> CompiledJob:
         """One whose graph can change while the job runs; vertices and data sets are shared until they are replaced."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from firesteel.compile.adaptive.joins import join_info
+from firesteel.compile.adaptive.keyed_chains import joins_apart, parts_joins
+from firesteel.compile.adaptive.one_step import InOneStep, Undivided, in_one_step
 from firesteel.compile.adaptive.runtime_filters import runtime_filters
 from firesteel.compile.adaptive.two_steps import divides_values, parted
 from firesteel.compile.attempts import attempts_of
@@ -82,6 +84,8 @@ def compile_job(
     vertices, vertex_of = fuse(steps)
     if divides_values(options):
         vertices = parted(vertices, vertex_of)
+    if parts_joins(options):
+        vertices = joins_apart(vertices, vertex_of)
     used = dict.fromkeys(vertex.first.group for vertex in vertices)
     with_resources = {name: sharing.groups[name] for name in used if name in sharing.groups}
     pipelined = is_pipelined(options, with_resources.values())
@@ -135,7 +139,7 @@ class _Builder:
             job.schemas[r.id] = r.schema
         for vertex in self.vertices:
             if vertex.in_one_step is not None:
-                self._could_be_one(vertex, vertex.in_one_step, ids, inputs, job)
+                self._could_be_one(vertex, vertex.in_one_step, ids, job)
         job.in_ranges = self.in_ranges
         if self.pipelined:
             pipeline(job)
@@ -219,28 +223,16 @@ class _Builder:
         # not a uid of ours: those have names of files in them, which change from day to day
         return step_identity(_given_uid(vertex) or str(number), program, self.groups.get(vertex.first.group))
 
-    def _could_be_one(
-        self,
-        vertex: Vertex,
-        whole: Vertex,
-        ids: dict[Vertex, int],
-        inputs: dict[Vertex, list[_Result]],
-        job: CompiledJob,
-    ) -> None:
-        """Notes how ``vertex`` and its first step are one vertex, ``whole``, by whose identity its costs are known."""
+    def _could_be_one(self, vertex: Vertex, how: InOneStep, ids: dict[Vertex, int], job: CompiledJob) -> None:
+        """Notes how ``vertex`` and its first step are one vertex."""
         assert vertex.first_step is not None
         first, second = (job.job_graph.vertices[ids[part]] for part in (vertex.first_step, vertex))
-        gates = [*inputs[vertex.first_step], *inputs[vertex][1:]]
-        program = job.in_one_step[second.id] = replace(
-            second.program,
-            head=whole.head(),
-            operators=tuple(whole.operators),
-            gate_schemas=tuple(r.schema for r in gates),
-            gate_orders=tuple(r.order for r in gates),
-        )
-        second.first_step = first.id
-        first.uid = f"{second.uid}-values"
-        first.step, second.step = "", self._identity(vertex, second.id, program)
+        second.first_step, job.in_one_step[second.id] = first.id, how
+        if isinstance(how, Undivided):  # the user knows of one step only
+            second.is_whole = True
+            first.uid = f"{second.uid}-values"
+            whole = in_one_step(first.program, second.program, how)
+            first.step, second.step = "", self._identity(vertex, second.id, whole)
 
     @staticmethod
     def _attempts(vertex: Vertex, job_vertex: JobVertex) -> None:

@@ -31,7 +31,8 @@ def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:
         side = f", as side input '{sides[edge.index]}'" if edge.index in sides else ""
         lines.append(f"    reads [{dataset.producer}], {dataset.ship.value}{keys}{side}{_streamed(job, dataset)}")
     if vertex.first_step is not None:
-        lines.append(f"    in one step with [{vertex.first_step}], unless that divides what it reads")
+        may = " or has a side broadcast" if graph.vertices[vertex.first_step].join is not None else ""
+        lines.append(f"    in one step with [{vertex.first_step}], unless that divides what it reads{may}")
     if vertex.id in job.splits:
         splits = job.splits[vertex.id]
         total = sum(split.bytes for split in splits)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from firesteel.compile.adaptive.one_step import InOneStep
 from firesteel.compile.chaining import chain_obstacle, fusion_obstacle, hashed_by, output_obstacle
 from firesteel.compile.plan import Feed, PlannedStep
 from firesteel.compile.stream_graph import (
@@ -37,6 +38,7 @@ from firesteel.task.program import (
 class KeyedPart:
     """A keyed operator in a head: each of its inputs is a list of gates and of other keyed parts."""
 
+    step: PlannedStep
     operator: KeyedOperator
     inputs: list[list[Feed | KeyedPart]]
     schemas: list[pa.Schema]
@@ -57,9 +59,9 @@ class Vertex:
     ends: list[PlannedStep] = field(default_factory=list)
     """Sinks and collects."""
     first_step: Vertex | None = None
-    """The vertex before it that may become a part of it (``compile.two_steps``)."""
-    in_one_step: Vertex | None = None
-    """The whole, where it does."""
+    """The vertex before it that may become a part of it (``compile.adaptive.two_steps``)."""
+    in_one_step: InOneStep | None = None
+    """What it does where it does."""
 
     @property
     def first(self) -> PlannedStep:
@@ -120,7 +122,7 @@ class _Fuser:
         else:
             vertex.steps.append(step)
             self.vertex_of[step] = vertex
-        vertex.operators.append(_called(work.operator, step))
+        vertex.operators.append(called(work.operator, step))
         vertex.sides.update(step.sides)
 
     def _add_end(self, step: PlannedStep) -> None:
@@ -137,7 +139,7 @@ class _Fuser:
         step.hashed = hashed_by(step, work, all(lying))
         vertex = self._new(step)
         operator = work.direct if lying and all(lying) else work.operator
-        part = KeyedPart(_called(operator, step), [], [])
+        part = KeyedPart(step, called(operator, step), [], [])
         for feeds, taken in zip(step.inputs, lying, strict=True):
             members: list[Feed | KeyedPart] = []
             for feed in feeds:
@@ -154,7 +156,7 @@ class _Fuser:
     def _add_sort(self, step: PlannedStep, work: SortStep) -> None:
         vertex = self._new(step)
         vertex.gates = step.feeds
-        vertex.keyed = KeyedPart(_called(work.operator, step), [list(step.feeds)], [step.feeds[0].schema])
+        vertex.keyed = KeyedPart(step, called(work.operator, step), [list(step.feeds)], [step.feeds[0].schema])
 
     def _lying_right(self, step: PlannedStep, work: KeyedStep) -> list[bool]:
         """Per input: does it lie in the right subpartitions already, so that this step can join its vertex?"""
@@ -197,7 +199,7 @@ class _Fuser:
         return order
 
 
-def _called(operator: Any, step: PlannedStep) -> Any:
+def called(operator: Any, step: PlannedStep) -> Any:
     """The operator of a user's function, which its errors name, with the name that the user gave the step."""
     name = step.node.config.name
     return operator if name is None or not hasattr(operator, "fn") else replace(operator, name=name)

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
-from firesteel.model.step_costs import FUSED
+from firesteel.model.step_costs import fused
 
 SIDES = ("left", "right")
 ONE_STEP = "that would cost more than it saves"
@@ -104,10 +105,33 @@ def absorb(graph: JobGraph, change: Absorbing) -> None:
 
 
 def _in_one_step(second: JobVertex, first: JobVertex, gates: tuple[int, ...]) -> JobVertex:
-    """The second step as the only one: nothing that it reads is divided any more."""
-    read = [replace(edge, divisible=False, indivisible=ONE_STEP if edge.divisible else "") for edge in first.inputs]
-    own = [replace(edge, index=place) for place, edge in zip(gates, second.inputs, strict=True) if place >= 0]
-    return replace(second, inputs=[*read, *own], first_step=None)
+    """The second step as the only one: nothing that it reads is divided any more, and it is no join that could be broadcast."""
+    read = [_undivided(edge, edge.index) for edge in first.inputs]
+    own = [_undivided(edge, place) for place, edge in zip(gates, second.inputs, strict=True) if place >= 0]
+    return replace(
+        second,
+        name=second.name if second.is_whole else f"{first.name} -> {second.name}",
+        step=second.step if second.is_whole else fused(first.step, second.step),
+        inputs=[*read, *own],
+        join=None,
+        first_step=None,
+        **_attempts(first, second),
+    )
+
+
+def _undivided(edge: JobEdge, place: int) -> JobEdge:
+    return replace(edge, index=place, divisible=False, indivisible=ONE_STEP if edge.divisible else edge.indivisible)
+
+
+def _attempts(first: JobVertex, second: JobVertex) -> dict[str, Any]:
+    """What may be done with attempts at both, one behind the other in one task."""
+    return {
+        "supports_concurrent_attempts": first.supports_concurrent_attempts and second.supports_concurrent_attempts,
+        "speculative": first.speculative and second.speculative,
+        "not_mirrored": first.not_mirrored or second.not_mirrored,
+        "deterministic": first.deterministic and second.deterministic,
+        "other_rows": first.other_rows or second.other_rows,
+    }
 
 
 def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> JobVertex:
@@ -116,18 +140,14 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
     return replace(
         join,
         name=f"{producer.name} -> {join.name}",
-        step=f"{producer.step}{FUSED}{join.step}" if producer.step and join.step else "",
+        step=fused(producer.step, join.step),
         inputs=inputs,
         parallelism=producer.parallelism,
         max_parallelism=producer.max_parallelism,
         source=producer.source,
-        supports_concurrent_attempts=join.supports_concurrent_attempts and producer.supports_concurrent_attempts,
-        speculative=join.speculative and producer.speculative,
-        not_mirrored=producer.not_mirrored or join.not_mirrored,
-        deterministic=join.deterministic and producer.deterministic,
-        other_rows=producer.other_rows or join.other_rows,
         join=producer.join,  # its inputs keep their places
         filters=producer.filters,
+        **_attempts(producer, join),
     )
 
 

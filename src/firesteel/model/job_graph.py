@@ -169,8 +169,10 @@ class JobVertex:
     filters: tuple[RuntimeFilter, ...] = ()
     """Of a source, by the joins that its rows go to."""
     first_step: int | None = None
-    """The vertex before it, if the two are one step that may take two: it is absorbed, unless what it reads is to be divided. None: there
-    is none, or that is decided."""
+    """The vertex that makes its first input, if the two may be one step: it is absorbed, unless what it reads is to be divided, or it is a
+    join of which one side is broadcast. None: there is none, or that is decided."""
+    is_whole: bool = False
+    """Of a vertex with a first step: its name and identity are those of both in one step."""
     absorbed_by: int | None = None
     """The vertex whose tasks do this one's work: it has no subtasks of its own."""
     program: Any = None

@@ -61,11 +61,20 @@ class StepCosts:
         return self.by_step.get(step) if step else None
 
     def came_out(self, step: str) -> Outcome | None:
-        """The part that came out of a step; of fused ones, of what the first of them reads. None: not known of all of them."""
+        """The part that came out of a step; of fused ones, of what the first of them reads. None: neither known of all together, nor of
+        each."""
+        together = self.of(step)
+        if together is not None:
+            return Outcome(together.bytes_out_per_byte, together.runs)
         known = [cost for cost in map(self.of, step.split(FUSED)) if cost is not None]
         if len(known) <= step.count(FUSED):
             return None
         return Outcome(prod(cost.bytes_out_per_byte for cost in known), min(cost.runs for cost in known))
+
+
+def fused(first: str, second: str) -> str:
+    """The identity of two steps in one vertex; empty: one of them has none."""
+    return f"{first}{FUSED}{second}" if first and second else ""
 
 
 NO_COSTS = StepCosts({})

@@ -74,7 +74,9 @@ class AdaptiveBatchScheduler(Scheduler):
         )
         for vertex in job_graph.vertices:
             self.parallelisms.bounds(vertex)
-        self._two_steps = TwoSteps(self.graph, self.planner, self.parallelisms.bounds, self.recorder)
+        self._two_steps = TwoSteps(
+            self.graph, self.planner, self.recorder, bounds=self.parallelisms.bounds, puts_off=self.joins.puts_off
+        )
 
     def _adaptive_joins(self, usable: UsableSlots, task_memory: Callable[[], float | None], costs: StepCosts) -> Joins:
         options = self.options

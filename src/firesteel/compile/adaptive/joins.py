@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from firesteel.compile.adaptive.one_step import in_one_step
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.plan import PlannedStep
 from firesteel.compile.stream_graph import Chaining
@@ -39,7 +40,11 @@ def absorb_in(job: CompiledJob, change: Absorbing) -> None:
     """Makes the change in all of a compiled job: graph, program, splits, places."""
     graph = job.job_graph
     producer = change.producer(graph)
-    program = job.in_one_step[change.join] if change.build is None else absorbed_program(graph, change)
+    if change.build is None:
+        first, second = (graph.vertices[vertex].program for vertex in (producer, change.join))
+        program = in_one_step(first, second, job.in_one_step[change.join])
+    else:
+        program = absorbed_program(graph, change)
     absorb(graph, change)
     graph.vertices[change.join].program = program
     if producer in job.splits:

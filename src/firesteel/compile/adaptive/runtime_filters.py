@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from firesteel.model.job_graph import JobGraph, JobVertex, RuntimeFilter
 from firesteel.task.expressions import passed_columns
 from firesteel.task.functions.row_functions import MapRows
-from firesteel.task.operators.composed import ComposedOperator, FromGate, FromOperator
+from firesteel.task.operators.composed import FromGate, FromOperator, tree_of
 from firesteel.task.operators.join import HashJoin
 from firesteel.task.operators.relational import Filter, Project
 from firesteel.task.operators.window import WindowFunctions
@@ -52,11 +52,7 @@ class _Join:
 def _tree(program: VertexProgram) -> FromOperator | None:
     """The keyed operators of a vertex, as one tree."""
     head = program.head
-    if not isinstance(head, KeyedHead):
-        return None
-    if isinstance(head.operator, ComposedOperator):
-        return head.operator.root
-    return FromOperator(head.operator, tuple((FromGate(gate),) for gate in head.gates), program.gate_schemas)
+    return tree_of(head.operator, program.gate_schemas) if isinstance(head, KeyedHead) else None
 
 
 def _joins(node: FromOperator | None) -> Iterator[_Join]:
@@ -88,6 +84,8 @@ class _Search:
             return
         dataset = vertex.inputs[build.gate].dataset
         if self._graph.datasets[dataset].order is not None:  # its ranges are not decided yet
+            return
+        if self._graph.datasets[dataset].producer == vertex.first_step:  # it may never be made
             return
         own, other = join.operator.keys[side], join.operator.keys[1 - side]
         found: dict[int, list[tuple[str, str]]] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from firesteel.compile.adaptive.one_step import Undivided
 from firesteel.compile.plan import Feed, PlannedStep
 from firesteel.compile.stream_graph import KeyedStep
 from firesteel.compile.vertices import KeyedPart, Vertex
@@ -34,12 +35,13 @@ def _parted(vertex: Vertex, vertex_of: dict[PlannedStep, Vertex]) -> Iterator[Ve
     steps = _steps(vertex)
     if steps is not None:
         count, add = steps
+        assert vertex.keyed is not None
         first = _first_step(vertex, count)
         vertex_of[first.first] = first
-        vertex.in_one_step = _in_one_step(vertex, first, add)
+        vertex.in_one_step = _undivided(vertex, first, add)
         between = Feed(first.first, vertex.gates[0].ship, add.group_keys, None, count.counted_schema)
         vertex.first_step, vertex.gates = first, [between]
-        vertex.keyed = KeyedPart(add, [[between]], [between.schema])
+        vertex.keyed = KeyedPart(vertex.keyed.step, add, [[between]], [between.schema])
         yield first
     yield vertex
 
@@ -55,12 +57,12 @@ def _first_step(vertex: Vertex, count: CountValues) -> Vertex:
     feed = replace(vertex.gates[0], ship=ShipStrategy.HASH, keys=count.read_by)
     work = KeyedStep(count, count, (count.read_by,))
     step = PlannedStep(whole.node, work, count.counted_schema, [[feed]], group=whole.group, reads=1)
-    return Vertex([step], [feed], keyed=KeyedPart(count, [[feed]], [feed.schema]))
+    return Vertex([step], [feed], keyed=KeyedPart(step, count, [[feed]], [feed.schema]))
 
 
-def _in_one_step(vertex: Vertex, first: Vertex, add: AddCounts) -> Vertex:
+def _undivided(vertex: Vertex, first: Vertex, add: AddCounts) -> Undivided:
     """The vertex as it is where nothing is divided. Without keys the values lie by their hash all the same, so that they are counted
     unit by unit."""
     if add.group_keys:
-        return replace(vertex)
-    return replace(vertex, gates=first.gates, keyed=first.keyed, operators=[add, *vertex.operators])
+        return Undivided(vertex.head(), tuple(vertex.operators))
+    return Undivided(first.head(), (add, *vertex.operators))

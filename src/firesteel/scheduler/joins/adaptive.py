@@ -140,6 +140,10 @@ class AdaptiveJoins:
     def _decided(self, join: int) -> bool:
         """Decides the join if its build side has finished; True also where nothing is left to decide."""
         job = self._graph.vertices[join].job
+        if job.join is None:
+            why = "hash: it is one step with the join before it, by the same key"
+            self._record(job, JoinChoice(HASH, "one step", why))
+            return True
         build = self._likely_build(job)
         if build is None:
             why = "hash: the producers of both sides had begun before either side was there"
@@ -157,8 +161,22 @@ class AdaptiveJoins:
         spent = self._waits.stop(producer)
         self._record(job, choice, sizes)
         if choice.is_broadcast:
+            follower = self._follower(join)
+            if follower is not None:
+                self._graph.keep_two_steps(follower.id)
             self._absorb(change, producer, sizes.held_with_it, spent)
         return True
+
+    def _follower(self, join: int) -> JobVertex | None:
+        """The vertex that is one step with the join where that is not broadcast."""
+        return next((v for v in self._graph.job_graph.vertices if v.first_step == join), None)
+
+    def _is_exchanged_again(self, join: int) -> bool:
+        """Returns whether a join by the same key follows that is likely not broadcast. (Other steps combine rows before their exchange.)"""
+        follower = self._follower(join)
+        if follower is None or follower.join is None:
+            return False
+        return not follower.join.can_build(1) or self._estimated(follower, 1).bytes > self._limit(follower.id, join)
 
     def _absorb(self, change: Absorbing, producer: int, held: tuple[int, ...], spent: float) -> None:
         self._graph.absorb(change)
@@ -192,6 +210,7 @@ class AdaptiveJoins:
             is_hint=job.join is not None and job.join.hint == build,
             read_bytes=self._estimates.read_by(producer).bytes,
             slots=self._waits.slots_of(producer) or 0,
+            exchanged_again=self._is_exchanged_again(job.id),
         ).with_volume(self._volume)
 
     def _record(self, job: JobVertex, choice: JoinChoice, sizes: JoinSizes | None = None) -> None:

@@ -42,6 +42,8 @@ class JoinSizes:
     """Estimated: what the tasks that would join read of the probe side."""
     slots: int = 0
     """For these tasks; 0: nobody knows."""
+    exchanged_again: bool = False
+    """A step by the same key follows, which reads all that comes out: it would need an exchange of that, in place of the probe side's."""
 
     @property
     def build_memory(self) -> int:
@@ -76,6 +78,7 @@ class JoinSizes:
             "hint": self.is_hint,
             "read_bytes": self.read_bytes,
             "slots": self.slots,
+            "exchanged_again": self.exchanged_again,
         }
 
     @classmethod
@@ -86,7 +89,15 @@ class JoinSizes:
         names = ("build_bytes", "build_rows", "probe_bytes", "readers", "memory", "read_bytes", "slots")
         sizes: dict[str, int] = {name: int(told[name]) for name in names}
         held = tuple(int(size) for size in told["held"])
-        return cls(str(told["how"]), SIDES.index(told["build"]), **sizes, held=held, is_hint=bool(told["hint"]))
+        again = bool(told.get("exchanged_again"))
+        return cls(
+            str(told["how"]),
+            SIDES.index(told["build"]),
+            **sizes,
+            held=held,
+            is_hint=bool(told["hint"]),
+            exchanged_again=again,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +114,15 @@ class JoinChoice:
 
 
 def decide_join(sizes: JoinSizes) -> JoinChoice:
-    """``hint``: as the user wants; ``memory``: the build side cannot be held; else what is waited for against what is saved."""
+    """``hint``: as the user wants; ``next step``: nothing is saved; ``memory``: the build side cannot be held; else what is waited for against
+    what is saved."""
     side, build = SIDES[sizes.build], format_bytes(sizes.build_bytes)
     broadcast = f"broadcast {side}"
     if sizes.is_hint:
         return JoinChoice(broadcast, "hint", f"broadcast, as was asked for: the {side} side has {build}")
+    if sizes.exchanged_again:
+        why = "what comes out would be exchanged by the same key for the next step, which needs no exchange as it is"
+        return JoinChoice(HASH, "next step", f"hash: the {side} side has {build}, but {why}")
     if sizes.build_memory > sizes.limit:
         beside = f" beside {plural(len(sizes.held), 'other build side')}" if sizes.held else ""
         return JoinChoice(

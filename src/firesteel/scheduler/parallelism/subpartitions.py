@@ -189,6 +189,8 @@ def _co_partitioned_groups(graph: JobGraph) -> dict[int, list[int]]:
 
     for vertex in graph.vertices:
         together = [edge.dataset for edge in vertex.inputs if edge.co_partitioned]
+        if vertex.first_step is not None:  # in one step they are consumed together
+            together += [edge.dataset for edge in graph.vertices[vertex.first_step].inputs if edge.co_partitioned]
         for dataset in together[1:]:
             parent[root(dataset)] = root(together[0])
     members: dict[int, list[int]] = {}

@@ -341,10 +341,11 @@ class DefaultExecutionGraph:
         return job
 
     def keep_two_steps(self, second: int) -> None:
-        """Decide that a vertex' first step stays one by itself. Then it is not the step by whose identity costs are known."""
-        vertex = self.vertices[second]
-        vertex.job = self.job_graph.vertices[second] = replace(vertex.job, first_step=None, step="")
-        vertex.is_as_planned = False
+        """Decide that a vertex' first step stays one by itself."""
+        vertex, job = self.vertices[second], self.job_graph.vertices[second]
+        step = "" if job.is_whole else job.step
+        vertex.job = self.job_graph.vertices[second] = replace(job, first_step=None, step=step)
+        vertex.is_as_planned &= not job.is_whole
 
     def initialize_job_vertex(self, plan: VertexInitialization, at: float) -> ExecutionJobVertex:
         """Create its executions, intermediate results and groups. All upstream vertices must be initialised."""

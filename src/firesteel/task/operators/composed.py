@@ -45,6 +45,14 @@ class FromOperator:
 Feed = FromGate | FromOperator
 
 
+def tree_of(operator: KeyedOperator, schemas: Sequence[pa.Schema]) -> FromOperator:
+    """A head's operator as a tree. ``schemas``: of its gates."""
+    if isinstance(operator, ComposedOperator):
+        return operator.root
+    gates = len(operator.keys)
+    return FromOperator(operator, tuple((FromGate(gate),) for gate in range(gates)), tuple(schemas[:gates]))
+
+
 @dataclass(frozen=True, slots=True)
 class ComposedOperator:
     """A keyed operator made of others. ``keys``: per gate, the columns it is partitioned by."""
