@@ -103,7 +103,7 @@ def _why_no_exchange(second: JobVertex, plan: VertexPlan, slots: int) -> str:
     less, for a slot, than the bytes by which the largest subtask has fewer.
     """
     heaviest = plan.decision["result"]["divided"][0]
-    saved, exchanged = sum(heaviest["bytes"]) - heaviest["each"], plan.decision["inputs"]["bytes"] // slots
+    saved, exchanged = sum(heaviest["bytes"]) - heaviest["each"], sum(plan.decision["inputs"]["bytes"]) // slots
     if second.join is None or saved > exchanged:
         return ""
     return (
