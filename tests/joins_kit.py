@@ -17,6 +17,7 @@ from tests.scheduler_kit import Plane, Task
 
 from firesteel.model.absorbing import Absorbing, absorb, obstacle
 from firesteel.model.job_graph import (
+    PARALLELISM_DEFAULT,
     IntermediateDataSet,
     JobEdge,
     JobGraph,
@@ -108,8 +109,10 @@ class RowJobBuilder:
         edges = [replace(edge, co_partitioned=self._ship(edge) is ShipStrategy.HASH) for edge in edges]
         return self._add(edges)
 
-    def join(self, left: int, right: int, how: str, hint: int | None = None) -> int:
-        keys = (self.rng.randrange(2), self.rng.randrange(2))
+    def join(
+        self, left: int, right: int, how: str, hint: int | None = None, keys: tuple[int, int] | None = None
+    ) -> int:
+        keys = keys or (self.rng.randrange(2), self.rng.randrange(2))
         sides = [self.dataset(side, ShipStrategy.HASH, key) for side, key in zip((left, right), keys, strict=True)]
         divisible = divisible_sides(how) if self.rng.random() < 0.7 else (False, False)
         edges = [JobEdge(d, k, co_partitioned=True, divisible=divisible[k]) for k, d in enumerate(sides)]
@@ -123,8 +126,24 @@ class RowJobBuilder:
         inputs = self.graph.vertices[vertex].inputs
         inputs.append(JobEdge(self.dataset(producer, ShipStrategy.BROADCAST), len(inputs)))
 
+    def follower(self, first: int, other: int | None = None, how: str = "inner") -> int:
+        """A step by the key of the join before it, which may be one step with it: it passes rows on, or joins them with another producer's."""
+        self.graph.vertices[first].deterministic = True  # its rows would lie elsewhere than their keys say
+        if other is None:
+            number = self._add([JobEdge(self.dataset(first, ShipStrategy.HASH), 0, co_partitioned=True)])
+        else:
+            number = self.join(first, other, how, keys=(0, self.rng.randrange(2)))
+        self.graph.vertices[number].first_step = first
+        return number
+
     def built(self) -> RowJob:
         for vertex in self.graph.vertices:
+            if any(self._ship(edge) is ShipStrategy.FORWARD for edge in vertex.inputs):
+                for one in (vertex, *(self._producer(edge) for edge in vertex.inputs)):
+                    one.parallelism = PARALLELISM_DEFAULT
+        for vertex in self.graph.vertices:
+            if vertex.first_step is not None and not self._may_be_one(self.graph.vertices[vertex.first_step], vertex):
+                vertex.first_step = None
             if vertex.join is not None:
                 found = [self._obstacle(vertex, side) for side in (0, 1)]
                 vertex.join = replace(vertex.join, obstacles=(found[0], found[1]))
@@ -134,6 +153,16 @@ class RowJobBuilder:
         assert vertex.join is not None
         may = side in build_sides(vertex.join.how)
         return obstacle(self.graph, Absorbing(vertex.id, side)) if may else "rows without a match"
+
+    def _may_be_one(self, first: JobVertex, second: JobVertex) -> bool:
+        """As the compiler has it: nobody else reads the join, and nothing but its sides goes into it."""
+        edges = [edge for vertex in self.graph.vertices for edge in vertex.inputs]
+        readers = sum(self._producer(edge) is first for edge in edges)
+        alone = readers == 1 and not first.has_sink and len(first.inputs) == 2
+        return alone and first.parallelism == second.parallelism and self.keys[first.id][0] == 0
+
+    def _producer(self, edge: JobEdge) -> JobVertex:
+        return self.graph.vertices[self.graph.datasets[edge.dataset].producer]
 
     def _add(self, edges: list[JobEdge], **fields) -> int:
         number, rng = len(self.graph.vertices), self.rng
@@ -174,6 +203,7 @@ def _join_dimensions(builder: RowJobBuilder, stream: int) -> None:
         how = rng.choice(["inner", "inner", "left", "right", *HOWS])
         sides = (side, stream) if how == "right" or (how == "inner" and rng.random() < 0.3) else (stream, side)
         stream = builder.join(*sides, how, rng.choice([None, None, None, sides.index(side)]))
+        stream = _follow(builder, stream)
         if rng.random() < 0.1:
             builder.beside(stream, builder.source(1, 2))
 
@@ -188,6 +218,17 @@ def _join_anything(builder: RowJobBuilder, stream: int) -> None:
         rng.shuffle(sides)
         streams += [side] * (side not in streams)
         streams.append(builder.join(*sides, rng.choice(HOWS), rng.choice([None, None, None, 0, 1, 2])))
+        streams.append(_follow(builder, streams[-1]))
+
+
+def _follow(builder: RowJobBuilder, join: int) -> int:
+    """Steps by the key of a join, or none."""
+    rng = builder.rng
+    while builder.keys[join][0] == 0 and rng.random() < 0.4:
+        if rng.random() < 0.4:
+            return builder.follower(join)
+        join = builder.follower(join, builder.source(rng.randint(0, 3), 3), rng.choice(HOWS))
+    return join
 
 
 # --- programs ------------------------------------------------------------------------------------------------
@@ -238,6 +279,8 @@ class RowPlane(Plane):
     executions: dict[tuple[int, int, int], Execution] = field(default_factory=dict)
     """By vertex, subtask and token."""
     changes: list[Absorbing] = field(default_factory=list)
+    one_steps: set[tuple[int, int]] = field(default_factory=set)
+    """(first, second) of the joins that became one step with what follows."""
     fixed: dict[int, JobVertex] = field(default_factory=dict)
     """Vertices as they were when they were first deployed."""
 
@@ -321,6 +364,8 @@ class RowPlane(Plane):
         super()._absorbed(command)
         change, before = Absorbing(command.vertex, command.build), self.changed_graph()
         self.changes.append(change)
+        if change.build is None:
+            self.one_steps.add((command.producer, command.vertex))
         assert change.producer(before) == command.producer
         own, places = self.programs[command.vertex], change.gates(before)
         self.programs[command.vertex] = [*self.programs.pop(command.producer), *(s.moved(places) for s in own)]
@@ -372,7 +417,8 @@ class RowPlane(Plane):
         """The changes that were told, and those that were recorded, made to the compiled graph, give the scheduler's; each join is
         decided once at most, and is done where its probe side's rows are."""
         graph, told = self.scheduler.job_graph, self.changed_graph()
-        assert told.vertices == graph.vertices and told.datasets == graph.datasets
+        decided = [[replace(vertex, first_step=None) for vertex in one.vertices] for one in (told, graph)]
+        assert decided[0] == decided[1] and told.datasets == graph.datasets
         plan = {vertex.id: planned_vertex(self.job.graph, vertex) for vertex in self.job.graph.vertices}
         absorbed = set[int]()
         for record in self.records:
@@ -386,6 +432,10 @@ class RowPlane(Plane):
         assert len(self.decisions("join")) <= sum(vertex.join is not None for vertex in self.job.graph.vertices)
         for program in self.programs.values():
             for before, stage in pairwise(program):
+                if self.job.graph.vertices[stage.vertex].first_step == before.vertex and any(
+                    (one.vertex, stage.vertex) in self.one_steps for one in program
+                ):
+                    continue
                 build = next(place for place, gate in enumerate(stage.gates) if gate is not None)
                 assert Absorbing(stage.vertex, build).producer(self.job.graph) == before.vertex
                 assert self.job.graph.vertices[stage.vertex].join.can_build(build)

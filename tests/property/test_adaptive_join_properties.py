@@ -78,6 +78,7 @@ def tell(p: RowPlane) -> None:
     for what, of in (("absorbed", len(p.changes)), ("failovers", len(p.decisions("failover")))):
         event(f"{min(of, 3)} {what}")
     event(f"decided: {', '.join(sorted({d.result for d in p.decisions('join')}))}")
+    event(f"by the same key: {', '.join(sorted({d.result for d in p.decisions('two steps')}))}")
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -110,7 +111,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         "hash, memory",
         "hash, too late",
     ]
-    wanted += ["hash, bytes", "hash, hint", "a chain", "a fused vertex ran again", "invalidated a fused vertex"]
+    wanted += ["hash, bytes", "hash, hint", "hash, next step", "hash, one step", "one step", "two steps", "a chain", "a fused vertex ran again", "invalidated a fused vertex"]
     seen: Counter[str] = Counter()
     for seed in range(120, 300):  # the first of these have it all
         if not (missing := [what for what in wanted if not seen[what]]):
@@ -118,6 +119,7 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         p = driven(random.Random(seed), FAULTS)
         fused = {vertex for vertex, program in p.programs.items() if len(program) > 1}
         seen.update(f"{d.result}, {d.rule}" for d in p.decisions("join"))
+        seen.update(d.result for d in p.decisions("two steps"))
         seen["a chain"] += any(len(program) > 2 for program in p.programs.values())
         seen["a fused vertex ran again"] += any(d.vertex in fused and d.attempts.max() for d in p.deploys)
         invalidated = {vertex for d in p.decisions("failover") for vertex in d.inputs["invalidated"]}

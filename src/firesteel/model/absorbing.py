@@ -147,6 +147,7 @@ def _joined(join: JobVertex, producer: JobVertex, gates: tuple[int, ...]) -> Job
         source=producer.source,
         join=producer.join,  # its inputs keep their places
         filters=producer.filters,
+        first_step=None,  # its rows do not lie by the key
         **_attempts(producer, join),
     )
 

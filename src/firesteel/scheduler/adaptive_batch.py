@@ -115,6 +115,9 @@ class AdaptiveBatchScheduler(Scheduler):
                 continue
             if self.joins.puts_off(vertex.id):
                 continue
+            if self._two_steps.settles(vertex.id):
+                self.joins.consider()  # those that waited for that
+                continue
             plan = self._decide(vertex.job)
             if plan is not None:
                 self.parallelisms.decide(vertex.id, plan.parallelism)

@@ -51,6 +51,17 @@ class TwoSteps:
                 self._open.remove(second)
                 self._decide(self._graph.vertices[number].job, self._graph.vertices[second].job)
 
+    def settles(self, vertex: int) -> bool:
+        """Returns True if a vertex is a first step of which it is decided now, or not yet known, what it is: it is not to be initialised."""
+        second = next((one for one in self._open if self._graph.vertices[one].job.first_step == vertex), None)
+        if second is None:
+            return False
+        first = self._graph.vertices[vertex]
+        if self._can_be_decided(first):
+            self._open.remove(second)
+            self._decide(first.job, self._graph.vertices[second].job)
+        return first.is_absorbed or second in self._open
+
     def _can_be_decided(self, first: ExecutionJobVertex) -> bool:
         if not self._graph.inputs_available(first) or not self._planner.knows_sizes(first.job, self._bounds(first.job)):
             return False

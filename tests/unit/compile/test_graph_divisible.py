@@ -43,8 +43,10 @@ def test_by_kind_of_join(sides, how, left, right):
 
 def test_not_with_a_step_by_the_same_key_in_its_tasks(sides):
     joined = sides[0].key_by("k").join(sides[1].key_by("k"))
-    ((divisible, why),) = edges_of(joined.key_by("k").aggregate({"v": "sum"}))
+    ((divisible, why),) = edges_of(joined.key_by("k").apply_in_arrow(lambda rows: rows, joined.schema))
     assert divisible == [False, False] and all("is one task, with unions or other steps by key" in w for w in why)
+    apart, behind = edges_of(joined.key_by("k").aggregate({"v": "sum"}))
+    assert apart[0] == [True, True] and behind == ([False], [""]), "decided when it runs"
     first, second = edges_of(joined.key_by("v").aggregate({"k": "sum"}))
     assert first[0] == [True, True] and second == ([False], [""]), "by another key it has its own exchange"
     apart, behind = edges_of(joined.key_by("k").apply_in_arrow(lambda rows: rows, joined.schema).start_new_chain())

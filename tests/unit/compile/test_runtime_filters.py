@@ -10,6 +10,7 @@ import pytest
 from firesteel import ExecutionEnvironment, col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
+from firesteel.options import Options
 from firesteel.model.job_graph import JobGraph
 
 FACT = pa.table({"a": [1, 2], "b": [1, 2], "v": [1.0, 2.0]})
@@ -28,12 +29,13 @@ def env():
     return ExecutionEnvironment()
 
 
-def graph_of(*streams) -> JobGraph:
+def graph_of(*streams, **options) -> JobGraph:
     ends = [
         StreamNode("collect", CollectStep(k), stream.schema, (stream._pipeline.edge(),))
         for k, stream in enumerate(streams)
     ]
-    return compile_job(ends, streams[0]._pipeline.env.options, "job").job_graph
+    given = streams[0]._pipeline.env.options.merged(Options(options))
+    return compile_job(ends, given, "job").job_graph
 
 
 def found(graph: JobGraph) -> dict[str, list[tuple[str, tuple[str, ...], tuple[str, ...], bool]]]:
@@ -81,10 +83,14 @@ def test_joins_by_one_key_that_are_one_task(env, files):
     joined = (
         read(env, files, "fact").key_by("a").join(one.key_by("a"), "left").key_by("a").join(two.key_by("a"), "semi")
     )
-    graph = graph_of(joined)
-    assert sum(len(vertex.inputs) == 3 for vertex in graph.vertices) == 1
-    (filters,) = [vertex.filters for vertex in graph.vertices if "fact" in vertex.name]
-    assert [(f.build, f.columns) for f in filters] == [(1, ("a",))], "the left join lets every row through"
+    for options, inputs in (({}, 2), ({"firesteel.join.adaptive": False, "firesteel.join.skew": "none"}, 3)):
+        graph = graph_of(joined, **options)
+        assert max(len(vertex.inputs) for vertex in graph.vertices) == inputs
+        (filters,) = [vertex.filters for vertex in graph.vertices if "fact" in vertex.name]
+        assert [(f.build, f.columns) for f in filters] == [(1, ("a",))], "the left join lets every row through"
+        others = [vertex for vertex in graph.vertices if vertex.source is not None and "fact" not in vertex.name]
+        joins = [graph.datasets[f.dataset].producer for vertex in others for f in vertex.filters]
+        assert all(graph.vertices[vertex].source is not None for vertex in joins), "no rows of a join that may be one step"
 
 
 def test_both_columns_of_a_key_and_columns_that_are_renamed(env, files):

@@ -702,4 +702,5 @@ def test_the_inputs_of_a_record_are_those_of_the_decision():
         "hint": True,
         "read_bytes": 0,
         "slots": 0,
+        "exchanged_again": False,
     }

@@ -71,6 +71,7 @@ def _first(vertex: Vertex, chain: list[KeyedPart]) -> Vertex | None:
     apart = replace(
         follower, operator=operator, inputs=[[feed], *follower.inputs[1:]], schemas=[feed.schema, *follower.schemas[1:]]
     )
+    first.first_step, first.in_one_step = vertex.first_step, vertex.in_one_step
     vertex.steps, vertex.gates = rest, [feed, *vertex.gates[2:]]
     vertex.keyed = _with(vertex.keyed, follower, apart)
     vertex.first_step, vertex.in_one_step = first, Unexchanged(follower.operator, feed.source.schema)

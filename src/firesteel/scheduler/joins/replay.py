@@ -54,11 +54,20 @@ def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Repl
     inputs: dict[int, list[int]] = {}
     joins: dict[int, int] = {}
     """Vertex to the join that is decided as it now, where that is another one's."""
+    broadcast = set[int]()
+    """Joins that would be."""
+    one_step: dict[int, int] = {}
+    """Second of two steps that were one: the first."""
     for record in records:
         if isinstance(record, JobPlanned):
             inputs = {int(v.get("id", n)): list(v.get("inputs") or []) for n, v in enumerate(record.vertices)}
-        elif isinstance(record, GraphChanged):
+        elif isinstance(record, GraphChanged) and record.into not in one_step:
             joins[record.into] = joins.get(record.absorbed, record.absorbed)
+        elif isinstance(record, Decision) and record.what == "two steps" and record.result == "one step":
+            first = one_step[record.vertex] = int(record.inputs["first"])
+            was.join(first, record.vertex, ())
+            if first not in broadcast:  # it would stay apart
+                would_be.join(first, record.vertex, ())
         elif isinstance(record, Decision) and record.what == "join" and record.vertex in inputs:
             join, sizes = joins.get(record.vertex, record.vertex), JoinSizes.of_columns(record.inputs)
             decided = JoinChoice(str(record.result), record.rule, record.reason)
@@ -70,6 +79,8 @@ def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Repl
                 for tasks, choice, made_from in ((was, decided, sizes), (would_be, chosen, changed)):
                     if choice.is_broadcast:
                         tasks.join(probe, join, made_from.held_with_it)
+            if chosen.is_broadcast:
+                broadcast.add(join)
             replay.joins.append(Redecided(join, record.vertex, record.name, decided, chosen))
     replay.was, replay.would_be = was.together, would_be.together
     return replay
