@@ -42,7 +42,12 @@ def run(session, tmp_path, stream_of, tables, **options):
 
 
 def summed(streams, broadcast=None):
-    return streams["f"].join(streams["a"], broadcast=broadcast).key_by("k").aggregate(n=("*", "count"), v=("v", "sum"), a=("a", "max"))
+    return (
+        streams["f"]
+        .join(streams["a"], broadcast=broadcast)
+        .key_by("k")
+        .aggregate(n=("*", "count"), v=("v", "sum"), a=("a", "max"))
+    )
 
 
 SUMMED = """SELECT k, count(*)::BIGINT AS n, sum(v)::BIGINT AS v, max(a) AS a FROM f JOIN a USING (k) GROUP BY k"""

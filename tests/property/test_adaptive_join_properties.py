@@ -111,7 +111,17 @@ def test_the_jobs_are_as_wild_as_they_are_meant_to_be():
         "hash, memory",
         "hash, too late",
     ]
-    wanted += ["hash, bytes", "hash, hint", "hash, next step", "hash, one step", "one step", "two steps", "a chain", "a fused vertex ran again", "invalidated a fused vertex"]
+    wanted += [
+        "hash, bytes",
+        "hash, hint",
+        "hash, next step",
+        "hash, one step",
+        "one step",
+        "two steps",
+        "a chain",
+        "a fused vertex ran again",
+        "invalidated a fused vertex",
+    ]
     seen: Counter[str] = Counter()
     for seed in range(120, 300):  # the first of these have it all
         if not (missing := [what for what in wanted if not seen[what]]):

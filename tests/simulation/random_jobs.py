@@ -202,7 +202,9 @@ def _add_two_steps(rng: random.Random, graph: JobGraph) -> None:
     graph.vertices.append(JobVertex(first, "count values", f"uid-{first}", inputs=[read], **fields))
     between = _add_dataset(graph, first, ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL, False)
     edges, fields = [JobEdge(between, 0, co_partitioned=True)], fields if by_key else {"parallelism": 1}
-    graph.vertices.append(JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, is_whole=True, **fields))
+    graph.vertices.append(
+        JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, is_whole=True, **fields)
+    )
 
 
 def _add_joins(rng: random.Random, graph: JobGraph) -> None:

@@ -101,7 +101,11 @@ def _why_one(first: JobVertex, second: JobVertex, plan: VertexPlan, slots: int) 
     """Why the two are one; empty: they are not."""
     divided = plan.decision["result"].get("divided")
     if not second.is_whole:
-        return _why_no_exchange(second, plan, slots) if divided else "no key has so many rows that it would pay to divide them"
+        return (
+            _why_no_exchange(second, plan, slots)
+            if divided
+            else "no key has so many rows that it would pay to divide them"
+        )
     if first.inputs[0].by_value:
         return "" if divided else "no key has so many values that it would pay to divide them"
     return "" if divided or plan.parallelism > 1 else "one subtask is enough"

@@ -54,7 +54,9 @@ FOLLOWERS = {
     "window": (lambda s, _: s.key_by("k").window(order_by="v", n=window.row_number()), 0),
     "join": (lambda s, e: s.key_by("k").join(stream(e, v="x", j="y").key_by("k")), 1),
     "join and function": (
-        lambda s, e: s.key_by("k").join(stream(e, v="x", j="y").key_by("k")).key_by("k").apply_in_arrow(same, ROWS.schema),
+        lambda s, e: (
+            s.key_by("k").join(stream(e, v="x", j="y").key_by("k")).key_by("k").apply_in_arrow(same, ROWS.schema)
+        ),
         0,
     ),
     "join and aggregate": (
@@ -62,7 +64,12 @@ FOLLOWERS = {
         2,
     ),
     "two joins": (
-        lambda s, e: s.key_by("k").join(stream(e, v="x", j="y").key_by("k")).key_by("k").join(stream(e, v="z", j="u").key_by("k")),
+        lambda s, e: (
+            s.key_by("k")
+            .join(stream(e, v="x", j="y").key_by("k"))
+            .key_by("k")
+            .join(stream(e, v="z", j="u").key_by("k"))
+        ),
         2,
     ),
     "filter and aggregate": (lambda s, _: s.filter(col("v") > 1).key_by("k").aggregate({"v": "sum"}), 1),
@@ -131,7 +138,12 @@ def test_not_where_keys_come_in_another_order(env):
 
 
 @pytest.mark.parametrize(
-    "options", [APART, {"jobmanager.scheduler": "Default"}, {"firesteel.decider.cut": "by-count", "firesteel.join.adaptive": False}]
+    "options",
+    [
+        APART,
+        {"jobmanager.scheduler": "Default"},
+        {"firesteel.decider.cut": "by-count", "firesteel.join.adaptive": False},
+    ],
 )
 def test_not_where_nothing_is_decided_when_it_runs(env, options):
     assert not pairs(compiled(joined(env).key_by("k").aggregate({"v": "sum"}), options))

@@ -10,8 +10,8 @@ import pytest
 from firesteel import ExecutionEnvironment, col
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.options import Options
 from firesteel.model.job_graph import JobGraph
+from firesteel.options import Options
 
 FACT = pa.table({"a": [1, 2], "b": [1, 2], "v": [1.0, 2.0]})
 
@@ -90,7 +90,9 @@ def test_joins_by_one_key_that_are_one_task(env, files):
         assert [(f.build, f.columns) for f in filters] == [(1, ("a",))], "the left join lets every row through"
         others = [vertex for vertex in graph.vertices if vertex.source is not None and "fact" not in vertex.name]
         joins = [graph.datasets[f.dataset].producer for vertex in others for f in vertex.filters]
-        assert all(graph.vertices[vertex].source is not None for vertex in joins), "no rows of a join that may be one step"
+        assert all(graph.vertices[vertex].source is not None for vertex in joins), (
+            "no rows of a join that may be one step"
+        )
 
 
 def test_both_columns_of_a_key_and_columns_that_are_renamed(env, files):

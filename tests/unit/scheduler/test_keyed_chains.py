@@ -36,7 +36,9 @@ def job(
     if other is None:
         builder.step((JOIN, HASH), first_step=JOIN, has_sink=True)
     else:
-        builder.step((JOIN, HASH), (OTHER, HASH), first_step=JOIN, join=EITHER, divisible_inputs=(True, True), has_sink=True)
+        builder.step(
+            (JOIN, HASH), (OTHER, HASH), first_step=JOIN, join=EITHER, divisible_inputs=(True, True), has_sink=True
+        )
     written = {LEFT: left, RIGHT: right, OTHER: other or 4}
 
     def sizes(vertex: int, _subtask: int, _dataset: int, n: int) -> np.ndarray:

@@ -50,40 +50,57 @@ class Replay:
 
 def replay_joins(records: Iterable[JournalRecord], options: JoinOptions) -> Replay:
     """Empty where the plan is not among the records, or no join was decided."""
-    replay, was, would_be = Replay(), _Tasks(), _Tasks()
-    inputs: dict[int, list[int]] = {}
-    joins: dict[int, int] = {}
-    """Vertex to the join that is decided as it now, where that is another one's."""
-    broadcast = set[int]()
-    """Joins that would be."""
-    one_step: dict[int, int] = {}
-    """Second of two steps that were one: the first."""
+    replaying = _Replaying(options)
     for record in records:
+        replaying.take(record)
+    return Replay(replaying.joins, replaying.was.together, replaying.would_be.together)
+
+
+class _Replaying:
+    def __init__(self, options: JoinOptions) -> None:
+        self.joins: list[Redecided] = []
+        self.was, self.would_be = _Tasks(), _Tasks()
+        self._options = options
+        self._inputs: dict[int, list[int]] = {}
+        """Of each vertex, as it was planned."""
+        self._joins: dict[int, int] = {}
+        """Vertex to the join that is decided as it now, where that is another one's."""
+        self._one_step: set[int] = set()
+        """Second steps that were one with their first."""
+        self._broadcast: set[int] = set()
+        """Joins that would be."""
+
+    def take(self, record: JournalRecord) -> None:
         if isinstance(record, JobPlanned):
-            inputs = {int(v.get("id", n)): list(v.get("inputs") or []) for n, v in enumerate(record.vertices)}
-        elif isinstance(record, GraphChanged) and record.into not in one_step:
-            joins[record.into] = joins.get(record.absorbed, record.absorbed)
-        elif isinstance(record, Decision) and record.what == "two steps" and record.result == "one step":
-            first = one_step[record.vertex] = int(record.inputs["first"])
-            was.join(first, record.vertex, ())
-            if first not in broadcast:  # it would stay apart
-                would_be.join(first, record.vertex, ())
-        elif isinstance(record, Decision) and record.what == "join" and record.vertex in inputs:
-            join, sizes = joins.get(record.vertex, record.vertex), JoinSizes.of_columns(record.inputs)
-            decided = JoinChoice(str(record.result), record.rule, record.reason)
-            chosen = decided if options.is_adaptive else _NOT_ADAPTIVE
-            if sizes is not None:
-                probe = inputs[join][1 - sizes.build]
-                changed = _changed(replace(sizes, held=would_be.held(probe, join)), options)
-                chosen = decide_join(changed) if options.is_adaptive else _NOT_ADAPTIVE
-                for tasks, choice, made_from in ((was, decided, sizes), (would_be, chosen, changed)):
-                    if choice.is_broadcast:
-                        tasks.join(probe, join, made_from.held_with_it)
-            if chosen.is_broadcast:
-                broadcast.add(join)
-            replay.joins.append(Redecided(join, record.vertex, record.name, decided, chosen))
-    replay.was, replay.would_be = was.together, would_be.together
-    return replay
+            self._inputs = {int(v.get("id", n)): list(v.get("inputs") or []) for n, v in enumerate(record.vertices)}
+        elif isinstance(record, GraphChanged) and record.into not in self._one_step:
+            self._joins[record.into] = self._joins.get(record.absorbed, record.absorbed)
+        elif isinstance(record, Decision) and record.vertex in self._inputs:
+            if record.what == "two steps" and record.result == "one step":
+                self._become_one(int(record.inputs["first"]), record.vertex)
+            elif record.what == "join":
+                self._decide(record, record.vertex)
+
+    def _become_one(self, first: int, second: int) -> None:
+        self._one_step.add(second)
+        self.was.join(first, second, ())
+        if first not in self._broadcast:  # it would stay apart
+            self.would_be.join(first, second, ())
+
+    def _decide(self, record: Decision, vertex: int) -> None:
+        join, sizes = self._joins.get(vertex, vertex), JoinSizes.of_columns(record.inputs)
+        decided = JoinChoice(str(record.result), record.rule, record.reason)
+        chosen = decided if self._options.is_adaptive else _NOT_ADAPTIVE
+        if sizes is not None:
+            probe = self._inputs[join][1 - sizes.build]
+            changed = _changed(replace(sizes, held=self.would_be.held(probe, join)), self._options)
+            chosen = decide_join(changed) if self._options.is_adaptive else _NOT_ADAPTIVE
+            for tasks, choice, made_from in ((self.was, decided, sizes), (self.would_be, chosen, changed)):
+                if choice.is_broadcast:
+                    tasks.join(probe, join, made_from.held_with_it)
+        if chosen.is_broadcast:
+            self._broadcast.add(join)
+        self.joins.append(Redecided(join, vertex, record.name, decided, chosen))
 
 
 _NOT_ADAPTIVE = JoinChoice(HASH, "not adaptive", "hash: both sides are exchanged, as firesteel.join.adaptive is false")
