@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|distinct|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from benchmarks import (
     adaptive,
+    chains,
     costs,
     detector,
     digest,
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "sort": sort.main,
     "starts": starts.main,
     "joins": joins.main,
+    "chains": chains.main,
     "distinct": distinct.main,
     "star": star.main,
     "filtered": filtered.main,

@@ -124,7 +124,7 @@ def _undivided(edge: JobEdge, place: int) -> JobEdge:
 
 
 def _attempts(first: JobVertex, second: JobVertex) -> dict[str, Any]:
-    """What may be done with attempts at both, one behind the other in one task."""
+    """The rules for attempts at both, one behind the other in one task."""
     return {
         "supports_concurrent_attempts": first.supports_concurrent_attempts and second.supports_concurrent_attempts,
         "speculative": first.speculative and second.speculative,
