@@ -61,7 +61,7 @@ class Vertex:
     first_step: Vertex | None = None
     """The vertex before it that may become a part of it (``compile.adaptive.two_steps``)."""
     in_one_step: InOneStep | None = None
-    """What it does where it does."""
+    """Its program where it does."""
 
     @property
     def first(self) -> PlannedStep:
