@@ -131,6 +131,16 @@ def dataframe_of(java: Any, session: Any) -> Any:
     return DataFrame(java, session)
 
 
+def dataframe_of_plan(plan: Any, session: Any) -> Any:
+    """The PySpark DataFrame of a logical plan of Java's."""
+    sql = session._jvm.org.apache.spark.sql
+    try:
+        java = sql.classic.Dataset.ofRows(session._jsparkSession, plan)
+    except TypeError:  # before Spark 4
+        java = sql.Dataset.ofRows(session._jsparkSession, plan)
+    return dataframe_of(java, session)
+
+
 def check_frames(session: Any) -> None:
     """Raises UsageError where this Spark cannot hand a DataFrame's rows over as Arrow, for want of pandas or of an older Java.
 

@@ -1,0 +1,64 @@
+"""Spark's optimised logical plan of a DataFrame, read in one call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from firesteel.sql.nodes import Node, Unsupported
+from firesteel.sql.plan_reader import SOURCE
+
+_classes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The compiled reader, by JVM gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalyst:
+    """A plan that was read. ``root``: its nodes; ``dataframe_of(node)`` gives a subtree back to Spark."""
+
+    root: Node
+    session: Any
+    _reader: Any
+
+    def dataframe_of(self, node: Node, names: list[str]) -> Any:
+        """The subtree as a DataFrame of Spark's, its columns called ``names``."""
+        from firesteel.spark.session.versions import dataframe_of_plan
+
+        return dataframe_of_plan(self._reader.plan(node.handle), self.session).toDF(*names)
+
+
+def read_plan(dataframe: Any) -> Catalyst:
+    """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
+    session = dataframe.sparkSession
+    try:
+        plan = dataframe._jdf.queryExecution().optimizedPlan()
+        reader = _reader(session)
+        text = reader.read(plan)
+    except Exception as error:
+        raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
+    return Catalyst(_node(json.loads(text)), session, reader)
+
+
+def _reader(session: Any) -> Any:
+    jvm = session._jvm
+    compiled = _classes.get(session.sparkContext._gateway)
+    if compiled is None:
+        compiler = jvm.org.codehaus.janino.ClassBodyEvaluator()
+        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+        compiler.cook(SOURCE)
+        compiled = _classes[session.sparkContext._gateway] = compiler.getClazz()
+    return compiled.getDeclaredConstructor(session.sparkContext._gateway.new_array(jvm.Class, 0)).newInstance(
+        session.sparkContext._gateway.new_array(jvm.Object, 0)
+    )
+
+
+def _node(value: Any) -> Any:
+    """Nodes of what the reader wrote; types and what it does not know stay dicts."""
+    if isinstance(value, list):
+        return [_node(item) for item in value]
+    if isinstance(value, dict) and "c" in value:
+        fields = {name: _node(field) for name, field in value["f"].items()}
+        return Node(value["c"], fields, value.get("t"), value.get("n", True), value.get("h", -1))
+    return value

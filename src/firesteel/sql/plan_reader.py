@@ -1,0 +1,158 @@
+"""Java that writes a plan as JSON in one call; Spark compiles it with the compiler it brings (Janino).
+
+Asking for a plan field by field takes a call over the socket each, thousands for a query. ``TreeNode.toJSON`` is one call, too,
+but leaves out eval modes, projections, files and inner types; so every field of every node is written here, by its Scala name.
+"""
+
+SOURCE = r"""
+public final java.util.ArrayList plans = new java.util.ArrayList();
+private final StringBuilder out = new StringBuilder();
+
+public String read(Object plan) {
+    out.setLength(0);
+    value(plan);
+    return out.toString();
+}
+
+public Object plan(int number) { return plans.get(number); }
+
+private void text(String s) {
+    out.append('"');
+    for (int i = 0; i < s.length(); i++) {
+        char c = s.charAt(i);
+        if (c == '"' || c == '\\') out.append('\\').append(c);
+        else if (c < 32 || c > 126) {
+            out.append("\\u");
+            String hex = Integer.toHexString(c);
+            for (int k = hex.length(); k < 4; k++) out.append('0');
+            out.append(hex);
+        } else out.append(c);
+    }
+    out.append('"');
+}
+
+private void value(Object v) {
+    if (v == null) out.append("null");
+    else if (v instanceof Boolean) out.append(v.toString());
+    else if (v instanceof Integer || v instanceof Long || v instanceof Short || v instanceof Byte) out.append(v.toString());
+    else if (v instanceof Double || v instanceof Float || v instanceof String) text(v.toString());
+    else if (v instanceof org.apache.spark.unsafe.types.UTF8String) text(v.toString());
+    else if (v instanceof org.apache.spark.sql.types.Decimal)
+        text(((org.apache.spark.sql.types.Decimal) v).toJavaBigDecimal().toPlainString());
+    else if (v instanceof org.apache.spark.sql.types.DataType)
+        out.append(((org.apache.spark.sql.types.DataType) v).json());
+    else if (v instanceof org.apache.spark.sql.catalyst.expressions.ExprId)
+        out.append(((org.apache.spark.sql.catalyst.expressions.ExprId) v).id());
+    else if (v instanceof scala.Option) {
+        scala.Option o = (scala.Option) v;
+        value(o.isEmpty() ? null : o.get());
+    }
+    else if (v instanceof scala.collection.Map) other(v);
+    else if (v instanceof scala.collection.Iterable) {
+        scala.collection.Iterator it = ((scala.collection.Iterable) v).iterator();
+        out.append('[');
+        boolean first = true;
+        while (it.hasNext()) {
+            if (!first) out.append(',');
+            first = false;
+            value(it.next());
+        }
+        out.append(']');
+    }
+    else if (v instanceof org.apache.spark.sql.catalyst.trees.TreeNode) node(v);
+    else if (v.getClass().getName().startsWith("scala.Tuple")) node(v);
+    else if (v instanceof scala.Product && plain(v.getClass().getName())) node(v);
+    else if (v.getClass().getName().startsWith("scala.Enumeration")) text(v.toString());
+    else if (v instanceof org.apache.spark.sql.execution.datasources.HadoopFsRelation) files(v);
+    else other(v);
+}
+
+private boolean plain(String name) {
+    return name.startsWith("org.apache.spark.sql.catalyst.expressions.")
+        || name.startsWith("org.apache.spark.sql.catalyst.plans.");
+}
+
+private void other(Object v) {
+    out.append("{\"?\":");
+    text(v.getClass().getName());
+    out.append('}');
+}
+
+private String simple(Object v) {
+    String name = v.getClass().getName();
+    name = name.substring(name.lastIndexOf('.') + 1);
+    return name.endsWith("$") ? name.substring(0, name.length() - 1) : name;
+}
+
+private void node(Object v) {
+    scala.Product p = (scala.Product) v;
+    out.append("{\"c\":");
+    text(simple(v));
+    if (v instanceof org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) {
+        out.append(",\"h\":").append(plans.size());
+        plans.add(v);
+    }
+    if (v instanceof org.apache.spark.sql.catalyst.expressions.Expression) typed(v);
+    out.append(",\"f\":{");
+    boolean rows = simple(v).equals("LocalRelation");
+    for (int i = 0; i < p.productArity(); i++) {
+        if (i > 0) out.append(',');
+        String name = fieldName(p, i);
+        text(name);
+        out.append(':');
+        if (rows && name.equals("data")) out.append("null");
+        else value(p.productElement(i));
+    }
+    out.append("}}");
+}
+
+private void typed(Object v) {
+    org.apache.spark.sql.catalyst.expressions.Expression e = (org.apache.spark.sql.catalyst.expressions.Expression) v;
+    String type = "null";
+    boolean nullable = true;
+    try {
+        type = e.dataType().json();
+        nullable = e.nullable();
+    } catch (Exception unresolved) {
+        type = "null";
+    }
+    out.append(",\"t\":").append(type).append(",\"n\":").append(nullable);
+}
+
+private String fieldName(scala.Product p, int i) {
+    try {
+        java.lang.reflect.Method named = p.getClass().getMethod("productElementName", new Class[] { Integer.TYPE });
+        return (String) named.invoke(p, new Object[] { Integer.valueOf(i) });
+    } catch (Exception older) {
+        return p.getClass().getDeclaredFields()[i].getName();
+    }
+}
+
+private void files(Object v) {
+    org.apache.spark.sql.execution.datasources.HadoopFsRelation r =
+        (org.apache.spark.sql.execution.datasources.HadoopFsRelation) v;
+    out.append("{\"c\":\"HadoopFsRelation\",\"f\":{\"format\":");
+    text(simple(r.fileFormat()));
+    out.append(",\"index\":");
+    text(simple(r.location()));
+    out.append(",\"partitions\":").append(r.partitionSchema().json());
+    out.append(",\"bucketed\":").append(r.bucketSpec().isDefined());
+    out.append(",\"options\":[");
+    scala.collection.Iterator it = r.options().iterator();
+    boolean first = true;
+    while (it.hasNext()) {
+        scala.Tuple2 pair = (scala.Tuple2) it.next();
+        if (!first) out.append(',');
+        first = false;
+        text((String) pair._1());
+    }
+    out.append("],\"bytes\":").append(r.sizeInBytes());
+    out.append(",\"paths\":[");
+    String[] paths = r.location().inputFiles();
+    for (int i = 0; i < paths.length; i++) {
+        if (i > 0) out.append(',');
+        text(paths[i]);
+    }
+    out.append("]}}");
+}
+"""
