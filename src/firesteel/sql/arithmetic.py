@@ -1,0 +1,180 @@
+"""Numbers: integers that overflow as ANSI says, decimals exact and half up, doubles as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from firesteel.sql.expressions import Expressions, eval_mode, left_to_spark
+from firesteel.sql.nodes import Node, Unsupported
+from firesteel.sql.types import FLOATS, INTEGERS, decimal_of, engine_type, said
+
+
+def _kinds(n: Node) -> tuple[str, Node, Node]:
+    a, b = n["left"], n["right"]
+    both_decimal = decimal_of(a.type) and decimal_of(b.type)
+    if a.type != b.type and not both_decimal:
+        raise Unsupported(f"{n.cls} of {said(a.type)} and {said(b.type)} is not taken over")
+    return a.type, a, b
+
+
+def _strict(n: Node) -> None:
+    if eval_mode(n) != "ANSI":
+        raise Unsupported(f"{n.cls} in the mode {eval_mode(n)} is not taken over")
+
+
+def _sum(sign: str) -> Callable[[Expressions, Node], str]:
+    def rule(x: Expressions, n: Node) -> str:
+        kind, a, b = _kinds(n)
+        text = f"({x.text(a)} {sign} {x.text(b)})"
+        if kind in FLOATS:
+            return text
+        if kind in INTEGERS:
+            _strict(n)
+            return text
+        return _decimal_sum(x, n, sign)
+
+    return rule
+
+
+def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
+    """Both operands in the result's scale first; digits that this would lose, or a 39th one, are left to Spark."""
+    _strict(n)
+    (p1, s1), (p2, s2), (p, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
+    if s < max(s1, s2) or max(p1 - s1, p2 - s2) + 1 + s > 38:
+        raise Unsupported(f"{n.cls} of decimals whose result loses digits is not taken over")
+    kind = engine_type(n.type)
+    return f"CAST(CAST({x.text(n['left'])} AS {kind}) {sign} CAST({x.text(n['right'])} AS {kind}) AS {kind})"
+
+
+def _product(x: Expressions, n: Node) -> str:
+    kind, a, b = _kinds(n)
+    if kind in FLOATS:
+        return f"({x.text(a)} * {x.text(b)})"
+    _strict(n)
+    if kind in INTEGERS:
+        return f"({x.text(a)} * {x.text(b)})"
+    (p1, s1), (p2, s2), (_, s) = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
+    if s != s1 + s2 or p1 + p2 > 38:
+        raise Unsupported("a product of decimals whose result loses digits is not taken over")
+    wide = f"DECIMAL({min(p1 + p2, 38)},{s1 + s2})"
+    if p1 + p2 > 18 >= max(p1, p2):  # the engine multiplies in the wider operand's integers
+        return f"CAST(CAST({x.text(a)} AS DECIMAL(38,{s1})) * {x.text(b)} AS {engine_type(n.type)})"
+    return f"CAST(CAST({x.text(a)} * {x.text(b)} AS {wide}) AS {engine_type(n.type)})"
+
+
+def _quotient(x: Expressions, n: Node) -> str:
+    kind, a, b = _kinds(n)
+    _strict(n)
+    zero = left_to_spark("division by zero", b.type)
+    by = x.text(b)
+    if not (b.cls == "Literal" and b["value"] is not None and float(b["value"]) != 0):
+        by = f"(CASE WHEN {by} = 0 THEN {zero} ELSE {by} END)"
+    if kind in FLOATS:
+        return f"({x.text(a)} / {by})"
+    return decimal_quotient(x.text(a), a.type, by, b.type, n.type)
+
+
+def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str:
+    """Exact, half up, by integers. ``b`` is not zero. Raises Unsupported where 38 digits do not suffice."""
+    (p1, s1), (p2, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
+    up = s + s2 - s1
+    if up < 0:
+        raise Unsupported("a division of decimals that loses digits is not taken over")
+    if p1 + up > 38 or p2 > 37:
+        return _wide_quotient(a, b, s, p1, s1, p2, s2, p)
+    n, d = _unscaled(a, s1), _unscaled(b, s2)
+    n = f"({n} * {10**up}::HUGEINT)" if up else n
+    return _scaled(f"fs_half_up({n}, {d})", p, s)
+
+
+def _wide_quotient(a: str, b: str, s: int, p1: int, s1: int, p2: int, s2: int, p: int) -> str:  # noqa: PLR0917
+    """Where the numerator may have more than 38 digits: such values are left to Spark, one by one."""
+    up = s + s2 - s1
+    if p2 > 37 or up > 37:
+        raise Unsupported("a division of decimals beyond 38 digits is not taken over")
+    n, most = _unscaled(a, s1), 10 ** (38 - up)
+    big = "CAST(error('left to Spark: a division beyond 38 digits') AS HUGEINT)"
+    n = f"(CASE WHEN abs({n}) >= {most}::HUGEINT THEN {big} ELSE {n} END * {10**up}::HUGEINT)"
+    return _scaled(f"fs_half_up({n}, {_unscaled(b, s2)})", p, s)
+
+
+def _unscaled(text: str, scale: int) -> str:
+    """The integer of a decimal's digits."""
+    if scale == 0:
+        return f"CAST({text} AS HUGEINT)"
+    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def _scaled(integer: str, precision: int, scale: int) -> str:
+    """A decimal of its digits. What has more than ``precision`` ends the fragment."""
+    return f"fs_decimal({integer}, {scale})::DECIMAL({precision},{scale})"
+
+
+def unscaled_value(x: Expressions, n: Node) -> str:
+    found = decimal_of(n["child"].type)
+    if found is None or found[0] > 18:
+        raise Unsupported("digits of this type are not taken over")
+    return f"CAST({_unscaled(x.text(n['child']), found[1])} AS BIGINT)"
+
+
+def _make_decimal(x: Expressions, n: Node) -> str:
+    if n["child"].type != "long":
+        raise Unsupported("MakeDecimal of this type is not taken over")
+    return _scaled(f"CAST({x.text(n['child'])} AS HUGEINT)", n["precision"], n["scale"])
+
+
+def _absolute(x: Expressions, n: Node) -> str:
+    kind = n["child"].type
+    if kind in INTEGERS and n.get("failOnError") is not True:
+        raise Unsupported("abs of integers that wraps is not taken over")
+    return f"abs({x.text(n['child'])})"
+
+
+def _negative(x: Expressions, n: Node) -> str:
+    kind = n["child"].type
+    if kind in INTEGERS and n.get("failOnError") is not True:
+        raise Unsupported("a negative integer that wraps is not taken over")
+    if kind in FLOATS or kind in INTEGERS or decimal_of(kind):
+        return f"(-{x.text(n['child'])})"
+    raise Unsupported(f"the negative of {said(kind)} is not taken over")
+
+
+def _round(x: Expressions, n: Node) -> str:
+    kind, at = n["child"].type, n["scale"]
+    found, to = decimal_of(kind), decimal_of(n.type)
+    if found is None or to is None or at.cls != "Literal" or not 0 <= at["value"]:
+        raise Unsupported(f"round of {said(kind)} is not taken over")
+    return f"CAST(round({x.text(n['child'])}, {at['value']}) AS {engine_type(n.type)})"
+
+
+def _bits(sign: str) -> Callable[[Expressions, Node], str]:
+    def rule(x: Expressions, n: Node) -> str:
+        kind, a, b = _kinds(n)
+        if kind not in INTEGERS:
+            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+        return f"({x.text(a)} {sign} {x.text(b)})"
+
+    return rule
+
+
+def _shift_right(x: Expressions, n: Node) -> str:
+    by = n["right"]
+    if by.cls != "Literal" or not 0 <= by["value"] < 32 or n["left"].type not in ("integer", "long"):
+        raise Unsupported("this shift is not taken over")
+    return f"CAST({x.text(n['left'])} >> {by['value']} AS {engine_type(n.type)})"
+
+
+RULES = {
+    "Add": _sum("+"),
+    "Subtract": _sum("-"),
+    "Multiply": _product,
+    "Divide": _quotient,
+    "UnscaledValue": unscaled_value,
+    "MakeDecimal": _make_decimal,
+    "Abs": _absolute,
+    "UnaryMinus": _negative,
+    "Round": _round,
+    "BitwiseAnd": _bits("&"),
+    "BitwiseOr": _bits("|"),
+    "ShiftRight": _shift_right,
+}

@@ -1,0 +1,1 @@
+"""The embedded engine (DuckDB) inside of tasks. ``fragments`` are the steps that run a query on it, ``connection`` is the engine."""

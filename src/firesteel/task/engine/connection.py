@@ -1,0 +1,107 @@
+"""One engine in each Python worker, with a cursor for each query of a task: DuckDB 2, with as many threads as a slot has: one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.errors import FiresteelError
+from firesteel.task.program import TaskContext
+
+BATCH_ROWS = 1 << 16
+MARK = "left to Spark: "
+"""Begins what a fragment's text raises by ``error()`` where only Spark knows the answer."""
+
+_MACROS = (
+    # a quotient of integers, half up; the divisor is not zero
+    "CREATE MACRO fs_half_up(n, d) AS (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)"
+    " * ((abs(n) // abs(d)) + (CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END))",
+    # a decimal's text of its digits
+    "CREATE MACRO fs_decimal(n, s) AS CASE WHEN s = 0 THEN CAST(n AS VARCHAR) ELSE (CASE WHEN n < 0 THEN '-' ELSE '' END)"
+    " || CAST(abs(n) // (10::HUGEINT ** s)::HUGEINT AS VARCHAR) || '.'"
+    " || lpad(CAST(abs(n) % (10::HUGEINT ** s)::HUGEINT AS VARCHAR), s, '0') END",
+)
+_engine: list[Any] = []
+
+
+class FragmentError(FiresteelError):
+    """The engine gave up on a query: an overflow, a cast that fails, too little memory. Spark runs the query instead."""
+
+
+@contextmanager
+def cursor(ctx: TaskContext) -> Generator[Any]:
+    """A cursor of this worker's engine, which may hold half of the task's memory and spills into its scratch directory."""
+    if not _engine:
+        import duckdb
+
+        made = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": True})
+        made.execute("SET TimeZone = 'UTC'")
+        for macro in _MACROS:
+            made.execute(macro)
+        _engine.append(made)
+    one = _engine[0].cursor()
+    try:
+        one.execute(f"SET memory_limit = '{max(ctx.memory_budget // 2, 64 << 20)}B'")
+        one.execute(f"SET temp_directory = '{str(ctx.scratch).replace(chr(39), chr(39) * 2)}'")
+        yield one
+    finally:
+        one.close()
+
+
+def run(
+    sql: str,
+    inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
+    tables: Mapping[str, pa.Table],
+    schema: pa.Schema,
+    ctx: TaskContext,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a query, as batches of ``schema``.
+
+    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times. Raises what an input raises, and
+    FragmentError for what the engine does.
+    """
+    import duckdb
+
+    failed: list[BaseException] = []
+    with cursor(ctx) as engine:
+        try:
+            for name, (kind, batches) in inputs.items():
+                engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
+            for name, table in tables.items():
+                engine.register(name, table)
+            reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
+            for batch in reader:
+                if batch.num_rows:
+                    yield _conformed(batch, schema)
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+            if failed:
+                raise failed[0] from None
+            if isinstance(error, duckdb.InterruptException):
+                raise
+            raise FragmentError(f"The engine stopped: {_sentence(error)}.") from error
+
+
+def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:
+    """Keeps what the input raised, of which the engine would only tell the text."""
+    try:
+        yield from batches
+    except BaseException as error:
+        failed.append(error)
+        raise
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,69 @@
+"""Queries as steps: of a stream of rows, of all rows of a run of keys, of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from firesteel.task.engine.connection import run
+from firesteel.task.program import Batches, TaskContext, UnitInput
+
+INPUT = "input"
+"""The name of the rows in the text; those of several inputs are ``input0``, ``input1``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFragment:
+    """A query on the rows of the step before it, once for each subtask, also of no rows. ``sides``: inputs read whole."""
+
+    name: str
+    sql: str
+    reads: pa.Schema
+    schema: pa.Schema
+    sides: tuple[str, ...] = ()
+    unitwise: ClassVar[bool] = False
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        tables = {name: ctx.side_inputs[name] for name in self.sides}
+        return run(self.sql, {INPUT: (self.reads, _cast(batches, self.reads))}, tables, self.schema, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOfKeys:
+    """A query on all rows of a run of keys, of one or several inputs. Keys empty: on all rows there are.
+
+    The engine itself spills what does not fit in memory, so nothing is cut into units before.
+    """
+
+    name: str
+    sql: str
+    keys: tuple[tuple[str, ...], ...]
+    reads: tuple[pa.Schema, ...]
+    schema: pa.Schema
+    takes_all: ClassVar[bool] = True
+
+    def accepts(self, nbytes: list[int], limit: int) -> bool:
+        """Takes inputs of any size."""
+        return True
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        streams = {
+            f"{INPUT}{i}": (reads, _cast(one.batches(), reads))
+            for i, (one, reads) in enumerate(zip(inputs, self.reads, strict=True))
+        }
+        return run(self.sql, streams, {}, self.schema, ctx)
+
+
+def _cast(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The columns of ``schema`` alone, whatever else is there."""
+    for batch in batches:
+        if batch.schema.equals(schema):
+            yield batch
+        else:
+            columns = [batch.column(field.name) for field in schema]
+            yield pa.RecordBatch.from_arrays(
+                [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
+            )
