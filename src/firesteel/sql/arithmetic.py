@@ -1,4 +1,7 @@
-"""Numbers: integers that overflow as ANSI says, decimals exact and half up, doubles as they are."""
+"""Numbers: integers, decimals exact and half up, doubles as they are.
+
+An overflow ends the fragment in every eval mode: Spark then runs the query, and raises, wraps or gives null as the mode says.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,6 @@ def _kinds(n: Node) -> tuple[str, Node, Node]:
     return a.type, a, b
 
 
-def _strict(n: Node) -> None:
-    if eval_mode(n) != "ANSI":
-        raise Unsupported(f"{n.cls} in the mode {eval_mode(n)} is not taken over")
-
-
 def _sum(sign: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
         kind, a, b = _kinds(n)
@@ -29,7 +27,6 @@ def _sum(sign: str) -> Callable[[Expressions, Node], str]:
         if kind in FLOATS:
             return text
         if kind in INTEGERS:
-            _strict(n)
             return text
         return _decimal_sum(x, n, sign)
 
@@ -38,7 +35,6 @@ def _sum(sign: str) -> Callable[[Expressions, Node], str]:
 
 def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
     """Both operands in the result's scale first; digits that this would lose, or a 39th one, are left to Spark."""
-    _strict(n)
     (p1, s1), (p2, s2), (p, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
     if s < max(s1, s2) or max(p1 - s1, p2 - s2) + 1 + s > 38:
         raise Unsupported(f"{n.cls} of decimals whose result loses digits is not taken over")
@@ -50,7 +46,6 @@ def _product(x: Expressions, n: Node) -> str:
     kind, a, b = _kinds(n)
     if kind in FLOATS:
         return f"({x.text(a)} * {x.text(b)})"
-    _strict(n)
     if kind in INTEGERS:
         return f"({x.text(a)} * {x.text(b)})"
     (p1, s1), (p2, s2), (_, s) = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
@@ -64,8 +59,7 @@ def _product(x: Expressions, n: Node) -> str:
 
 def _quotient(x: Expressions, n: Node) -> str:
     kind, a, b = _kinds(n)
-    _strict(n)
-    zero = left_to_spark("division by zero", b.type)
+    zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     by = x.text(b)
     if not (b.cls == "Literal" and b["value"] is not None and float(b["value"]) != 0):
         by = f"(CASE WHEN {by} = 0 THEN {zero} ELSE {by} END)"
@@ -74,28 +68,22 @@ def _quotient(x: Expressions, n: Node) -> str:
     return decimal_quotient(x.text(a), a.type, by, b.type, n.type)
 
 
+_SAFE_DIGITS = 34
+"""Up to here the engine's own division rounds half up; beyond it lost halves (DuckDB 2.0.1)."""
+
+
 def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str:
-    """Exact, half up, by integers. ``b`` is not zero. Raises Unsupported where 38 digits do not suffice."""
+    """Exact, half up. ``b`` is not zero. Values that would take more than 38 digits on the way are left to Spark."""
     (p1, s1), (p2, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
     up = s + s2 - s1
-    if up < 0:
-        raise Unsupported("a division of decimals that loses digits is not taken over")
-    if p1 + up > 38 or p2 > 37:
-        return _wide_quotient(a, b, s, p1, s1, p2, s2, p)
-    n, d = _unscaled(a, s1), _unscaled(b, s2)
-    n = f"({n} * {10**up}::HUGEINT)" if up else n
-    return _scaled(f"fs_half_up({n}, {d})", p, s)
-
-
-def _wide_quotient(a: str, b: str, s: int, p1: int, s1: int, p2: int, s2: int, p: int) -> str:  # noqa: PLR0917
-    """Where the numerator may have more than 38 digits: such values are left to Spark, one by one."""
-    up = s + s2 - s1
-    if p2 > 37 or up > 37:
-        raise Unsupported("a division of decimals beyond 38 digits is not taken over")
-    n, most = _unscaled(a, s1), 10 ** (38 - up)
-    big = "CAST(error('left to Spark: a division beyond 38 digits') AS HUGEINT)"
-    n = f"(CASE WHEN abs({n}) >= {most}::HUGEINT THEN {big} ELSE {n} END * {10**up}::HUGEINT)"
-    return _scaled(f"fs_half_up({n}, {_unscaled(b, s2)})", p, s)
+    if up < 0 or up > 37 or p2 > 37:
+        raise Unsupported("a division of decimals of this many digits is not taken over")
+    if p1 + up <= _SAFE_DIGITS and p1 - s1 + s2 + s <= _SAFE_DIGITS:
+        return f"CAST(decimal_division({a}, {b}, {s}) AS DECIMAL({p},{s}))"
+    n = _unscaled(a, s1)
+    if p1 + up > 38:
+        n = f"fs_below({n}, {10 ** (38 - up)}::HUGEINT)"
+    return _scaled(f"fs_half_up({n} * {10**up}::HUGEINT, {_unscaled(b, s2)})", p, s)
 
 
 def _unscaled(text: str, scale: int) -> str:
@@ -107,7 +95,9 @@ def _unscaled(text: str, scale: int) -> str:
 
 def _scaled(integer: str, precision: int, scale: int) -> str:
     """A decimal of its digits. What has more than ``precision`` ends the fragment."""
-    return f"fs_decimal({integer}, {scale})::DECIMAL({precision},{scale})"
+    if scale == 0:
+        return f"CAST({integer} AS DECIMAL({precision},0))"
+    return f"CAST(fs_decimal({integer}, {10**scale}::HUGEINT, {scale}) AS DECIMAL({precision},{scale}))"
 
 
 def unscaled_value(x: Expressions, n: Node) -> str:

@@ -22,6 +22,10 @@ class Catalyst:
     session: Any
     _reader: Any
 
+    def output_of(self, node: Node) -> list[Node]:
+        """The attributes of an operator, in order."""
+        return _node(json.loads(self._reader.output(node.handle)))
+
     def dataframe_of(self, node: Node, names: list[str]) -> Any:
         """The subtree as a DataFrame of Spark's, its columns called ``names``."""
         from firesteel.spark.session.versions import dataframe_of_plan

@@ -21,17 +21,18 @@ def left_to_spark(why: str, kind: Any) -> str:
 
 
 class Expressions:
-    """Spark's expressions in the engine's SQL. ``columns``: text by attribute, where that is not the attribute's own column;
+    """Spark's expressions in the engine's SQL. ``given``: the text of an expression that is computed already, else None;
     ``subqueries``: text of a scalar subquery."""
 
-    def __init__(
-        self, columns: dict[str, str] | None = None, subqueries: Callable[[Node], str] | None = None
-    ) -> None:
-        self._columns = columns or {}
+    def __init__(self, given: Callable[[Node], str | None] | None = None, subqueries: Text | None = None) -> None:
+        self._given = given
         self._subqueries = subqueries
 
     def text(self, node: Node) -> str:
         """Raises Unsupported."""
+        given = self._given(node) if self._given else None
+        if given is not None:
+            return given
         if not _known:
             _known.update(_rules())
         rule = _known.get(node.cls)
@@ -43,9 +44,6 @@ class Expressions:
 
     def texts(self, nodes: list[Node]) -> list[str]:
         return [self.text(node) for node in nodes]
-
-    def column(self, node: Node) -> str:
-        return self._columns.get(node.id, node.id)
 
     def subquery(self, node: Node) -> str:
         if self._subqueries is None:
@@ -264,7 +262,7 @@ def _rules() -> dict[str, Callable[[Expressions, Node], str]]:
 
     child: Callable[[Expressions, Node], str] = lambda x, n: x.text(n["child"])
     return {
-        "AttributeReference": lambda x, n: x.column(n),
+        "AttributeReference": lambda x, n: n.id,
         "Alias": child,
         "Literal": _literal,
         "ScalarSubquery": lambda x, n: x.subquery(n),

@@ -14,6 +14,10 @@ public String read(Object plan) {
     return out.toString();
 }
 
+public String output(int number) {
+    return read(((org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plans.get(number)).output());
+}
+
 public Object plan(int number) { return plans.get(number); }
 
 private void text(String s) {

@@ -41,7 +41,6 @@ _ARROW = {
 }
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
-BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def decimal_of(kind: Any) -> tuple[int, int] | None:

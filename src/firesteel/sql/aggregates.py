@@ -1,0 +1,163 @@
+"""Aggregate functions: partly before an exchange and finally behind it, or, where they cannot be parted, of whole groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firesteel.sql.arithmetic import decimal_quotient
+from firesteel.sql.expressions import Expressions
+from firesteel.sql.nodes import Node, Unsupported
+from firesteel.sql.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
+
+_SPREADS = {
+    "StddevSamp": "stddev_samp",
+    "StddevPop": "stddev_pop",
+    "VarianceSamp": "var_samp",
+    "VariancePop": "var_pop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``partial``: (text over rows, type) of each column before the exchange; ``final``: text in which ``{0}``, ``{1}`` stand
+    for these columns' names, aggregating them."""
+
+    partial: tuple[tuple[str, str], ...]
+    final: str
+
+
+def parts_of(node: Node, x: Expressions) -> Parts | None:
+    """None: the aggregate needs whole groups."""
+    if node["isDistinct"]:
+        return None
+    function, where = _checked(node), _where(node, x)
+    if function.cls == "Count":
+        return Parts(((f"count({_counted(function, x)}){where}", "long"),), "CAST(coalesce(sum({0}), 0) AS BIGINT)")
+    if function.cls in ("Max", "Min"):
+        name = function.cls.lower()
+        return Parts(((f"{name}({x.text(_plain(function))}){where}", checked(function.type)),), name + "({0})")
+    if function.cls == "Sum":
+        text, kind, digits = _summed(function, x)
+        if digits is not None:
+            return Parts(((f"sum({text}){where}", kind),), f"CAST({_digits('sum({0})', digits)} AS BIGINT)")
+        return Parts(((_sum(text, kind, where), kind),), _sum("{0}", kind, ""))
+    if function.cls == "Average":
+        text, kind, digits = _summed(function, x)
+        counted = (f"count({text}){where}", "long")
+        return Parts(((_sum(text, kind, where), kind), counted), _mean("sum({0})", "sum({1})", kind, digits, function))
+    return None
+
+
+def whole(node: Node, x: Expressions, over: str = "") -> str:
+    """The aggregate of whole groups, or, with ``over``, of a window."""
+    function, where = _checked(node), _where(node, x)
+    distinct = "DISTINCT " if node["isDistinct"] else ""
+    tail = where + (f" {over}" if over else "")
+    if function.cls == "Count":
+        return f"count({distinct}{_counted(function, x, bool(distinct))}){tail}"
+    if function.cls in ("Max", "Min"):
+        return f"{function.cls.lower()}({x.text(_plain(function))}){tail}"
+    if function.cls in _SPREADS:
+        if _plain(function).type != "double" or distinct:
+            raise Unsupported(f"{function.cls} of {said(_plain(function).type)} is not taken over")
+        return f"{_SPREADS[function.cls]}({x.text(_plain(function))}){tail}"
+    if function.cls not in ("Sum", "Average"):
+        raise Unsupported(f"the aggregate {function.cls} is not taken over")
+    text, kind, digits = _summed(function, x)
+    if function.cls == "Sum":
+        total = f"sum({distinct}{text}){tail}"
+        return f"CAST({_digits(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
+    return _mean(f"sum({distinct}{text}){tail}", f"count({distinct}{text}){tail}", kind, digits, function)
+
+
+def decimal_sum(node: Node) -> Node | None:
+    """The aggregate in ``MakeDecimal(sum(UnscaledValue(x)))``, the way in which Spark adds up short decimals."""
+    inner = node["child"]
+    if inner.cls == "WindowExpression":
+        inner = inner["windowFunction"]
+    if inner.cls == "AggregateExpression" and inner["aggregateFunction"].cls == "Sum":
+        if inner["aggregateFunction"]["child"].cls == "UnscaledValue":
+            return inner
+    return None
+
+
+def sum_of_decimals(node: Node, x: Expressions, kind: str) -> Parts | None:
+    """The parts of such a sum, as decimals of type ``kind``."""
+    if node["isDistinct"]:
+        return None
+    text = x.text(node["aggregateFunction"]["child"]["child"])
+    return Parts(((_sum(text, kind, _where(node, x)), kind),), _sum("{0}", kind, ""))
+
+
+def whole_sum_of_decimals(node: Node, x: Expressions, kind: str, over: str = "") -> str:
+    distinct = "DISTINCT " if node["isDistinct"] else ""
+    text = x.text(node["aggregateFunction"]["child"]["child"])
+    return f"CAST(sum({distinct}{text}){_where(node, x)}{f' {over}' if over else ''} AS {engine_type(kind)})"
+
+
+# --- texts --------------------------------------------------------------------------------------------------------------
+
+
+def _checked(node: Node) -> Node:
+    if node["mode"].cls != "Complete":
+        raise Unsupported("an aggregate that Spark has begun is not taken over")
+    return node["aggregateFunction"]
+
+
+def _plain(function: Node) -> Node:
+    child = function["child"]
+    checked(child.type)
+    return child
+
+
+def _where(node: Node, x: Expressions) -> str:
+    return f" FILTER (WHERE {x.text(node['filter'])})" if node["filter"] is not None else ""
+
+
+def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
+    children = function["children"]
+    if all(child.cls == "Literal" and child["value"] is not None for child in children) and not distinct:
+        return "*"
+    if len(children) == 1:
+        return x.text(children[0])
+    known = " AND ".join(f"{text} IS NOT NULL" for text in x.texts(children))
+    if distinct:
+        return f"CASE WHEN {known} THEN row({', '.join(x.texts(children))}) END"
+    return f"CASE WHEN {known} THEN 1 END"
+
+
+def _summed(function: Node, x: Expressions) -> tuple[str, str, int | None]:
+    """What is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
+    child = function["child"]
+    if child.cls == "UnscaledValue":
+        found = decimal_of(child["child"].type)
+        if found is None:
+            raise Unsupported("digits of this type are not taken over")
+        return x.text(child["child"]), f"decimal(38,{found[1]})", found[1]
+    kind, found = checked(child.type), decimal_of(child.type)
+    text = x.text(child)
+    if found:
+        return text, f"decimal({min(found[0] + 10, 38)},{found[1]})", None
+    if kind in INTEGERS:
+        return (text, "long", None) if function.cls == "Sum" else (f"CAST({text} AS DOUBLE)", "double", None)
+    if kind in FLOATS:
+        return f"CAST({text} AS DOUBLE)", "double", None
+    raise Unsupported(f"{function.cls} of {said(kind)} is not taken over")
+
+
+def _sum(text: str, kind: str, where: str) -> str:
+    return f"CAST(sum({text}){where} AS {engine_type(kind)})"
+
+
+def _mean(total: str, count: str, kind: str, digits: int | None, function: Node) -> str:
+    """Null of no rows."""
+    if digits is not None:
+        return f"(CAST({_digits(total, digits)} AS DOUBLE) / nullif({count}, 0))"
+    if kind == "double":
+        return f"({total} / nullif({count}, 0))"
+    by = f"CAST(nullif({count}, 0) AS DECIMAL(20,0))"
+    return decimal_quotient(f"CAST({total} AS {engine_type(kind)})", kind, by, "decimal(20,0)", checked(function.type))
+
+
+def _digits(text: str, scale: int) -> str:
+    return f"CAST({text} AS HUGEINT)" if scale == 0 else f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
