@@ -312,3 +312,11 @@ DECIDER_OPTIONS: tuple[Option[Any], ...] = (
     PARALLELISM_DEFAULT,
 )
 """The options that bound a decision about inputs of known sizes."""
+SQL_DATAFRAMES = _register(
+    Option(
+        "firesteel.sql.dataframes",
+        one_of("auto", "spark"),
+        "auto",
+        "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB (the extra firesteel[sql]), as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
+    )
+)

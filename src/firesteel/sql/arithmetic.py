@@ -48,13 +48,12 @@ def _product(x: Expressions, n: Node) -> str:
         return f"({x.text(a)} * {x.text(b)})"
     if kind in INTEGERS:
         return f"({x.text(a)} * {x.text(b)})"
-    (p1, s1), (p2, s2), (_, s) = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
-    if s != s1 + s2 or p1 + p2 > 38:
-        raise Unsupported("a product of decimals whose result loses digits is not taken over")
-    wide = f"DECIMAL({min(p1 + p2, 38)},{s1 + s2})"
-    if p1 + p2 > 18 >= max(p1, p2):  # the engine multiplies in the wider operand's integers
-        return f"CAST(CAST({x.text(a)} AS DECIMAL(38,{s1})) * {x.text(b)} AS {engine_type(n.type)})"
-    return f"CAST(CAST({x.text(a)} * {x.text(b)} AS {wide}) AS {engine_type(n.type)})"
+    (p1, s1), (p2, s2), _ = map(decimal_of, (a.type, b.type, n.type))  # type: ignore[misc]
+    if s1 + s2 > 38:
+        raise Unsupported("a product of decimals with over 38 decimal places is not taken over")
+    if p1 + p2 > 18:  # else the engine may multiply in 64 bits; it raises where 128 do not suffice
+        return f"CAST(CAST({x.text(a)} AS DECIMAL(38,{s1})) * CAST({x.text(b)} AS DECIMAL(38,{s2})) AS {engine_type(n.type)})"
+    return f"CAST({x.text(a)} * {x.text(b)} AS {engine_type(n.type)})"
 
 
 def _quotient(x: Expressions, n: Node) -> str:
@@ -76,7 +75,7 @@ def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str
     """Exact, half up. ``b`` is not zero. Values that would take more than 38 digits on the way are left to Spark."""
     (p1, s1), (p2, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
     up = s + s2 - s1
-    if up < 0 or up > 37 or p2 > 37:
+    if up < 0 or up > 37:
         raise Unsupported("a division of decimals of this many digits is not taken over")
     if p1 + up <= _SAFE_DIGITS and p1 - s1 + s2 + s <= _SAFE_DIGITS:
         return f"CAST(decimal_division({a}, {b}, {s}) AS DECIMAL({p},{s}))"

@@ -107,6 +107,10 @@ private void node(Object v) {
         if (rows && name.equals("data")) out.append("null");
         else value(p.productElement(i));
     }
+    if (v instanceof org.apache.spark.sql.catalyst.expressions.NamedExpression) {  // in a second list of parameters
+        out.append(",\"exprId\":");
+        value(((org.apache.spark.sql.catalyst.expressions.NamedExpression) v).exprId());
+    }
     out.append("}}");
 }
 

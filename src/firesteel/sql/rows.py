@@ -29,8 +29,6 @@ class Rows:
     what: tuple[str, ...] = ()
     """The operators in the query, for people."""
     sides: tuple[tuple[str, Pipeline], ...] = ()
-    scan: bool = False
-    """``pipeline`` is files as they are."""
 
     @property
     def relation(self) -> str:
@@ -42,20 +40,20 @@ class Rows:
         """A query on this one: ``SELECT items FROM it tail``."""
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
         return replace(
-            self, columns=columns, query=query, what=(*self.what, what), sides=(*self.sides, *sides), scan=False
+            self, columns=columns, query=query, what=(*self.what, what), sides=(*self.sides, *sides)
         )
 
-    def step(self) -> Pipeline:
-        """The pipeline that ends with these rows."""
-        if self.query is None and list(self.columns) == self.pipeline.names:
+    def step(self, schema: pa.Schema | None = None, place: str = "") -> Pipeline:
+        """The pipeline that ends with these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
+        if schema is None and self.query is None and list(self.columns) == self.pipeline.names:
             return self.pipeline
         query = self.query or f"SELECT {', '.join(self.columns)} FROM {INPUT}"
-        schema = schema_of(self.columns)
+        schema = schema_of(self.columns) if schema is None else schema
         kind = f"sql({', '.join(dict.fromkeys(self.what)) or 'select'})"
         work = ChainedStep(SqlFragment(kind, query, self.pipeline.schema, schema, tuple(n for n, _ in self.sides)))
         edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
         before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
-        return before.then(kind, work, schema, "", with_sides=True)
+        return before.then(kind, work, schema, place, with_sides=True)
 
 
 def schema_of(columns: Columns) -> pa.Schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
 from firesteel.errors import UsageError
+from firesteel.options import SQL_DATAFRAMES
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
@@ -194,7 +196,26 @@ def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
     with step_at("from_dataframe") as place:
         schema = dataframe_schema(dataframe)
         env._adopt(dataframe.sparkSession)  # pyright: ignore[reportPrivateUsage]
-        return _read_frame(env, "from_dataframe", dataframe, schema, place)
+        taken = _taken_over(env, dataframe, schema, place)
+        return taken or _read_frame(env, "from_dataframe", dataframe, schema, place)
+
+
+def _taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, place: str) -> Pipeline | None:
+    """None: Spark runs the DataFrame itself."""
+    if env.options[SQL_DATAFRAMES] == "spark" or find_spec("duckdb") is None:
+        return None
+    from firesteel.sql.nodes import Unsupported
+    from firesteel.sql.takeover import take_over
+
+    try:
+        return take_over(env, dataframe, schema, place)[0]
+    except Unsupported:
+        return None
+
+
+def from_spark(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
+    """A part of a query that Spark runs."""
+    return _read_frame(env, "spark", dataframe, dataframe_schema(dataframe), "")
 
 
 def read_with_spark(

@@ -46,6 +46,11 @@ def union_by_name(pipeline: Pipeline, other: object, allow_missing_columns: bool
         return _union(aligned, place)
 
 
+def union_of(pipelines: list[Pipeline]) -> Pipeline:
+    """The rows of all of these, whose columns agree."""
+    return _union(pipelines, "")
+
+
 def _union(pipelines: list[Pipeline], place: str) -> Pipeline:
     schema, edges = _alike("union", pipelines, place)
     return pipelines[0].at(StreamNode("union", UnionStep(), schema, edges, place=place))

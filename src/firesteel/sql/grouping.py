@@ -1,0 +1,135 @@
+"""Aggregations: in each subtask first, where the functions can be parted, then of all rows of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from firesteel.sql.aggregates import Parts, decimal_sum, parts_of, sum_of_decimals, whole, whole_sum_of_decimals
+from firesteel.sql.expressions import Expressions
+from firesteel.sql.keys import same
+from firesteel.sql.nodes import Node
+from firesteel.sql.planner import Planner
+from firesteel.sql.rows import Columns, Rows, by_keys
+from firesteel.sql.types import checked, engine_type
+
+
+@dataclass(slots=True)
+class _Grouping:
+    """An aggregation being written. ``groups``: column by grouping expression."""
+
+    planner: Planner
+    x: Expressions
+    """On the input."""
+    groups: dict[Any, str]
+    partial: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """(text, type) of each column of partial aggregates."""
+    found: dict[Any, str] = field(default_factory=dict)
+    """Final text by aggregate."""
+    parted: bool = True
+
+    def given(self, node: Node) -> str | None:
+        """The text, behind the exchange, of a group or an aggregate."""
+        key = same(node)
+        if key in self.groups:
+            return self.groups[key]
+        if node.cls == "MakeDecimal" and decimal_sum(node) is not None:
+            if key not in self.found:
+                self.found[key] = self._sum(node)
+            return self.found[key]
+        if node.cls != "AggregateExpression":
+            return None
+        if key not in self.found:
+            self.found[key] = self._final(parts_of(node, self.x)) if self.parted else whole(node, self.x)
+        return self.found[key]
+
+    def _sum(self, node: Node) -> str:
+        inner, kind = decimal_sum(node), checked(node.type)
+        assert inner is not None
+        return self._final(sum_of_decimals(inner, self.x, kind)) if self.parted else whole_sum_of_decimals(inner, self.x, kind)
+
+    def _final(self, parts: Parts | None) -> str:
+        if parts is None:
+            raise _WholeGroups
+        names: list[str] = []
+        for text, kind in parts.partial:
+            name = next((n for n, known in self.partial.items() if known == (text, kind)), None)
+            if name is None:
+                name = self.planner.names.new("p")
+                self.partial[name] = (text, kind)
+            names.append(name)
+        return parts.final.format(*names)
+
+
+class _WholeGroups(Exception):
+    """An aggregate cannot be parted."""
+
+
+def aggregate(planner: Planner, node: Node) -> Rows:
+    rows = planner.rows(node["child"])
+    try:
+        return _aggregated(planner, node, rows, parted=True)
+    except _WholeGroups:
+        return _aggregated(planner, node, rows, parted=False)
+
+
+def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
+    x = planner.expressions([])
+    groups: dict[Any, str] = {}
+    kinds: Columns = {}
+    texts: dict[str, str] = {}
+    for expression in node["groupingExpressions"]:
+        name = expression.id if expression.cls == "AttributeReference" else planner.names.new("g")
+        groups[same(expression)], kinds[name] = name, checked(expression.type)
+        texts[name] = x.text(expression)
+    grouping = _Grouping(planner, x, groups, parted=parted)
+    out: list[str] = []
+    columns: Columns = {}
+    behind = Expressions(grouping.given)
+    for item in node["aggregateExpressions"]:
+        kind = checked(item.type)
+        columns[item.id] = kind
+        out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")
+    if not columns:
+        return _rows_of_groups(planner, rows, kinds, texts)
+    by = f" GROUP BY {', '.join(kinds)}" if kinds else ""
+    keys = tuple(kinds)
+    kept = keys if set(keys) <= set(columns) else None
+    if parted:
+        before = {**kinds, **{name: kind for name, (_, kind) in grouping.partial.items()}}
+        items = [f"{text} AS {name}" for name, text in texts.items()]
+        items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
+        if not before:
+            return _constants(rows, out, columns)
+        local = rows.selecting(", ".join(items), before, "partial aggregate", f"GROUP BY {', '.join(texts.values())}" if kinds else "")
+        query = f"SELECT {', '.join(out)} FROM input0{by}"
+        return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept)
+    local = _with_groups(rows, kinds, texts)
+    return by_keys([local.step()], [keys], f"SELECT {', '.join(out)} FROM input0{by}", columns, "sql(aggregate)", kept)
+
+
+def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
+    new = {name: kind for name, kind in kinds.items() if name not in rows.columns}
+    if not new:
+        return rows
+    items = ", ".join(["*", *(f"{texts[name]} AS {name}" for name in new)])
+    return rows.selecting(items, {**rows.columns, **new}, "groups")
+
+
+def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
+    """One row for each group, of which nothing is wanted but the number."""
+    name = planner.names.new("one")
+    items = ", ".join([*(f"{text} AS {n}" for n, text in texts.items()), f"1 AS {name}"])
+    columns = {**kinds, name: "integer"}
+    by = f"GROUP BY {', '.join(texts.values())}" if kinds else "LIMIT 1"
+    local = rows.selecting(items, columns, "partial aggregate", by)
+    if not kinds:
+        return by_keys([local.step()], [()], f"SELECT CAST(1 AS INTEGER) AS {name}", {name: "integer"}, "sql(one row)", None)
+    query = f"SELECT {', '.join(kinds)}, CAST(1 AS INTEGER) AS {name} FROM input0 GROUP BY {', '.join(kinds)}"
+    return by_keys([local.step()], [tuple(kinds)], query, columns, "sql(aggregate)", tuple(kinds))
+
+
+def _constants(rows: Rows, out: list[str], columns: Columns) -> Rows:
+    """One row of constants, whatever the input has."""
+    none = rows.selecting("*", rows.columns, "nothing", "LIMIT 0")
+    return by_keys([none.step()], [()], f"SELECT {', '.join(out)}", columns, "sql(one row)", None)

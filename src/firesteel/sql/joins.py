@@ -1,0 +1,166 @@
+"""Joins: by Firesteel's adaptive join where keys are equal, by the engine where more is asked of a pair, nested without keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firesteel.api.steps import keyed
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.keys import attributes, conjuncts
+from firesteel.sql.nodes import Node, Unsupported
+from firesteel.sql.planner import Planner
+from firesteel.sql.rows import Columns, Rows, by_keys
+from firesteel.sql.types import FLOATS, checked
+
+_HOWS = {
+    "Inner": "inner",
+    "Cross": "inner",
+    "LeftOuter": "left",
+    "RightOuter": "right",
+    "FullOuter": "full",
+    "LeftSemi": "semi",
+    "LeftAnti": "anti",
+    "ExistenceJoin": "exists",
+}
+_SQL = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN"}
+_NESTED = ("inner", "left", "semi", "anti", "exists")
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """``pairs``: expressions of the left and of the right side that are equal (``safe``: nulls, too). ``rest``: what else holds."""
+
+    pairs: list[tuple[Node, Node]]
+    safe: bool
+    rest: list[Node]
+
+
+def join(planner: Planner, node: Node) -> Rows:
+    how = _HOWS.get(node["joinType"].cls)
+    if how is None:
+        raise Unsupported(f"a join of type {node['joinType'].cls} is not taken over")
+    left, right = planner.rows(node["left"]), planner.rows(node["right"])
+    if set(left.columns) & set(right.columns):
+        raise Unsupported("a join whose sides share a column is not taken over")
+    condition = _condition(node["condition"], set(left.columns), set(right.columns))
+    if not condition.pairs:
+        return _nested(planner, node, how, left, right)
+    plain = not condition.safe and not any(a.type in FLOATS for a, _ in condition.pairs)
+    if plain and how != "exists" and (how == "inner" or not condition.rest):
+        return _adaptive(planner, how, left, right, condition)
+    return _by_engine(planner, node, how, left, right, condition)
+
+
+def _condition(node: Node | None, left: set[str], right: set[str]) -> _Condition:
+    pairs: list[tuple[Node, Node]] = []
+    rest: list[Node] = []
+    safe = False
+    for one in conjuncts(node):
+        if one.cls in ("EqualTo", "EqualNullSafe") and one["left"].type == one["right"].type:
+            a, b = one["left"], one["right"]
+            reads_a, reads_b = attributes(a), attributes(b)
+            if reads_a and reads_b and reads_a <= left and reads_b <= right:
+                pairs.append((a, b))
+                safe = safe or one.cls == "EqualNullSafe"
+                continue
+            if reads_a and reads_b and reads_a <= right and reads_b <= left:
+                pairs.append((b, a))
+                safe = safe or one.cls == "EqualNullSafe"
+                continue
+        rest.append(one)
+    return _Condition(pairs, safe, rest)
+
+
+def _columns(how: str, node: Node, left: Columns, right: Columns) -> Columns:
+    if how in ("semi", "anti"):
+        return left
+    if how == "exists":
+        return {**left, f"c{node['joinType']['exists']['exprId']}": "boolean"}
+    return {**left, **right}
+
+
+def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[Rows, tuple[str, ...]]:
+    """The rows with a column for each key. ``own``: also where the key is a column itself."""
+    x = planner.expressions([])
+    names: list[str] = []
+    new: dict[str, tuple[str, str]] = {}
+    for key in keys:
+        if key.cls == "AttributeReference" and not own and key.id not in names:
+            names.append(key.id)
+            continue
+        name = planner.names.new("k")
+        new[name] = (x.text(key), checked(key.type))
+        names.append(name)
+    if new:
+        items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
+        rows = rows.selecting(items, {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}, "keys")
+    return rows, tuple(names)
+
+
+def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:
+    """Broadcast, hashed or divided, as is decided while the job runs."""
+    outer = how in ("right", "full")
+    wanted = {**left.columns} if how in ("semi", "anti") else {**left.columns, **right.columns}
+    left, left_keys = _keyed(planner, left, [a for a, _ in condition.pairs], own=outer)
+    if how in ("semi", "anti"):
+        right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
+        kept = {name: right.columns[name] for name in right_keys}
+        right = right.selecting(", ".join(kept), kept, "keys")
+    else:
+        right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=how != "inner")
+    a, b = keyed.key_by(left.step(), left_keys), keyed.key_by(right.step(), right_keys)
+    joined = keyed.join(a, _Stream(b), how, "_right", None, None)
+    # of an inner join a key of the right side is the left one's
+    copies = dict(zip(right_keys, left_keys, strict=True)) if how == "inner" else {}
+    columns = {name: {**left.columns, **right.columns}[name] for name in joined.names}
+    rows = Rows(joined, columns)
+    if set(wanted) != set(columns) or list(wanted) != list(columns):
+        items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
+        rows = rows.selecting(items, wanted, "join")
+    if condition.rest:
+        x = planner.expressions(sides := [])
+        text = " AND ".join(x.texts(condition.rest))
+        rows = rows.selecting("*", wanted, "filter", f"WHERE {text}", tuple(sides))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A keyed stream, as steps of two streams take it."""
+
+    _keyed: keyed.Keyed
+
+
+def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
+    """Of all rows of a key at once."""
+    out = _columns(how, node, left.columns, right.columns)
+    text = planner.expressions([]).text(node["condition"])
+    left, left_keys = _keyed(planner, left, [a for a, _ in condition.pairs], own=False)
+    right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
+    query = _query(how, out, "input0", "input1", text)
+    return by_keys([left.step(), right.step()], [left_keys, right_keys], query, out, f"sql({how} join)", None)
+
+
+def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> Rows:
+    """Every pair, the right side in the memory of each task."""
+    if how not in _NESTED:
+        raise Unsupported(f"a {how} join without equal keys is not taken over")
+    out = _columns(how, node, left.columns, right.columns)
+    sides: list[tuple[str, Pipeline]] = []
+    text = planner.expressions(sides).text(node["condition"]) if node["condition"] is not None else "true"
+    name = planner.names.new("side")
+    sides.append((name, right.step()))
+    first = Rows(left.step(), left.columns)
+    return Rows(
+        first.pipeline, out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides)
+    )
+
+
+def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:
+    if how == "exists":
+        *names, found = out
+        return f"SELECT {', '.join(names)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
+    return f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"
+
+
+__all__ = ["join"]

@@ -1,0 +1,38 @@
+"""A DataFrame as a pipeline of steps: where to begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.catalyst import read_plan
+from firesteel.sql.nodes import Unsupported
+from firesteel.sql.planner import Planner
+from firesteel.sql.rows import Rows
+
+
+def take_over(env: Any, dataframe: Any, schema: pa.Schema, place: str) -> tuple[Pipeline, list[str]]:
+    """The DataFrame's rows, computed by steps, and what of it Spark computes all the same, with the reasons.
+
+    Raises Unsupported where nothing would be gained: none of its relations can be read without Spark.
+    """
+    if len(set(schema.names)) < len(schema.names) or not schema.names:
+        raise Unsupported("columns without names of their own")
+    catalyst = read_plan(dataframe)
+    planner = Planner(catalyst, env)
+    rows = planner.rows(catalyst.root)
+    if not planner.taken:
+        raise Unsupported("; ".join(planner.left) or "it reads nothing")
+    return _under(rows, schema, place, catalyst.output_of(catalyst.root)), planner.left
+
+
+def _under(rows: Rows, schema: pa.Schema, place: str, output: list[Any]) -> Pipeline:
+    """The columns under the DataFrame's names and types."""
+    items = ", ".join(f'{a.id} AS "{_quoted(name)}"' for a, name in zip(output, schema.names, strict=True))
+    return rows.selecting(items, rows.columns, "select").step(schema, place)
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
