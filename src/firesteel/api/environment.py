@@ -21,6 +21,7 @@ from firesteel.api.caller import caller_level
 from firesteel.api.connectors import reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.data_stream import DataStream
+from firesteel.api.steps.actions import left_to_spark
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
 from firesteel.api.unknown_names import no_such_name_of_a_session
@@ -29,7 +30,7 @@ from firesteel.compile.compiler import compile_job
 from firesteel.compile.describe import describe
 from firesteel.compile.slot_sharing import unused_groups
 from firesteel.compile.stream_graph import StreamNode
-from firesteel.errors import UsageError, interruption
+from firesteel.errors import JobExecutionError, UsageError, interruption
 from firesteel.model.group_options import groups_of
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
@@ -388,7 +389,15 @@ class ExecutionEnvironment:
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
         Ctrl-C.
         """
+        sinks = list(self._sinks)
         with _interruptible(name):
+            try:
+                return self.execute_async(name).wait()
+            except JobExecutionError as error:
+                instead = left_to_spark(sinks, error)
+                if instead is None:
+                    raise
+            self._sinks = instead
             return self.execute_async(name).wait()
 
     def execute_async(self, name: str = "firesteel job") -> JobClient:

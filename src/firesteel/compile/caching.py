@@ -37,7 +37,7 @@ def with_caches(
         if source is not None:
             copies[node] = _reading(node, source)
             continue
-        copy = copies[node] = _over(node, copies)
+        copy = copies[node] = over(node, copies)
         if node.config.cache is not None and fill(node):
             handle = FIRST_HANDLE + len(fills)
             fills[handle] = node.config.cache
@@ -64,7 +64,7 @@ def _reading(node: StreamNode, source: Any) -> StreamNode:
     return StreamNode(f"cached {node.name}", SourceStep(source), node.schema, place=node.place, config=config)
 
 
-def _over(node: StreamNode, copies: dict[StreamNode, StreamNode]) -> StreamNode:
+def over(node: StreamNode, copies: dict[StreamNode, StreamNode]) -> StreamNode:
     """The step itself, or a copy that reads the copies of its inputs."""
     edges = [*node.inputs, *(edge for _, edge in node.sides)]
     if all(copies[edge.source] is edge.source for edge in edges):

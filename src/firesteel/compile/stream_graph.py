@@ -173,6 +173,8 @@ class StreamNode:
     place: str = ""
     """``file.py:12`` where the user made the step."""
     config: StepConfig = field(default_factory=StepConfig)
+    instead: StreamNode | None = None
+    """Gives the same rows by Spark alone, where the engine in our tasks cannot."""
 
     @property
     def name(self) -> str:

@@ -11,9 +11,6 @@ from typing import Any
 from firesteel.sql.nodes import Node, Unsupported
 from firesteel.sql.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, is_text, said
 
-Text = Callable[[Node], str]
-"""Gives the engine's text of an expression."""
-
 
 def left_to_spark(why: str, kind: Any) -> str:
     """An expression that ends the fragment: Spark then runs the query, and raises its own error or knows the answer."""
@@ -22,9 +19,9 @@ def left_to_spark(why: str, kind: Any) -> str:
 
 class Expressions:
     """Spark's expressions in the engine's SQL. ``given``: the text of an expression that is computed already, else None;
-    ``subqueries``: text of a scalar subquery."""
+    ``subqueries``: text of a column of a scalar subquery."""
 
-    def __init__(self, given: Callable[[Node], str | None] | None = None, subqueries: Text | None = None) -> None:
+    def __init__(self, given: Callable[[Node], str | None] | None = None, subqueries: Callable[[Node, int], str] | None = None) -> None:
         self._given = given
         self._subqueries = subqueries
 
@@ -45,10 +42,10 @@ class Expressions:
     def texts(self, nodes: list[Node]) -> list[str]:
         return [self.text(node) for node in nodes]
 
-    def subquery(self, node: Node) -> str:
+    def subquery(self, node: Node, ordinal: int = 0) -> str:
         if self._subqueries is None:
             raise Unsupported("a subquery stands where none is taken over")
-        return self._subqueries(node)
+        return self._subqueries(node, ordinal)
 
 
 def eval_mode(node: Node) -> str:
@@ -246,15 +243,14 @@ def _date_diff(x: Expressions, n: Node) -> str:
     return f"CAST({x.text(n['endDate'])} - {x.text(n['startDate'])} AS INTEGER)"
 
 
-# --- structs of merged subqueries -------------------------------------------------------------------------------------------
+# --- subqueries -------------------------------------------------------------------------------------------------------------
 
 
 def _struct_field(x: Expressions, n: Node) -> str:
-    struct = n["child"]
-    if struct.cls != "ScalarSubquery":
+    """Of subqueries that Spark has merged: one gives all their values, as a struct."""
+    if n["child"].cls != "ScalarSubquery":
         raise Unsupported("a field of a struct is not taken over")
-    names = [field["name"] for field in struct.type["fields"]]
-    return f"struct_extract({x.subquery(struct)}, '{names[n['ordinal']]}')"
+    return x.subquery(n["child"], n["ordinal"])
 
 
 def _rules() -> dict[str, Callable[[Expressions, Node], str]]:
@@ -266,6 +262,7 @@ def _rules() -> dict[str, Callable[[Expressions, Node], str]]:
         "Alias": child,
         "Literal": _literal,
         "ScalarSubquery": lambda x, n: x.subquery(n),
+        "GetStructField": _struct_field,
         "KnownNotNull": child,
         "KnownNullable": child,
         "And": _both("AND"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from firesteel.api.connectors import reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.steps import ordering
@@ -31,26 +33,32 @@ class Planner:
     left: list[str] = field(default_factory=list)
     taken: int = 0
     """Relations that are read without Spark."""
+    _subqueries: dict[int, Rows] = field(default_factory=dict)
 
     def rows(self, node: Node) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
-        rule = _rules().get(node.cls)
+        rule, taken = _rules().get(node.cls), self.taken
         try:
             if rule is None:
                 raise Unsupported(f"the operator {node.cls} is not taken over")
             return rule(self, node)
         except Unsupported as reason:
             self.left.append(f"{node.cls}: {reason}")
+            self.taken = taken  # what is below goes to Spark with it
             return self._by_spark(node)
 
     def expressions(self, sides: list[tuple[str, Pipeline]], given: Callable[[Node], str | None] | None = None) -> Expressions:
         """A translator that puts the subqueries it meets into ``sides``."""
 
-        def subquery(node: Node) -> str:
-            rows = self.rows(node["plan"])
-            name = self.names.new("side")
-            sides.append((name, rows.step()))
-            return f"(SELECT {next(iter(rows.columns))} FROM {name})"
+        def subquery(node: Node, ordinal: int) -> str:
+            plan = unpacked(node["plan"])
+            if node["plan"].handle not in self._subqueries:
+                self._subqueries[plan.handle] = self.rows(plan)
+            rows = self._subqueries[plan.handle]
+            name = f"side_{plan.handle}"
+            if name not in (known for known, _ in sides):
+                sides.append((name, rows.step()))
+            return f"(SELECT {list(rows.columns)[ordinal]} FROM {name})"
 
         return Expressions(given, subquery)
 
@@ -100,6 +108,24 @@ def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
     from firesteel.api.steps.projection import select
 
     return select(pipeline, tuple(dict.fromkeys(names)), {}) if names else pipeline
+
+
+def _one_row(planner: Planner, node: Node) -> Rows:
+    one = pa.table({"fs_one": pa.array([1], pa.int32())})
+    return Rows(reading.from_arrow(planner.env, one), {"fs_one": "integer"})  # type: ignore[arg-type]
+
+
+def unpacked(plan: Node) -> Node:
+    """The plan of a subquery, with the fields of its struct, if it gives one, as columns."""
+    items = {"Project": "projectList", "Aggregate": "aggregateExpressions"}.get(plan.cls)
+    only = plan[items][0] if items and len(plan[items]) == 1 else None
+    if items is None or only is None or only.cls != "Alias" or only["child"].cls != "CreateNamedStruct":
+        return plan
+    values = only["child"]["children"][1::2]
+    columns = [
+        Node("Alias", {"child": value, "exprId": f"{only['exprId']}_{i}"}, value.type) for i, value in enumerate(values)
+    ]
+    return Node(plan.cls, {**plan.fields, items: columns}, handle=plan.handle)
 
 
 # --- operators that only wrap the query ------------------------------------------------------------------------------
@@ -223,6 +249,7 @@ def _rules() -> dict[str, Callable[[Planner, Node], Rows]]:
 
     return {
         "LogicalRelation": _relation,
+        "OneRowRelation": _one_row,
         "Project": _project,
         "Filter": _filter,
         "Expand": _expand,

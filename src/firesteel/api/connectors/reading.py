@@ -197,7 +197,8 @@ def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
         schema = dataframe_schema(dataframe)
         env._adopt(dataframe.sparkSession)  # pyright: ignore[reportPrivateUsage]
         taken = _taken_over(env, dataframe, schema, place)
-        return taken or _read_frame(env, "from_dataframe", dataframe, schema, place)
+        by_spark = _read_frame(env, "from_dataframe", dataframe, schema, place)
+        return by_spark if taken is None else taken.or_by_spark(by_spark)
 
 
 def _taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, place: str) -> Pipeline | None:
@@ -209,7 +210,7 @@ def _taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, pl
 
     try:
         return take_over(env, dataframe, schema, place)[0]
-    except Unsupported:
+    except (Unsupported, UsageError):  # what cannot be read is told by Spark
         return None
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from firesteel.api.caller import caller_place
+from firesteel.api.caller import caller_level, caller_place
 from firesteel.api.ddl import check_spark_types
 from firesteel.api.steps import keyed
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.by_spark import by_spark
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.describe import describe
 from firesteel.compile.stream_graph import CollectStep, StreamNode
-from firesteel.errors import JobExecutionError
+from firesteel.errors import FiresteelError, JobExecutionError
 from firesteel.humanize import format_bytes, printable
 from firesteel.options import MAX_COLLECT_BYTES
+from firesteel.task.engine.connection import STOPPED
 from firesteel.task.functions.pandas_conversion import require_pandas
 from firesteel.task.functions.pandas_conversion import to_dataframe as pandas_frame
 
@@ -81,15 +84,27 @@ def explain(pipeline: Pipeline) -> str:
 
 def _run(pipeline: Pipeline, name: str) -> tuple[CompiledJob, Any]:
     """The finished job. Raises what the job failed with."""
+    ends = [collected(pipeline, name)]
     while True:
-        end = collected(pipeline, name)
-        compiled, run, caches = pipeline.env._submit([end], name)  # pyright: ignore[reportPrivateUsage]
+        compiled, run, caches = pipeline.env._submit(ends, name)  # pyright: ignore[reportPrivateUsage]
         outcome = run.result()
         caches.settle()
         if outcome.error is None:
             return compiled, outcome
-        if not caches.lost_by(outcome.error):  # else they are computed in the next round
+        instead = left_to_spark(ends, outcome.error)
+        if instead is not None:
+            ends = instead
+        elif not caches.lost_by(outcome.error):  # else they are computed in the next round
             raise outcome.error
+
+
+def left_to_spark(ends: Sequence[StreamNode], error: FiresteelError) -> list[StreamNode] | None:
+    """The ends of a job that does by Spark what the engine gave up on, which is warned about; None: it was something else."""
+    _, found, why = error.message.partition(STOPPED)
+    instead = by_spark(ends) if found else None
+    if instead is not None:
+        warnings.warn(f"Spark computes the DataFrame itself now: {why}", UserWarning, stacklevel=caller_level())
+    return instead
 
 
 def _rows(pipeline: Pipeline, name: str, compiled: CompiledJob, outcome: Any) -> Iterator[Any]:

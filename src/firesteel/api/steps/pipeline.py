@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -59,6 +59,10 @@ class Pipeline:
     def then(self, kind: str, work: Work, schema: pa.Schema, place: str, *, with_sides: bool = False) -> Pipeline:
         """The pipeline with one more step, which reads the last one. ``with_sides``: and the side inputs."""
         return self.at(StreamNode(kind, work, schema, (self.edge(),), self.sides if with_sides else (), place))
+
+    def or_by_spark(self, other: Pipeline) -> Pipeline:
+        """The same rows; where the engine gives up on them, ``other`` gives them."""
+        return self.at(replace(self.node, instead=other.node))
 
     def config(self, setting: str) -> StepConfig:
         """The settings of the last step. Raises UsageError behind a partitioning or a union, which are not steps."""

@@ -12,8 +12,8 @@ from firesteel.errors import FiresteelError
 from firesteel.task.program import TaskContext
 
 BATCH_ROWS = 1 << 16
-MARK = "left to Spark: "
-"""Begins what a fragment's text raises by ``error()`` where only Spark knows the answer."""
+STOPPED = "The engine stopped: "
+"""Begins the message of a FragmentError: by it the driver knows one."""
 
 _MACROS = (
     # a quotient of integers, half up; the divisor is not zero
@@ -83,7 +83,10 @@ def run(
                 raise failed[0] from None
             if isinstance(error, duckdb.InterruptException):
                 raise
-            raise FragmentError(f"The engine stopped: {_sentence(error)}.") from error
+            raise FragmentError(
+                f"{STOPPED}{_sentence(error)}.",
+                hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames.",
+            ) from error
 
 
 def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from firesteel.errors import FiresteelError, PartitionException, UsageError, error_words, shortened
 from firesteel.results.storage.store import StorageError
+from firesteel.task.engine.connection import FragmentError
 from firesteel.task.executor.place import here
 from firesteel.task.functions.user_code import UserFunctionError
 
@@ -35,6 +36,8 @@ def describe_failure(error: BaseException) -> Described:
             described = Described("LOST", cause.message)
         case PartitionException():
             described = Described("PARTITION", str(cause))
+        case FragmentError():
+            described = Described("FATAL", cause.message, cause.hint)
         case MemoryError():
             described = Described(
                 "USER",
