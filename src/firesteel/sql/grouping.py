@@ -11,7 +11,7 @@ from firesteel.sql.keys import same
 from firesteel.sql.nodes import Node
 from firesteel.sql.planner import Planner
 from firesteel.sql.rows import Columns, Rows, by_keys
-from firesteel.sql.types import checked, engine_type
+from firesteel.sql.types import FLOATS, checked, engine_type
 
 
 @dataclass(slots=True)
@@ -79,9 +79,11 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
     kinds: Columns = {}
     texts: dict[str, str] = {}
     for expression in node["groupingExpressions"]:
-        name = expression.id if expression.cls == "AttributeReference" else planner.names.new("g")
-        groups[same(expression)], kinds[name] = name, checked(expression.type)
-        texts[name] = x.text(expression)
+        kind, text = checked(expression.type), x.text(expression)
+        column = expression.cls == "AttributeReference" and kind not in FLOATS
+        name = expression.id if column else planner.names.new("g")
+        groups[same(expression)], kinds[name] = name, kind
+        texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
     grouping = _Grouping(planner, x, groups, parted=parted)
     out: list[str] = []
     columns: Columns = {}

@@ -7,7 +7,7 @@ from firesteel.sql.expressions import Expressions
 from firesteel.sql.nodes import Node, Unsupported
 from firesteel.sql.planner import Planner, order_text
 from firesteel.sql.rows import Rows, by_keys
-from firesteel.sql.types import checked, engine_type
+from firesteel.sql.types import FLOATS, checked, engine_type
 
 _RANKS = {"Rank": "rank()", "DenseRank": "dense_rank()", "RowNumber": "row_number()"}
 _ENDS = {
@@ -22,6 +22,8 @@ def window(planner: Planner, node: Node) -> Rows:
     keys = tuple(part.id for part in node["partitionSpec"])
     if any(part.cls != "AttributeReference" for part in node["partitionSpec"]):
         raise Unsupported("a window by expressions is not taken over")
+    if any(part.type in FLOATS for part in node["partitionSpec"]):
+        raise Unsupported("a window by floating-point numbers is not taken over")
     columns, items = dict(rows.columns), ["*"]
     x = Expressions(lambda n: _given(planner, n))
     for item in node["windowExpressions"]:
