@@ -47,7 +47,7 @@ QUERIES = {
     "case": "SELECT CASE WHEN k = 1 THEN s WHEN k = 2 THEN 'two' END AS a, coalesce(n, k, 0L) AS b, if(b, 1, 2) AS c FROM edges",
     "groups": "SELECT k, count(*) AS a, count(n) AS b, sum(i) AS c, avg(i) AS e, sum(d) AS g, avg(d) AS h, avg(w) AS l, min(s) AS m, max(t) AS o FROM edges GROUP BY k",
     "groups of floats": "SELECT f, count(*) AS a FROM edges GROUP BY f",
-    "whole groups": "SELECT k, count(DISTINCT s) AS a, stddev_samp(d) AS b, sum(DISTINCT i) AS c FROM edges GROUP BY k",
+    "whole groups": "SELECT k, count(DISTINCT s) AS a, stddev_samp(d) AS b FROM edges GROUP BY k",
     "no groups": "SELECT sum(i) AS a, count(*) AS b, max(f) AS c, min(f) AS e FROM edges WHERE k > 100",
     "filters of aggregates": "SELECT k, count(*) FILTER (WHERE n > 0) AS a, sum(d) FILTER (WHERE b) AS c FROM edges GROUP BY k",
     "rollup": "SELECT k, b, sum(d) AS a, grouping(k) AS c FROM edges GROUP BY ROLLUP(k, b)",
@@ -169,7 +169,7 @@ def test_tpch(spark, env, views, number):
     [
         {"jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task": "16 KiB"},
         {"firesteel.memory.per-task": "1 MiB"},
-        {"firesteel.joins.adaptive": "false"},
+        {"firesteel.join.adaptive": "false"},
     ],
     ids=["many tasks", "little memory", "hash joins"],
 )

@@ -34,9 +34,9 @@ def _sum(sign: str) -> Callable[[Expressions, Node], str]:
 
 
 def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
-    """Both operands in the result's scale first; digits that this would lose, or a 39th one, are left to Spark."""
-    (p1, s1), (p2, s2), (p, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
-    if s < max(s1, s2) or max(p1 - s1, p2 - s2) + 1 + s > 38:
+    """Both operands in the result's scale first; where this would lose digits Spark adds."""
+    (_, s1), (_, s2), (_, s) = map(decimal_of, (n["left"].type, n["right"].type, n.type))  # type: ignore[misc]
+    if s < max(s1, s2):
         raise Unsupported(f"{n.cls} of decimals whose result loses digits is not taken over")
     kind = engine_type(n.type)
     return f"CAST(CAST({x.text(n['left'])} AS {kind}) {sign} CAST({x.text(n['right'])} AS {kind}) AS {kind})"

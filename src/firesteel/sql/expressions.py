@@ -265,6 +265,8 @@ def _rules() -> dict[str, Callable[[Expressions, Node], str]]:
         "GetStructField": _struct_field,
         "KnownNotNull": child,
         "KnownNullable": child,
+        "KnownFloatingPointNormalized": child,
+        "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
         "And": _both("AND"),
         "Or": _both("OR"),
         "Not": lambda x, n: f"(NOT {x.text(n['child'])})",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from firesteel.sql.aggregates import Parts, decimal_sum, parts_of, sum_of_decimals, whole, whole_sum_of_decimals
 from firesteel.sql.expressions import Expressions
 from firesteel.sql.keys import same
-from firesteel.sql.nodes import Node
-from firesteel.sql.planner import Planner
+from firesteel.sql.nodes import Node, Unsupported, walk
+from firesteel.sql.planner import Planner, projected
 from firesteel.sql.rows import Columns, Rows, by_keys
 from firesteel.sql.types import FLOATS, checked, engine_type
 
@@ -66,7 +67,11 @@ class _WholeGroups(Exception):
 
 
 def aggregate(planner: Planner, node: Node) -> Rows:
-    rows = planner.rows(node["child"])
+    return aggregate_of(planner, node, planner.rows(node["child"]))
+
+
+def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
+    """The aggregation of these rows."""
     try:
         return _aggregated(planner, node, rows, parted=True)
     except _WholeGroups:
@@ -85,6 +90,8 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         groups[same(expression)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
     grouping = _Grouping(planner, x, groups, parted=parted)
+    if any(part.cls == "ScalarSubquery" for item in node["aggregateExpressions"] for part in walk(item)):
+        return _with_subqueries(planner, node, rows)
     out: list[str] = []
     columns: Columns = {}
     behind = Expressions(grouping.given)
@@ -108,6 +115,40 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept)
     local = _with_groups(rows, kinds, texts)
     return by_keys([local.step()], [keys], f"SELECT {', '.join(out)} FROM input0{by}", columns, "sql(aggregate)", kept)
+
+
+def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
+    """Groups and aggregates first; what is computed of them and of subqueries in a step behind."""
+    inner: dict[Any, Node] = {}
+
+    def apart(part: Node) -> Node | None:
+        key = same(part)
+        if part.cls != "AggregateExpression" and key not in {same(one) for one in node["groupingExpressions"]}:
+            return None
+        if key not in inner:
+            number = planner.names.new("a")
+            inner[key] = Node("Alias", {"child": part, "exprId": number, "name": number}, part.type)
+        return inner[key]
+
+    for item in node["aggregateExpressions"]:
+        _find(item, apart)
+    items = list(inner.values())
+    if any(part.cls == "ScalarSubquery" for item in items for part in walk(item)) or not items:
+        raise Unsupported("a subquery inside of an aggregate is not taken over")
+    fields = {**node.fields, "aggregateExpressions": items}
+    grouped = aggregate_of(planner, Node(node.cls, fields, handle=node.handle), rows)
+
+    def given(part: Node) -> str | None:
+        found = inner.get(same(part))
+        return None if found is None else found.id
+
+    return projected(planner, grouped, node["aggregateExpressions"], given)
+
+
+def _find(node: Node, visit: Callable[[Node], Node | None]) -> None:
+    if node.cls != "ScalarSubquery" and visit(node) is None:
+        for child in node.nodes():
+            _find(child, visit)
 
 
 def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:

@@ -136,9 +136,11 @@ def _project(planner: Planner, node: Node) -> Rows:
     return projected(planner, rows, node["projectList"])
 
 
-def projected(planner: Planner, rows: Rows, items: list[Node]) -> Rows:
+def projected(
+    planner: Planner, rows: Rows, items: list[Node], given: Callable[[Node], str | None] | None = None
+) -> Rows:
     sides: list[tuple[str, Pipeline]] = []
-    x = planner.expressions(sides)
+    x = planner.expressions(sides, given)
     texts, columns = [], {}
     for item in items:
         kind = checked(item.type)
