@@ -92,7 +92,7 @@ def duckdb_answer(sql: str, data: Path | None = None, **tables: Any) -> pa.Table
             connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{data}/{name}/*.parquet')")
         for name, table in tables.items():
             connection.register(name, table)
-        return connection.execute(sql).to_arrow_table()
+        return connection.sql(sql).to_arrow_table()
 
 
 def assert_same_rows(actual: pa.Table, expected: pa.Table, *, rel: float = 1e-9, in_order: bool = False) -> None:

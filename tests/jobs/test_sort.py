@@ -68,7 +68,7 @@ def expected(table, *columns):
     """By DuckDB, whose order of values is Spark's: NaN is the greatest; nulls as Spark places them."""
     by = ", ".join(f'"{name}" {"asc nulls first" if up else "desc nulls last"}' for name, up in columns)
     names = ", ".join(f'"{name}"' for name, _ in columns)
-    return duckdb.sql(f'select {names} from "table" order by {by}').fetch_arrow_table().select([n for n, _ in columns])
+    return duckdb.sql(f'select {names} from "table" order by {by}').to_arrow_table().select([n for n, _ in columns])
 
 
 def same(found, wanted):

@@ -81,7 +81,7 @@ def test_joins(pair, how):
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE l AS FROM left_rows")  # filters pushed into Arrow lose NaN and -0.0
         connection.execute("CREATE TABLE r AS FROM right_rows")
-        expected = connection.execute(query).to_arrow_table()
+        expected = connection.sql(query).to_arrow_table()
     assert run(joined) == rows(expected)
 
 
@@ -96,9 +96,9 @@ def test_aggregates(kind):
     stream = ExecutionEnvironment().from_arrow(values)
     with duckdb.connect() as connection:
         connection.register("t", values)
-        grouped = connection.execute(f"SELECT g, {chosen} FROM t GROUP BY g").to_arrow_table()
-        by_key = connection.execute("SELECT k, count(*), sum(g) FROM t GROUP BY k").to_arrow_table()
-        different = connection.execute("SELECT DISTINCT k, g FROM t").to_arrow_table()
+        grouped = connection.sql(f"SELECT g, {chosen} FROM t GROUP BY g").to_arrow_table()
+        by_key = connection.sql("SELECT k, count(*), sum(g) FROM t GROUP BY k").to_arrow_table()
+        different = connection.sql("SELECT DISTINCT k, g FROM t").to_arrow_table()
     assert run(stream.key_by("g").aggregate(named)) == rows(grouped)
     assert run(stream.key_by("k").aggregate(n=("*", "count"), s=("g", "sum"))) == rows(by_key)
     assert run(stream.distinct()) == rows(different)

@@ -114,7 +114,9 @@ def sortable(row):
 
 def near(a, b):
     if isinstance(a, float) and isinstance(b, float):
-        return a == b and math.copysign(1, a) == math.copysign(1, b) or math.isclose(a, b, rel_tol=1e-12) or a != a and b != b
+        if a == 0 == b:
+            return math.copysign(1, a) == math.copysign(1, b)
+        return math.isclose(a, b, rel_tol=1e-12) or (math.isnan(a) and math.isnan(b))
     return a == b
 
 
@@ -195,11 +197,16 @@ def test_a_part_by_spark(spark, env, views):
     assert "spark" in env.from_dataframe(spark.sql(query)).explain()
 
 
-@pytest.mark.parametrize("error", ["CAST_OVERFLOW", *(pytest.param(e, marks=pytest.mark.full) for e in list(FAILING)[:2])])
+@pytest.mark.parametrize(
+    "error", ["CAST_OVERFLOW", *(pytest.param(e, marks=pytest.mark.full) for e in list(FAILING)[:2])]
+)
 def test_errors_are_sparks(spark, env, views, tmp_path, error):
     stream = env.from_dataframe(spark.sql(FAILING[error]))
     assert kind(stream).startswith("sql(")
-    with pytest.warns(UserWarning, match="Spark computes the DataFrame itself now"), pytest.raises(JobExecutionError, match=error):
+    with (
+        pytest.warns(UserWarning, match="Spark computes the DataFrame itself now"),
+        pytest.raises(JobExecutionError, match=error),
+    ):
         stream.to_arrow()
     stream.write_parquet(tmp_path / "out")
     with pytest.warns(UserWarning, match="Spark computes"), pytest.raises(JobExecutionError, match=error):
@@ -222,7 +229,9 @@ def test_what_the_engine_gives_up_on_spark_answers(spark, env, views, tmp_path):
 
 @pytest.mark.full
 def test_an_option_leaves_all_to_spark(spark, env, views):
-    other = ExecutionEnvironment(spark=spark, options={"firesteel.sql.dataframes": "spark", "firesteel.progress": "false"})
+    other = ExecutionEnvironment(
+        spark=spark, options={"firesteel.sql.dataframes": "spark", "firesteel.progress": "false"}
+    )
     assert kind(other.from_dataframe(spark.table("edges"))) == "from_dataframe"
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from firesteel.api.caller import caller_level
-from firesteel.api.connectors import reading
+from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.data_stream import DataStream
 from firesteel.api.steps.actions import left_to_spark
@@ -345,7 +345,7 @@ class ExecutionEnvironment:
         partitions must come out the same when Spark computes one again, as they do unless it draws random numbers, limits
         rows without an order or deals them round robin.
         """
-        return DataStream(reading.from_dataframe(self, dataframe))
+        return DataStream(dataframes.from_dataframe(self, dataframe))
 
     def read_with_spark(self, format: str, path: Any = None, *, schema: Any = None, **options: Any) -> DataStream:
         """Rows of any data source that this Spark has: ``spark.read.format(format).options(...).load(path)``.

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.catalyst import read_plan
-from firesteel.sql.nodes import Unsupported
+from firesteel.sql.operators.rows import Rows
 from firesteel.sql.planner import Planner
-from firesteel.sql.rows import Rows
+from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.plans.nodes import Unsupported
 
 
 def take_over(env: Any, dataframe: Any, schema: pa.Schema, place: str) -> tuple[Pipeline, list[str]]:

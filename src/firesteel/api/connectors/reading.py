@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +22,6 @@ from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.connectors.formats.text import TextSource
 from firesteel.connectors.memory import TableSource, as_table, table_from_collection, table_from_pandas
 from firesteel.errors import UsageError
-from firesteel.options import SQL_DATAFRAMES
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
@@ -192,31 +190,9 @@ def from_source(env: ExecutionEnvironment, source: Source) -> Pipeline:
         return _begun(env, f"from_source({getattr(source, 'name', type(source).__name__)})", source, place)
 
 
-def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
-    with step_at("from_dataframe") as place:
-        schema = dataframe_schema(dataframe)
-        env._adopt(dataframe.sparkSession)  # pyright: ignore[reportPrivateUsage]
-        taken = _taken_over(env, dataframe, schema, place)
-        by_spark = _read_frame(env, "from_dataframe", dataframe, schema, place)
-        return by_spark if taken is None else taken.or_by_spark(by_spark)
-
-
-def _taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, place: str) -> Pipeline | None:
-    """None: Spark runs the DataFrame itself."""
-    if env.options[SQL_DATAFRAMES] == "spark" or find_spec("duckdb") is None:
-        return None
-    from firesteel.sql.nodes import Unsupported
-    from firesteel.sql.takeover import take_over
-
-    try:
-        return take_over(env, dataframe, schema, place)[0]
-    except (Unsupported, UsageError):  # what cannot be read is told by Spark
-        return None
-
-
-def from_spark(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
-    """A part of a query that Spark runs."""
-    return _read_frame(env, "spark", dataframe, dataframe_schema(dataframe), "")
+def from_spark(env: ExecutionEnvironment, kind: str, dataframe: Any, place: str = "") -> Pipeline:
+    """Rows of a DataFrame that Spark runs."""
+    return _read_frame(env, kind, dataframe, dataframe_schema(dataframe), place)
 
 
 def read_with_spark(

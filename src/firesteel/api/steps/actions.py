@@ -15,9 +15,9 @@ from firesteel.api.steps import keyed
 from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.compile.by_spark import by_spark
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.describe import describe
+from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import FiresteelError, JobExecutionError
 from firesteel.humanize import format_bytes, printable

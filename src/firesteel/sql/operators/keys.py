@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from firesteel.sql.nodes import Node
+from firesteel.sql.plans.nodes import Node
 
 _IGNORED = ("qualifier", "metadata", "resultId", "nullable", "name")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firesteel.sql.arithmetic import decimal_quotient
-from firesteel.sql.expressions import Expressions
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
+from firesteel.sql.expressions.arithmetic import decimal_quotient
+from firesteel.sql.expressions.translator import Expressions
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
+from firesteel.sql.plans.nodes import Node, Unsupported
 
 _SPREADS = {
     "StddevSamp": "stddev_samp",
@@ -26,7 +26,7 @@ class Parts:
     final: str
 
 
-def parts_of(node: Node, x: Expressions) -> Parts | None:
+def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one for each function
     """None: the aggregate needs whole groups."""
     if node["isDistinct"]:
         return None
@@ -75,10 +75,9 @@ def decimal_sum(node: Node) -> Node | None:
     inner = node["child"]
     if inner.cls == "WindowExpression":
         inner = inner["windowFunction"]
-    if inner.cls == "AggregateExpression" and inner["aggregateFunction"].cls == "Sum":
-        if inner["aggregateFunction"]["child"].cls == "UnscaledValue":
-            return inner
-    return None
+    function = inner["aggregateFunction"] if inner.cls == "AggregateExpression" else None
+    is_sum = function is not None and function.cls == "Sum" and function["child"].cls == "UnscaledValue"
+    return inner if is_sum else None
 
 
 def sum_of_decimals(node: Node, x: Expressions, kind: str) -> Parts | None:
@@ -127,7 +126,7 @@ def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
 
 
 def _summed(function: Node, x: Expressions) -> tuple[str, str, int | None]:
-    """What is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
+    """The text that is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
     child = function["child"]
     if child.cls == "UnscaledValue":
         found = decimal_of(child["child"].type)

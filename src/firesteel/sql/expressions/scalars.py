@@ -1,89 +1,18 @@
-"""The allow-list: each class of expression, with the types and modes in which the engine gives Spark's answer.
-
-A class that is not in ``_rules``, or a type or mode that its rule does not name, raises Unsupported: then Spark computes it.
-"""
+"""Logic, comparisons, choices, strings and dates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, is_text, said
+from firesteel.sql.expressions.texts import left_to_spark, literal
+from firesteel.sql.expressions.types import checked, is_text, said
+from firesteel.sql.plans.nodes import Node, Unsupported
 
-
-def left_to_spark(why: str, kind: Any) -> str:
-    """An expression that ends the fragment: Spark then runs the query, and raises its own error or knows the answer."""
-    return f"CAST(error('left to Spark: {why}') AS {engine_type(kind)})"
-
-
-class Expressions:
-    """Spark's expressions in the engine's SQL. ``given``: the text of an expression that is computed already, else None;
-    ``subqueries``: text of a column of a scalar subquery."""
-
-    def __init__(self, given: Callable[[Node], str | None] | None = None, subqueries: Callable[[Node, int], str] | None = None) -> None:
-        self._given = given
-        self._subqueries = subqueries
-
-    def text(self, node: Node) -> str:
-        """Raises Unsupported."""
-        given = self._given(node) if self._given else None
-        if given is not None:
-            return given
-        if not _known:
-            _known.update(_rules())
-        rule = _known.get(node.cls)
-        if rule is None:
-            raise Unsupported(f"the expression {node.cls} is not taken over")
-        if node.cls not in _UNTYPED:
-            checked(node.type)
-        return rule(self, node)
-
-    def texts(self, nodes: list[Node]) -> list[str]:
-        return [self.text(node) for node in nodes]
-
-    def subquery(self, node: Node, ordinal: int = 0) -> str:
-        if self._subqueries is None:
-            raise Unsupported("a subquery stands where none is taken over")
-        return self._subqueries(node, ordinal)
-
-
-def eval_mode(node: Node) -> str:
-    """ANSI, LEGACY or TRY."""
-    context = node.get("evalContext")
-    mode = context["evalMode"] if isinstance(context, Node) else node.get("evalMode")
-    if isinstance(mode, Node):
-        mode = mode.cls
-    if not isinstance(mode, str):
-        raise Unsupported(f"the eval mode of {node.cls} is not known")
-    return mode
-
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
-
-
-def literal(value: Any, kind: Any) -> str:
-    """A constant's text. ``value``: as the reader writes it."""
-    name = engine_type(kind)
-    if value is None:
-        return f"CAST(NULL AS {name})"
-    if is_text(kind):
-        if "\0" in value:
-            raise Unsupported("a text with a NUL is not taken over")
-        return "'" + str(value).replace("'", "''") + "'"
-    if kind == "boolean":
-        return "true" if value else "false"
-    if kind == "date":
-        return f"(DATE '1970-01-01' + CAST({int(value)} AS INTEGER))"
-    if kind == "timestamp_ntz":
-        return f"make_timestamp({int(value)})"
-    if kind == "timestamp":
-        return f"make_timestamptz({int(value)})"
-    if kind in FLOATS:
-        return f"CAST('{value}' AS {name})"
-    if kind in INTEGERS or decimal_of(kind):
-        return f"CAST('{value}' AS {name})"
-    raise Unsupported(f"a constant of type {said(kind)} is not taken over")
 
 
 def _literal(x: Expressions, n: Node) -> str:
@@ -126,7 +55,7 @@ def _in_set(x: Expressions, n: Node) -> str:
     kind, values = n["child"].type, n["hset"]
     if not isinstance(values, list) or not values or not all(v is None or isinstance(v, str | int) for v in values):
         raise Unsupported("IN of these values is not taken over")
-    texts = [literal(value, kind) for value in sorted(values, key=lambda v: (v is None, str(v)))]
+    texts = sorted(literal(value, kind) for value in values)
     return f"({x.text(n['child'])} IN ({', '.join(texts)}))"
 
 
@@ -253,52 +182,46 @@ def _struct_field(x: Expressions, n: Node) -> str:
     return x.subquery(n["child"], n["ordinal"])
 
 
-def _rules() -> dict[str, Callable[[Expressions, Node], str]]:
-    from firesteel.sql import arithmetic, casts
-
-    child: Callable[[Expressions, Node], str] = lambda x, n: x.text(n["child"])
-    return {
-        "AttributeReference": lambda x, n: n.id,
-        "Alias": child,
-        "Literal": _literal,
-        "ScalarSubquery": lambda x, n: x.subquery(n),
-        "GetStructField": _struct_field,
-        "KnownNotNull": child,
-        "KnownNullable": child,
-        "KnownFloatingPointNormalized": child,
-        "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
-        "And": _both("AND"),
-        "Or": _both("OR"),
-        "Not": lambda x, n: f"(NOT {x.text(n['child'])})",
-        "IsNull": lambda x, n: f"({x.text(n['child'])} IS NULL)",
-        "IsNotNull": lambda x, n: f"({x.text(n['child'])} IS NOT NULL)",
-        "In": _in,
-        "InSet": _in_set,
-        "If": _if,
-        "CaseWhen": _case,
-        "Coalesce": _coalesce,
-        **dict.fromkeys(_COMPARED, _comparison),
-        "StartsWith": _of_two_strings("starts_with"),
-        "EndsWith": _of_two_strings("ends_with"),
-        "Contains": _of_two_strings("contains"),
-        "Like": _like,
-        "Concat": _concat,
-        "Substring": _substring,
-        "Upper": _letters("upper"),
-        "Lower": _letters("lower"),
-        "Length": _length,
-        **dict.fromkeys(("StringTrim", "StringTrimLeft", "StringTrimRight"), _trim),
-        "Year": _date_part("year"),
-        "Month": _date_part("month"),
-        "DayOfMonth": _date_part("day"),
-        "Quarter": _date_part("quarter"),
-        "DateAdd": _date_add("+"),
-        "DateSub": _date_add("-"),
-        "DateDiff": _date_diff,
-        **arithmetic.RULES,
-        **casts.RULES,
-    }
+def _child(x: Expressions, n: Node) -> str:
+    return x.text(n["child"])
 
 
-_UNTYPED = {"ScalarSubquery"}
-_known: dict[str, Callable[[Expressions, Node], str]] = {}
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "AttributeReference": lambda x, n: n.id,
+    "Alias": _child,
+    "Literal": _literal,
+    "ScalarSubquery": lambda x, n: x.subquery(n),
+    "GetStructField": _struct_field,
+    "KnownNotNull": _child,
+    "KnownNullable": _child,
+    "KnownFloatingPointNormalized": _child,
+    "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
+    "And": _both("AND"),
+    "Or": _both("OR"),
+    "Not": lambda x, n: f"(NOT {x.text(n['child'])})",
+    "IsNull": lambda x, n: f"({x.text(n['child'])} IS NULL)",
+    "IsNotNull": lambda x, n: f"({x.text(n['child'])} IS NOT NULL)",
+    "In": _in,
+    "InSet": _in_set,
+    "If": _if,
+    "CaseWhen": _case,
+    "Coalesce": _coalesce,
+    **dict.fromkeys(_COMPARED, _comparison),
+    "StartsWith": _of_two_strings("starts_with"),
+    "EndsWith": _of_two_strings("ends_with"),
+    "Contains": _of_two_strings("contains"),
+    "Like": _like,
+    "Concat": _concat,
+    "Substring": _substring,
+    "Upper": _letters("upper"),
+    "Lower": _letters("lower"),
+    "Length": _length,
+    **dict.fromkeys(("StringTrim", "StringTrimLeft", "StringTrimRight"), _trim),
+    "Year": _date_part("year"),
+    "Month": _date_part("month"),
+    "DayOfMonth": _date_part("day"),
+    "Quarter": _date_part("quarter"),
+    "DateAdd": _date_add("+"),
+    "DateSub": _date_add("-"),
+    "DateDiff": _date_diff,
+}

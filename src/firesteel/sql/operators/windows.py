@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from firesteel.sql.aggregates import decimal_sum, whole, whole_sum_of_decimals
-from firesteel.sql.expressions import Expressions
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.planner import Planner, order_text
-from firesteel.sql.rows import Rows, by_keys
-from firesteel.sql.types import FLOATS, checked, engine_type
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
+from firesteel.sql.expressions.translator import Expressions
+from firesteel.sql.expressions.types import FLOATS, checked, engine_type
+from firesteel.sql.operators.relational import order_text
+from firesteel.sql.operators.rows import Rows, by_keys
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
 
 _RANKS = {"Rank": "rank()", "DenseRank": "dense_rank()", "RowNumber": "row_number()"}
 _ENDS = {

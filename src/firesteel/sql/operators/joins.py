@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.keys import attributes, conjuncts
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.planner import Planner
-from firesteel.sql.rows import Columns, Rows, by_keys
-from firesteel.sql.types import FLOATS, checked
+from firesteel.sql.expressions.types import FLOATS, checked
+from firesteel.sql.operators.keys import attributes, conjuncts
+from firesteel.sql.operators.rows import Columns, Rows, by_keys
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
 
 _HOWS = {
     "Inner": "inner",
@@ -22,7 +25,14 @@ _HOWS = {
     "LeftAnti": "anti",
     "ExistenceJoin": "exists",
 }
-_SQL = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "semi": "SEMI JOIN", "anti": "ANTI JOIN"}
+_SQL = {
+    "inner": "JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "SEMI JOIN",
+    "anti": "ANTI JOIN",
+}
 _NESTED = ("inner", "left", "semi", "anti", "exists")
 
 
@@ -151,9 +161,7 @@ def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> 
     name = planner.names.new("side")
     sides.append((name, right.step()))
     first = Rows(left.step(), left.columns)
-    return Rows(
-        first.pipeline, out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides)
-    )
+    return Rows(first.pipeline, out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides))
 
 
 def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:

@@ -6,10 +6,14 @@ An overflow ends the fragment in every eval mode: Spark then runs the query, and
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions import Expressions, eval_mode, left_to_spark
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.types import FLOATS, INTEGERS, decimal_of, engine_type, said
+from firesteel.sql.expressions.texts import eval_mode, left_to_spark
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
 
 
 def _kinds(n: Node) -> tuple[str, Node, Node]:
@@ -73,7 +77,7 @@ _SAFE_DIGITS = 34
 
 def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str:
     """Exact, half up. ``b`` is not zero. Values that would take more than 38 digits on the way are left to Spark."""
-    (p1, s1), (p2, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
+    (p1, s1), (_, s2), (p, s) = map(decimal_of, (a_kind, b_kind, kind))  # type: ignore[misc]
     up = s + s2 - s1
     if up < 0 or up > 37:
         raise Unsupported("a division of decimals of this many digits is not taken over")
@@ -131,7 +135,7 @@ def _negative(x: Expressions, n: Node) -> str:
 def _round(x: Expressions, n: Node) -> str:
     kind, at = n["child"].type, n["scale"]
     found, to = decimal_of(kind), decimal_of(n.type)
-    if found is None or to is None or at.cls != "Literal" or not 0 <= at["value"]:
+    if found is None or to is None or at.cls != "Literal" or not at["value"] >= 0:
         raise Unsupported(f"round of {said(kind)} is not taken over")
     return f"CAST(round({x.text(n['child'])}, {at['value']}) AS {engine_type(n.type)})"
 

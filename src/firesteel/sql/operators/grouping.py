@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from firesteel.sql.aggregates import Parts, decimal_sum, parts_of, sum_of_decimals, whole, whole_sum_of_decimals
-from firesteel.sql.expressions import Expressions
-from firesteel.sql.keys import same
-from firesteel.sql.nodes import Node, Unsupported, walk
-from firesteel.sql.planner import Planner, projected
-from firesteel.sql.rows import Columns, Rows, by_keys
-from firesteel.sql.types import FLOATS, checked, engine_type
+from firesteel.sql.expressions.aggregates import (
+    Parts,
+    decimal_sum,
+    parts_of,
+    sum_of_decimals,
+    whole,
+    whole_sum_of_decimals,
+)
+from firesteel.sql.expressions.translator import Expressions
+from firesteel.sql.expressions.types import FLOATS, checked, engine_type
+from firesteel.sql.operators.keys import same
+from firesteel.sql.operators.relational import projected
+from firesteel.sql.operators.rows import Columns, Rows, by_keys
+from firesteel.sql.plans.nodes import Node, Unsupported, walk
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
 
 
 @dataclass(slots=True)
@@ -47,7 +57,11 @@ class _Grouping:
     def _sum(self, node: Node) -> str:
         inner, kind = decimal_sum(node), checked(node.type)
         assert inner is not None
-        return self._final(sum_of_decimals(inner, self.x, kind)) if self.parted else whole_sum_of_decimals(inner, self.x, kind)
+        return (
+            self._final(sum_of_decimals(inner, self.x, kind))
+            if self.parted
+            else whole_sum_of_decimals(inner, self.x, kind)
+        )
 
     def _final(self, parts: Parts | None) -> str:
         if parts is None:
@@ -110,7 +124,9 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
         if not before:
             return _constants(rows, out, columns)
-        local = rows.selecting(", ".join(items), before, "partial aggregate", f"GROUP BY {', '.join(texts.values())}" if kinds else "")
+        local = rows.selecting(
+            ", ".join(items), before, "partial aggregate", f"GROUP BY {', '.join(texts.values())}" if kinds else ""
+        )
         query = f"SELECT {', '.join(out)} FROM input0{by}"
         return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept)
     local = _with_groups(rows, kinds, texts)
@@ -167,7 +183,9 @@ def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[st
     by = f"GROUP BY {', '.join(texts.values())}" if kinds else "LIMIT 1"
     local = rows.selecting(items, columns, "partial aggregate", by)
     if not kinds:
-        return by_keys([local.step()], [()], f"SELECT CAST(1 AS INTEGER) AS {name}", {name: "integer"}, "sql(one row)", None)
+        return by_keys(
+            [local.step()], [()], f"SELECT CAST(1 AS INTEGER) AS {name}", {name: "integer"}, "sql(one row)", None
+        )
     query = f"SELECT {', '.join(kinds)}, CAST(1 AS INTEGER) AS {name} FROM input0 GROUP BY {', '.join(kinds)}"
     return by_keys([local.step()], [tuple(kinds)], query, columns, "sql(aggregate)", tuple(kinds))
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.plan_reader import SOURCE
+from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.plan_reader import SOURCE
 
 _classes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """The compiled reader, by JVM gateway."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from firesteel.sql.expressions import Expressions
-from firesteel.sql.nodes import Node, Unsupported
-from firesteel.sql.types import INTEGERS, checked, decimal_of, engine_type, is_text, said
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.types import INTEGERS, checked, decimal_of, engine_type, is_text, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
 
 
 def _cast(x: Expressions, n: Node) -> str:
@@ -19,7 +23,7 @@ def _cast(x: Expressions, n: Node) -> str:
     return found
 
 
-def _text(text: str, kind: str, to: str) -> str | None:
+def _text(text: str, kind: str, to: str) -> str | None:  # noqa: PLR0911 - one for each pair of types
     """None: not in the list."""
     name = engine_type(to)
     exact = kind in INTEGERS or decimal_of(kind) is not None

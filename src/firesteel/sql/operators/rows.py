@@ -12,7 +12,7 @@ import pyarrow as pa
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.sql.types import arrow_type
+from firesteel.sql.expressions.types import arrow_type
 from firesteel.task.engine.fragments import INPUT, SqlFragment, SqlOfKeys
 
 Columns = dict[str, str]
@@ -39,9 +39,7 @@ class Rows:
     ) -> Rows:
         """A query on this one: ``SELECT items FROM it tail``."""
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
-        return replace(
-            self, columns=columns, query=query, what=(*self.what, what), sides=(*self.sides, *sides)
-        )
+        return replace(self, columns=columns, query=query, what=(*self.what, what), sides=(*self.sides, *sides))
 
     def step(self, schema: pa.Schema | None = None, place: str = "") -> Pipeline:
         """The pipeline that ends with these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
@@ -61,7 +59,12 @@ def schema_of(columns: Columns) -> pa.Schema:
 
 
 def by_keys(  # noqa: PLR0917
-    inputs: list[Pipeline], keys: list[tuple[str, ...]], query: str, columns: Columns, kind: str, kept: tuple[str, ...] | None
+    inputs: list[Pipeline],
+    keys: list[tuple[str, ...]],
+    query: str,
+    columns: Columns,
+    kind: str,
+    kept: tuple[str, ...] | None,
 ) -> Rows:
     """A step on all rows of its keys: ``query`` reads ``input0``, ``input1``. Without keys: one subtask reads all."""
     schema = schema_of(columns)

@@ -1,0 +1,1 @@
+"""Spark's expressions in the engine's SQL. Begin with ``translator``; the rules are beside it, by kind."""

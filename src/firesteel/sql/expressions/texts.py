@@ -1,0 +1,48 @@
+"""Pieces of the engine's text that several rules write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_text, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+
+def left_to_spark(why: str, kind: Any) -> str:
+    """An expression that ends the fragment: Spark then runs the query, and raises its own error or knows the answer."""
+    return f"CAST(error('left to Spark: {why}') AS {engine_type(kind)})"
+
+
+def eval_mode(node: Node) -> str:
+    """ANSI, LEGACY or TRY."""
+    context = node.get("evalContext")
+    mode = context["evalMode"] if isinstance(context, Node) else node.get("evalMode")
+    if isinstance(mode, Node):
+        mode = mode.cls
+    if not isinstance(mode, str):
+        raise Unsupported(f"the eval mode of {node.cls} is not known")
+    return mode
+
+
+def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
+    """A constant's text. ``value``: as the reader writes it."""
+    name = engine_type(kind)
+    if value is None:
+        return f"CAST(NULL AS {name})"
+    if is_text(kind):
+        if "\0" in value:
+            raise Unsupported("a text with a NUL is not taken over")
+        return "'" + str(value).replace("'", "''") + "'"
+    if kind == "boolean":
+        return "true" if value else "false"
+    if kind == "date":
+        return f"(DATE '1970-01-01' + CAST({int(value)} AS INTEGER))"
+    if kind == "timestamp_ntz":
+        return f"make_timestamp({int(value)})"
+    if kind == "timestamp":
+        return f"make_timestamptz({int(value)})"
+    if kind in FLOATS:
+        return f"CAST('{value}' AS {name})"
+    if kind in INTEGERS or decimal_of(kind):
+        return f"CAST('{value}' AS {name})"
+    raise Unsupported(f"a constant of type {said(kind)} is not taken over")

@@ -1,0 +1,47 @@
+"""The allow-list: each class of expression, with the types and modes in which the engine gives Spark's answer.
+
+A class that is not in ``RULES``, or a type or mode that its rule does not name, raises Unsupported: then Spark computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from firesteel.sql.expressions import arithmetic, casts, scalars
+from firesteel.sql.expressions.types import checked
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+
+class Expressions:
+    """Spark's expressions in the engine's SQL. ``given``: the text of an expression that is computed already, else None;
+    ``subqueries``: text of a column of a scalar subquery."""
+
+    def __init__(
+        self, given: Callable[[Node], str | None] | None = None, subqueries: Callable[[Node, int], str] | None = None
+    ) -> None:
+        self._given = given
+        self._subqueries = subqueries
+
+    def text(self, node: Node) -> str:
+        """Raises Unsupported."""
+        given = self._given(node) if self._given else None
+        if given is not None:
+            return given
+        rule = RULES.get(node.cls)
+        if rule is None:
+            raise Unsupported(f"the expression {node.cls} is not taken over")
+        if node.cls not in _UNTYPED:
+            checked(node.type)
+        return rule(self, node)
+
+    def texts(self, nodes: list[Node]) -> list[str]:
+        return [self.text(node) for node in nodes]
+
+    def subquery(self, node: Node, ordinal: int = 0) -> str:
+        if self._subqueries is None:
+            raise Unsupported("a subquery stands where none is taken over")
+        return self._subqueries(node, ordinal)
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {**scalars.RULES, **arithmetic.RULES, **casts.RULES}
+_UNTYPED = {"ScalarSubquery"}

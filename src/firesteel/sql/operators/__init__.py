@@ -1,0 +1,1 @@
+"""Spark's operators as steps. Begin with ``rows``; the rules are beside it: ``relational``, ``grouping``, ``joins``, ``windows``."""

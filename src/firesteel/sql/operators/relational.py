@@ -1,0 +1,181 @@
+"""Operators of one input, unions and relations: each a function from Spark's operator to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from firesteel.api.connectors import reading
+from firesteel.api.connectors.reading import Files
+from firesteel.api.steps import ordering
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.projection import select
+from firesteel.api.steps.set_operations import union_of
+from firesteel.sql.expressions.types import arrow_type, checked, engine_type, said
+from firesteel.sql.operators.rows import Columns, Rows, by_keys
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
+
+# --- leaves ---------------------------------------------------------------------------------------------------------
+
+_OPTIONS = {"path", "serialization.format", "paths"}
+
+
+def relation(planner: Planner, node: Node) -> Rows:
+    files, output = node["relation"], node["output"]
+    if not isinstance(files, Node) or files["format"] != "ParquetFileFormat" or node["isStreaming"]:
+        raise Unsupported("only Parquet files are read without Spark")
+    if files["partitions"]["fields"] or files["bucketed"]:
+        raise Unsupported("tables with partitions or buckets are read by Spark")
+    if files["index"] not in ("InMemoryFileIndex", "CatalogFileIndex") or set(files["options"]) - _OPTIONS:
+        raise Unsupported("this way of reading files is Spark's own")
+    if not files["paths"]:
+        raise Unsupported("there are no files")
+    pipeline = reading.read_parquet(planner.env, Files(files["paths"], False, None), merge_schema=False)  # type: ignore[arg-type]
+    if len({name.lower() for name in pipeline.names}) < len(pipeline.names):
+        raise Unsupported("columns that differ by case alone")
+    found = {name.lower(): name for name in pipeline.names}
+    items: list[str] = []
+    columns: Columns = {}
+    for attribute in output:
+        kind, name = checked(attribute.type), found.get(attribute["name"].lower())
+        if name is None or pipeline.schema.field(name).type != arrow_type(kind):
+            raise Unsupported(f"the column {attribute['name']} is not {said(kind)} in the files")
+        columns[attribute.id] = kind
+        items.append(f'"{name.replace(chr(34), chr(34) * 2)}" AS {attribute.id}')
+    planner.taken += 1
+    return Rows(_narrow(pipeline, [found[a["name"].lower()] for a in output]), columns).selecting(
+        ", ".join(items) or "1", columns, "scan"
+    )
+
+
+def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
+    return select(pipeline, tuple(dict.fromkeys(names)), {}) if names else pipeline
+
+
+def one_row(planner: Planner, node: Node) -> Rows:
+    one = pa.table({"fs_one": pa.array([1], pa.int32())})
+    return Rows(reading.from_arrow(planner.env, one), {"fs_one": "integer"})  # type: ignore[arg-type]
+
+
+# --- operators that only wrap the query ------------------------------------------------------------------------------
+
+
+def project(planner: Planner, node: Node) -> Rows:
+    rows = planner.rows(node["child"])
+    return projected(planner, rows, node["projectList"])
+
+
+def projected(
+    planner: Planner, rows: Rows, items: list[Node], given: Callable[[Node], str | None] | None = None
+) -> Rows:
+    sides: list[tuple[str, Pipeline]] = []
+    x = planner.expressions(sides, given)
+    texts, columns = [], {}
+    for item in items:
+        kind = checked(item.type)
+        columns[item.id] = kind
+        text = x.text(item)
+        texts.append(text if text == item.id else f"CAST({text} AS {engine_type(kind)}) AS {item.id}")
+    if not columns:  # rows without columns: one is kept, for their number
+        kept = next(iter(rows.columns))
+        return rows.selecting(kept, {kept: rows.columns[kept]}, "project")
+    return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides))
+
+
+def filter(planner: Planner, node: Node) -> Rows:
+    rows = planner.rows(node["child"])
+    sides: list[tuple[str, Pipeline]] = []
+    text = planner.expressions(sides).text(node["condition"])
+    return rows.selecting("*", rows.columns, "filter", f"WHERE {text}", tuple(sides))
+
+
+def expand(planner: Planner, node: Node) -> Rows:
+    rows = planner.rows(node["child"])
+    x = planner.expressions([])
+    columns = {a.id: checked(a.type) for a in node["output"]}
+    items = []
+    for i, (name, kind) in enumerate(columns.items()):
+        ways = [x.text(projection[i]) for projection in node["projections"]]
+        whens = " ".join(f"WHEN {k} THEN {way}" for k, way in enumerate(ways))
+        text = ways[0] if len(set(ways)) == 1 else f"CASE fs_way {whens} END"
+        items.append(f"CAST({text} AS {engine_type(kind)}) AS {name}")
+    ways = ", ".join(f"({k})" for k in range(len(node["projections"])))
+    return rows.selecting(", ".join(items), columns, "expand", f"CROSS JOIN (VALUES {ways}) w(fs_way)")
+
+
+# --- order and limits ------------------------------------------------------------------------------------------------
+
+
+def order_text(planner: Planner, order: list[Node]) -> str:
+    x = planner.expressions([])
+    texts: list[str] = []
+    for one in order:
+        checked(one["child"].type)
+        direction = "ASC" if one["direction"].cls == "Ascending" else "DESC"
+        nulls = "FIRST" if one["nullOrdering"].cls == "NullsFirst" else "LAST"
+        texts.append(f"{x.text(one['child'])} {direction} NULLS {nulls}")
+    return ", ".join(texts)
+
+
+def sort(planner: Planner, node: Node) -> Rows:
+    """All rows in order. What Firesteel's own order has (nulls as the smallest) is sorted in ranges, else in one subtask."""
+    if node["global"] is not True:
+        raise Unsupported("an order within partitions is Spark's")
+    rows = planner.rows(node["child"])
+    by = [
+        (one["child"], one["direction"].cls == "Ascending", one["nullOrdering"].cls == "NullsFirst")
+        for one in node["order"]
+    ]
+    plain = all(child.cls == "AttributeReference" and first == ascending for child, ascending, first in by)
+    if plain and len({child.id for child, _, _ in by}) == len(by):
+        pairs = [(child.id, ascending) for child, ascending, _ in by]
+        return Rows(ordering.sort(rows.step(), pairs, True), rows.columns)
+    text = order_text(planner, node["order"])
+    return by_keys([rows.step()], [()], f"SELECT * FROM input0 ORDER BY {text}", rows.columns, "sql(sort)", None)
+
+
+def limit(planner: Planner, node: Node) -> Rows:
+    """The first rows, of an order where there is one: in each subtask, then in one."""
+    if node["limitExpr"].cls != "Literal":
+        raise Unsupported("a limit that is no constant is not taken over")
+    n, child = node["limitExpr"]["value"], node["child"]
+    while child.cls == "LocalLimit":
+        child = child["child"]
+    chosen = None
+    if child.cls == "Project" and child["child"].cls == "Sort":
+        chosen, child = child["projectList"], child["child"]
+    if child.cls == "Sort" and child["global"] is True:
+        rows = planner.rows(child["child"])
+        tail = f"ORDER BY {order_text(planner, child['order'])} LIMIT {n}"
+        local = rows.selecting("*", rows.columns, f"top {n}", tail)
+        first = by_keys([local.step()], [()], f"SELECT * FROM input0 {tail}", rows.columns, f"sql(top {n})", None)
+        return projected(planner, first, chosen) if chosen is not None else first
+    rows = planner.rows(node["child"])
+    return Rows(ordering.limit(rows.step(), n), rows.columns)
+
+
+def local_limit(planner: Planner, node: Node) -> Rows:
+    """Only ever a hint that the rows behind it are cut."""
+    return planner.rows(node["child"])
+
+
+# --- several inputs --------------------------------------------------------------------------------------------------
+
+
+def union(planner: Planner, node: Node) -> Rows:
+    if node.get("byName"):
+        raise Unsupported("a union by names is Spark's")
+    parts = [planner.rows(child) for child in node["children"]]
+    columns = parts[0].columns
+    streams: list[Pipeline] = []
+    for part in parts:
+        if list(part.columns.values()) != list(columns.values()):
+            raise Unsupported("a union of different types is not taken over")
+        items = ", ".join(f"{mine} AS {name}" for mine, name in zip(part.columns, columns, strict=True))
+        streams.append(part.selecting(items, columns, "union").step())
+    return Rows(union_of(streams), columns)
