@@ -186,6 +186,8 @@ def test_the_unknown_stays_on_spark(spark, env, views, query):
     frame = spark.sql(query)
     stream = env.from_dataframe(frame)
     assert kind(stream) == "from_dataframe"
+    assert "Spark computes a part of step 'from_dataframe'" in stream.explain()
+    assert "is not taken over" in stream.explain()
     assert sorted(rows(stream.to_arrow()), key=sortable) == sorted(rows(frame.toArrow()), key=sortable)
 
 
@@ -194,7 +196,9 @@ def test_a_part_by_spark(spark, env, views):
     """The smallest subtree that is not known comes in as a source."""
     query = "SELECT e.k, sum(e.d) AS d, max(r.n) AS n FROM edges e JOIN (SELECT k, size(collect_list(s)) AS n FROM edges GROUP BY k) r ON e.k = r.k GROUP BY e.k"
     assert_as_spark(spark, env, query)
-    assert "spark" in env.from_dataframe(spark.sql(query)).explain()
+    told = env.from_dataframe(spark.sql(query)).explain()
+    assert "Spark computes a part of step 'sql(" in told
+    assert "Aggregate: the aggregate CollectList is not taken over" in told
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from firesteel.api.steps.common import step_at
 from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
-from firesteel.compile.describe import describe
+from firesteel.compile.describe import describe, describe_left_to_spark
 from firesteel.compile.slot_sharing import unused_groups
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.errors import JobExecutionError, UsageError, interruption
@@ -339,11 +339,16 @@ class ExecutionEnvironment:
         return DataStream(reading.from_source(self, source))
 
     def from_dataframe(self, dataframe: Any) -> DataStream:
-        """A Spark DataFrame: Spark reads it, one subtask per partition, and hands its rows over as Arrow.
+        """A Spark DataFrame, as one stream. Nothing is run yet.
 
-        Its steps behind the last exchange run inside our tasks. The environment uses the DataFrame's session. Its
-        partitions must come out the same when Spark computes one again, as they do unless it draws random numbers, limits
-        rows without an order or deals them round robin.
+        With the extra ``firesteel[sql]``, Spark only plans it: scans of Parquet, filters, expressions, joins, aggregations, windows, sorts and
+        limits become steps of the job, under its scheduler, wherever they give Spark's very answers. Parts that are not known come
+        from Spark, and ``explain()`` says which and why (``firesteel.sql.dataframes = spark``: all of it). Where a task meets a value
+        that only Spark can judge (an overflow, a division by zero), Spark computes the DataFrame again, before anything is published.
+
+        What Spark computes it hands over as Arrow, one subtask per partition; its steps behind the last exchange run inside our tasks.
+        These partitions must come out the same when Spark computes one again, as they do unless it draws random numbers,
+        limits rows without an order or deals them round robin. The environment uses the DataFrame's session.
         """
         return DataStream(dataframes.from_dataframe(self, dataframe))
 
@@ -417,7 +422,7 @@ class ExecutionEnvironment:
 
     def explain(self) -> str:
         """The job of the sinks written so far: its tasks and how data travels between them. They stay."""
-        return describe(self.compile())
+        return describe(self.compile()) + describe_left_to_spark(self._sinks)
 
     def _register(self, sink: StreamNode) -> None:
         self._sinks.append(sink)

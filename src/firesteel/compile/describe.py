@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from firesteel.compile.compiled import CompiledJob
+from firesteel.compile.stream_graph import StreamNode, reachable
 from firesteel.humanize import format_bytes, plural
 from firesteel.model.job_graph import (
     PARALLELISM_DEFAULT,
@@ -18,6 +21,12 @@ from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
 def describe(job: CompiledJob) -> str:
     """Every vertex with its inputs, in topological order; ids as in the journal."""
     return "\n".join(line for vertex in job.job_graph.vertices for line in _vertex(job, vertex))
+
+
+def describe_left_to_spark(ends: Iterable[StreamNode]) -> str:
+    """A line for each part of a DataFrame that Spark computes, with the reason; empty: there is none."""
+    found = [(node, reason) for node in reachable(ends) for reason in node.left_to_spark]
+    return "".join(f"\nSpark computes a part of {node}: {reason}" for node, reason in found)
 
 
 def _vertex(job: CompiledJob, vertex: JobVertex) -> list[str]:

@@ -175,6 +175,8 @@ class StreamNode:
     config: StepConfig = field(default_factory=StepConfig)
     instead: StreamNode | None = None
     """Gives the same rows by Spark alone, where the engine in our tasks cannot."""
+    left_to_spark: tuple[str, ...] = ()
+    """Of a DataFrame: the parts that Spark computes, with the reasons."""
 
     @property
     def name(self) -> str:

@@ -88,11 +88,11 @@ class TestDescribe:
         for name in ("x", "i", "d"):
             sql = f"select count({name}), avg({name}), stddev_samp({name}), min({name}), max({name}) from raw"
             for what, expected in zip(
-                ("count", "mean", "stddev", "min", "max"), duckdb.sql(sql).fetchone(), strict=True
+                ("count", "mean", "stddev", "min", "max"), duckdb.sql(sql).fetchall()[0], strict=True
             ):
                 assert float(found[what][name]) == pytest.approx(float(expected), rel=1e-9)
         assert [found[w]["s"] for w in ("count", "mean", "stddev")] == ["1000", None, None]
-        assert (found["min"]["s"], found["max"]["s"]) == duckdb.sql("select min(s), max(s) from raw").fetchone()
+        assert (found["min"]["s"], found["max"]["s"]) == duckdb.sql("select min(s), max(s) from raw").fetchall()[0]
 
     def test_few_rows_nulls_and_nan(self, ctx):
         none = self.described(ctx, pa.table({"x": pa.array([], pa.float64()), "s": pa.array([], pa.string())}))

@@ -16,7 +16,7 @@ from firesteel.api.steps.common import require_count
 from firesteel.api.steps.ordering import limit
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.compiled import CompiledJob
-from firesteel.compile.describe import describe
+from firesteel.compile.describe import describe, describe_left_to_spark
 from firesteel.compile.rewrites.by_spark import by_spark
 from firesteel.compile.stream_graph import CollectStep, StreamNode
 from firesteel.errors import FiresteelError, JobExecutionError
@@ -79,7 +79,8 @@ def to_dataframe(pipeline: Pipeline) -> Any:
 
 def explain(pipeline: Pipeline) -> str:
     end = collected(pipeline, "collect")
-    return describe(pipeline.env._compile([end], "explain"))  # pyright: ignore[reportPrivateUsage]
+    compiled = pipeline.env._compile([end], "explain")  # pyright: ignore[reportPrivateUsage]
+    return describe(compiled) + describe_left_to_spark([end])
 
 
 def _run(pipeline: Pipeline, name: str) -> tuple[CompiledJob, Any]:

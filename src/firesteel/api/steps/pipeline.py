@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,10 @@ class Pipeline:
     def or_by_spark(self, other: Pipeline) -> Pipeline:
         """The same rows; where the engine gives up on them, ``other`` gives them."""
         return self.at(replace(self.node, instead=other.node))
+
+    def left_to_spark(self, reasons: Sequence[str]) -> Pipeline:
+        """The same rows, of which Spark computes a part, for these reasons."""
+        return self.at(replace(self.node, left_to_spark=tuple(reasons)))
 
     def config(self, setting: str) -> StepConfig:
         """The settings of the last step. Raises UsageError behind a partitioning or a union, which are not steps."""

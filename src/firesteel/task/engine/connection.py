@@ -37,9 +37,12 @@ class FragmentError(FiresteelError):
 def cursor(ctx: TaskContext) -> Generator[Any]:
     """A cursor of this worker's engine, which may hold half of the task's memory and spills into its scratch directory."""
     if not _engine:
-        import duckdb
+        try:
+            import duckdb
+        except ModuleNotFoundError as error:
+            raise FragmentError(f"{STOPPED}DuckDB is not installed on an executor.") from error
 
-        made = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": True})
+        made = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
         made.execute("SET TimeZone = 'UTC'")
         for macro in _MACROS:
             made.execute(macro)
@@ -65,10 +68,10 @@ def run(
     ``inputs``: streams that it reads, each once; ``tables``: what it may read several times. Raises what an input raises, and
     FragmentError for what the engine does.
     """
-    import duckdb
-
     failed: list[BaseException] = []
     with cursor(ctx) as engine:
+        import duckdb
+
         try:
             for name, (kind, batches) in inputs.items():
                 engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
