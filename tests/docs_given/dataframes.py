@@ -2,8 +2,9 @@
 
 import tempfile
 
-from firesteel import ExecutionEnvironment
 from pyspark.sql import SparkSession
+
+from firesteel import ExecutionEnvironment
 
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 _home = tempfile.mkdtemp()

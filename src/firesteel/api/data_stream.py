@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.configurable import Configurable, StreamSink
+from firesteel.api.connectors import dataframes
 from firesteel.api.keyed_stream import KeyedStream
 from firesteel.api.steps import (
     actions,
@@ -153,12 +154,19 @@ class DataStream(Configurable):
         """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator."""
         return DataStream(functions.flat_map_rows(self._pipeline, func, schema))
 
-    def filter(self, condition: pc.Expression | Callable[..., Any]) -> DataStream:
-        """Only the rows for which the expression, or the function of a row, is true (null and None are not true).
+    def filter(self, condition: pc.Expression | Callable[..., Any] | str) -> DataStream:
+        """Only the rows for which the expression, the condition in SQL (``"n > 3"``), or the function of a row is true (null and None
+        are not true).
 
         An expression can be pushed into the source and is evaluated on whole batches; a function is called for every row.
         """
+        if isinstance(condition, str):
+            return DataStream(dataframes.where(self._pipeline, condition))
         return DataStream(functions.filter_rows(self._pipeline, condition))
+
+    def select_expr(self, *expressions: str) -> DataStream:
+        """Columns by expressions in SQL: ``select_expr("a", "a + 1 AS b")``. Spark parses them, as in :meth:`ExecutionEnvironment.sql`."""
+        return DataStream(dataframes.select_expr(self._pipeline, expressions))
 
     def with_broadcast(self, **streams: DataStream) -> DataStream:
         """Side inputs for the function that follows: each is read whole by every subtask, as a table in its memory, beside
@@ -171,6 +179,7 @@ class DataStream(Configurable):
     mapInArrow = map_in_arrow  # noqa: N815
     mapInPandas = map_in_pandas  # noqa: N815
     flatMap = flat_map  # noqa: N815
+    selectExpr = select_expr  # noqa: N815
     where = filter
 
     # --- keys and aggregates ---

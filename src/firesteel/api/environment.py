@@ -352,6 +352,14 @@ class ExecutionEnvironment:
         """
         return DataStream(dataframes.from_dataframe(self, dataframe))
 
+    def sql(self, query: str, **streams: Any) -> DataStream:
+        """The rows of a query: ``env.sql("SELECT * FROM orders JOIN {customers} USING (id)", customers=stream)``.
+
+        Over Spark's catalog, temporary views, files (``parquet.`path```), and streams of this environment in braces; other values in braces are
+        as in ``spark.sql``. Spark parses and plans it; what computes it: see :meth:`from_dataframe`. Raises UsageError in Spark's words.
+        """
+        return DataStream(dataframes.sql(self, query, streams))
+
     def read_with_spark(self, format: str, path: Any = None, *, schema: Any = None, **options: Any) -> DataStream:
         """Rows of any data source that this Spark has: ``spark.read.format(format).options(...).load(path)``.
 

@@ -14,7 +14,6 @@ ELSEWHERE = {
     "join": 'Write a.key_by("k").join(b.key_by("k"), how="left").',
     "crossJoin": "Give the smaller stream to a function as a side input: with_broadcast(small=...).map_in_arrow(f, schema).",
     "cogroup": 'Write a.key_by("k").cogroup(b.key_by("k")).apply_in_arrow(f, schema).',
-    "selectExpr": 'SQL text is not parsed here. Write select("a", b=col("c") + 1).',
     "applyInArrow": 'Write key_by("k").apply_in_arrow(f, schema).',
     "applyInPandas": 'Write key_by("k").apply_in_pandas(f, schema).',
     "apply_in_arrow": 'Write key_by("k").apply_in_arrow(f, schema).',
@@ -71,8 +70,7 @@ ELSEWHERE_KEYED = {
 ELSEWHERE_ENVIRONMENT = {
     "read": "Write read_parquet(path), read_csv(path), read_json(path) or read_text(path), or read_with_spark(format, path).",
     "readStream": "A running stream is firesteel.streaming's; here are batch jobs.",
-    "sql": "Write from_dataframe(env.spark.sql(...)).",
-    "table": "Write from_dataframe(env.spark.table(name)).",
+    "table": 'Write sql("SELECT * FROM name").',
     "createDataFrame": "Write from_collection(rows, schema), from_pandas(frame) or from_arrow(table).",
     "range": "Write from_dataframe(env.spark.range(n)), or from_collection(range(n)).",
     "sparkContext": "Write env.spark.sparkContext.",

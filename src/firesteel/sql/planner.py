@@ -17,7 +17,7 @@ from firesteel.sql.operators import grouping, joins, relational, windows
 from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
-from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.nodes import Node, Unsupported, walk
 
 
 @dataclass(slots=True)
@@ -26,6 +26,8 @@ class Planner:
 
     catalyst: Catalyst
     env: object
+    streams: dict[int, Pipeline] = field(default_factory=dict)
+    """Streams of the environment, by the number of the RDD that stands for them."""
     names: Names = field(default_factory=Names)
     left: list[str] = field(default_factory=list)
     taken: int = 0
@@ -62,6 +64,10 @@ class Planner:
         return Expressions(given, subquery)
 
     def _by_spark(self, node: Node) -> Rows:
+        for part in walk(node):
+            rdd = part.get("rdd") if part.cls == "LogicalRDD" else None
+            if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
+                raise Unsupported("; ".join(self.left))  # Spark knows no rows of it
         output = self.catalyst.output_of(node)
         columns = {a.id: checked(a.type) for a in output}
         if not columns or len(columns) < len(output):
@@ -86,6 +92,7 @@ def unpacked(plan: Node) -> Node:
 RULES: dict[str, Callable[[Planner, Node], Rows]] = {
     "LogicalRelation": relational.relation,
     "OneRowRelation": relational.one_row,
+    "LogicalRDD": relational.stream,
     "Project": relational.project,
     "Filter": relational.filter,
     "Expand": relational.expand,

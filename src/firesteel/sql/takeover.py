@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +14,18 @@ from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.plans.nodes import Unsupported
 
 
-def take_over(env: Any, dataframe: Any, schema: pa.Schema, place: str) -> tuple[Pipeline, list[str]]:
+def take_over(
+    env: Any, dataframe: Any, schema: pa.Schema, place: str, streams: Mapping[int, Pipeline] | None = None
+) -> tuple[Pipeline, list[str]]:
     """The DataFrame's rows, computed by steps, and what of it Spark computes all the same, with the reasons.
 
-    Raises Unsupported where nothing would be gained: none of its relations can be read without Spark.
+    ``streams``: of the environment, by the number of the RDD that stands for them in the plan. Raises Unsupported where nothing would
+    be gained (none of its relations can be read without Spark), or where a part with a stream of ours would be left to Spark.
     """
     if len(set(schema.names)) < len(schema.names) or not schema.names:
         raise Unsupported("columns without names of their own")
     catalyst = read_plan(dataframe)
-    planner = Planner(catalyst, env)
+    planner = Planner(catalyst, env, dict(streams or {}))
     rows = planner.rows(catalyst.root)
     if not planner.taken:
         raise Unsupported("; ".join(planner.left) or "it reads nothing")

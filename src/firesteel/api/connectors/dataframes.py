@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from firesteel.api.connectors import reading
-from firesteel.api.ddl import dataframe_schema
+from firesteel.api.ddl import check_spark_types, dataframe_schema
+from firesteel.api.steps.actions import to_dataframe
 from firesteel.api.steps.common import step_at
-from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.compile.stream_graph import DataFrameStep, StreamNode
+from firesteel.connectors.files.paths import first_line
 from firesteel.errors import UsageError
 from firesteel.options import SQL_DATAFRAMES
 
@@ -26,14 +31,103 @@ def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
         return _taken_over(env, dataframe, by_spark, place)
 
 
-def _taken_over(env: ExecutionEnvironment, dataframe: Any, by_spark: Pipeline, place: str) -> Pipeline:
+def sql(env: ExecutionEnvironment, query: str, given: Mapping[str, Any]) -> Pipeline:
+    """A query over what the session knows, and over streams of the environment."""
+    with step_at("sql") as place:
+        if not isinstance(query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"sql wants the text of a query, not {query!r}.", hint='Write sql("select ...").')
+        pipelines = {name: found for name, value in given.items() if (found := pipeline_of(value)) is not None}
+        for name, pipeline in pipelines.items():
+            _check_stream(env, name, pipeline)
+        session = env.spark
+        others = {name: value for name, value in given.items() if name not in pipelines}
+        stand_ins = {name: _stand_in(session, pipeline) for name, pipeline in pipelines.items()}
+        frame = _analysed(session, query, {**others, **stand_ins})
+        if not pipelines:
+            return _read(env, frame, place)
+
+        def settled() -> DataFrameSource:
+            """Spark computes the query: the streams are computed first, and it reads their rows."""
+            frames = {name: to_dataframe(pipeline) for name, pipeline in pipelines.items()}
+            return dataframe_source(_analysed(session, query, {**others, **frames}))
+
+        from firesteel.spark.dataframes import DataFrameSource, dataframe_source
+
+        by_spark = Pipeline(env, StreamNode("sql", DataFrameStep(settled), dataframe_schema(frame), place=place))
+        numbers = {_rdd_of(stand_ins[name]): pipeline for name, pipeline in pipelines.items()}
+        return _taken_over(env, frame, by_spark, place, numbers)
+
+
+def where(pipeline: Pipeline, condition: str) -> Pipeline:
+    """The rows for which a condition in SQL is true."""
+    return sql(pipeline.env, f"SELECT * FROM {{rows}} WHERE {_braced(condition)}", {"rows": DataStreamLike(pipeline)})
+
+
+def select_expr(pipeline: Pipeline, expressions: Sequence[str]) -> Pipeline:
+    """Columns by expressions in SQL."""
+    if not expressions or not all(isinstance(text, str) for text in expressions):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("select_expr wants texts of expressions.", hint='Write select_expr("a", "a + 1 AS b").')
+    chosen = ", ".join(map(_braced, expressions))
+    return sql(pipeline.env, f"SELECT {chosen} FROM {{rows}}", {"rows": DataStreamLike(pipeline)})
+
+
+@dataclass(frozen=True, slots=True)
+class DataStreamLike:
+    """A pipeline where a stream is expected."""
+
+    _pipeline: Pipeline
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _check_stream(env: ExecutionEnvironment, name: str, pipeline: Pipeline) -> None:
+    pipeline.refuse_sides("sql")
+    if pipeline.env is not env:
+        raise UsageError(f"The stream {name} belongs to another environment.", hint="Make both from the same one.")
+    check_spark_types(pipeline.schema, "sql")
+
+
+def _stand_in(session: Any, pipeline: Pipeline) -> Any:
+    """A DataFrame of the stream's columns, without rows, which the optimiser does not know to be empty."""
+    from firesteel.spark.session.versions import spark_schema
+
+    return session.createDataFrame(session.sparkContext.parallelize([], 1), spark_schema(pipeline.schema))
+
+
+def _rdd_of(frame: Any) -> int:
+    return int(frame._jdf.queryExecution().analyzed().rdd().id())
+
+
+def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
+    """Raises UsageError in Spark's words."""
+    try:
+        return session.sql(query, **given)
+    except Exception as error:
+        raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
+
+
+def _read(env: ExecutionEnvironment, dataframe: Any, place: str) -> Pipeline:
+    by_spark = reading.from_spark(env, "sql", dataframe, place)
+    return by_spark if env.options[SQL_DATAFRAMES] == "spark" else _taken_over(env, dataframe, by_spark, place)
+
+
+def _taken_over(
+    env: ExecutionEnvironment,
+    dataframe: Any,
+    by_spark: Pipeline,
+    place: str,
+    streams: Mapping[int, Pipeline] | None = None,
+) -> Pipeline:
+    """``streams``: of the environment, by the RDDs that stand for them."""
     if find_spec("duckdb") is None:
         return by_spark.left_to_spark(["DuckDB is not installed (pip install 'firesteel[sql]')"])
     from firesteel.sql.plans.nodes import Unsupported  # loads what only these jobs need
     from firesteel.sql.takeover import take_over
 
     try:
-        taken, left = take_over(env, dataframe, by_spark.schema, place)
+        taken, left = take_over(env, dataframe, by_spark.schema, place, streams)
     except (Unsupported, UsageError) as reason:  # what cannot be read is told by Spark
         return by_spark.left_to_spark([str(reason)])
     return taken.left_to_spark(left).or_by_spark(by_spark)

@@ -60,11 +60,6 @@ def _on_rows(pipeline: Pipeline, step: str, operator: type[MapRows | FlatMapRows
 def filter_rows(pipeline: Pipeline, condition: Any) -> Pipeline:
     """By an expression, of Arrow or PySpark, or by a function of a row."""
     with step_at("filter") as place:
-        if isinstance(condition, str):
-            raise UsageError(
-                f"filter wants an expression, not the string {condition!r}.",
-                hint='Write, for example, col("n") > 3.',
-            )
         if is_spark_column(condition):
             condition = named_expression(condition, "filter", pipeline.schema)[1]
         if callable(condition) and not isinstance(condition, pc.Expression):

@@ -57,6 +57,22 @@ def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
     return select(pipeline, tuple(dict.fromkeys(names)), {}) if names else pipeline
 
 
+def stream(planner: Planner, node: Node) -> Rows:
+    """A stream of the environment, which an RDD without rows stands for in the plan."""
+    rdd = node["rdd"]
+    pipeline = planner.streams.get(rdd.get("rdd", -1)) if isinstance(rdd, dict) else None
+    if pipeline is None:
+        raise Unsupported("rows that the driver or Python has are Spark's")
+    columns: Columns = {}
+    items: list[str] = []
+    for attribute, name in zip(node["output"], pipeline.names, strict=True):
+        columns[attribute.id] = checked(attribute.type)
+        quoted = name.replace('"', '""')
+        items.append(f'CAST("{quoted}" AS {engine_type(attribute.type)}) AS {attribute.id}')
+    planner.taken += 1
+    return Rows(pipeline, columns).selecting(", ".join(items), columns, "select")
+
+
 def one_row(planner: Planner, node: Node) -> Rows:
     one = pa.table({"fs_one": pa.array([1], pa.int32())})
     return Rows(reading.from_arrow(planner.env, one), {"fs_one": "integer"})  # type: ignore[arg-type]

@@ -77,6 +77,10 @@ private boolean plain(String name) {
 }
 
 private void other(Object v) {
+    if (v instanceof org.apache.spark.rdd.RDD) {
+        out.append("{\"rdd\":").append(((org.apache.spark.rdd.RDD) v).id()).append('}');
+        return;
+    }
     out.append("{\"?\":");
     text(v.getClass().getName());
     out.append('}');
