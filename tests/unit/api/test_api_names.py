@@ -168,7 +168,7 @@ def test_coalesce_and_a_parallelism_of_ones_own(rows, tmp_path):
 
 def test_an_environment_says_what_to_write_for_a_sessions_names():
     env = ExecutionEnvironment()
-    for name, hint in (("read", "read_parquet"), ("sql", "env.spark.sql"), ("from_colection", "from_collection?")):
+    for name, hint in (("read", "read_parquet"), ("table", "SELECT"), ("from_colection", "from_collection?")):
         with pytest.raises(UsageError, match=f"no {name}.*{re.escape(hint)}"):
             getattr(env, name)
     assert not hasattr(env, "nonsense")
