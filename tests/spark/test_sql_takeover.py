@@ -67,6 +67,8 @@ QUERIES = {
     "windows": "SELECT s, sum(d) OVER (PARTITION BY k ORDER BY t) AS a, rank() OVER (PARTITION BY k ORDER BY n DESC) AS b, avg(d) OVER (PARTITION BY k) AS c FROM edges",
     "rows frame": "SELECT n, sum(i) OVER (PARTITION BY b ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS a FROM edges WHERE i BETWEEN -10 AND 10",
     "union": "SELECT k, s FROM edges UNION ALL SELECT n, 'u' FROM edges",
+    "columns twice": "SELECT k, k AS a, s AS b FROM (SELECT k, k AS q, max(s) AS s FROM edges GROUP BY k) UNION ALL SELECT n, n, s FROM edges",
+    "ranks of groups": "SELECT k, r FROM (SELECT k, rank() OVER (PARTITION BY k ORDER BY sum(d)) AS r FROM edges GROUP BY k) WHERE r < 3",
     "intersect": "SELECT k FROM edges INTERSECT SELECT i FROM edges",
 }
 ORDERED = {

@@ -110,6 +110,8 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
     columns: Columns = {}
     behind = Expressions(grouping.given)
     for item in node["aggregateExpressions"]:
+        if item.id in columns:  # Spark may name a group twice
+            continue
         kind = checked(item.type)
         columns[item.id] = kind
         out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")

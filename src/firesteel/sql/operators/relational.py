@@ -93,6 +93,8 @@ def projected(
     x = planner.expressions(sides, given)
     texts, columns = [], {}
     for item in items:
+        if item.id in columns:  # Spark may name a column twice
+            continue
         kind = checked(item.type)
         columns[item.id] = kind
         text = x.text(item)
@@ -186,12 +188,12 @@ def local_limit(planner: Planner, node: Node) -> Rows:
 def union(planner: Planner, node: Node) -> Rows:
     if node.get("byName"):
         raise Unsupported("a union by names is Spark's")
-    parts = [planner.rows(child) for child in node["children"]]
-    columns = parts[0].columns
+    columns: Columns = {a.id: checked(a.type) for a in planner.catalyst.output_of(node)}
     streams: list[Pipeline] = []
-    for part in parts:
-        if list(part.columns.values()) != list(columns.values()):
-            raise Unsupported("a union of different types is not taken over")
-        items = ", ".join(f"{mine} AS {name}" for mine, name in zip(part.columns, columns, strict=True))
-        streams.append(part.selecting(items, columns, "union").step())
+    for child in node["children"]:
+        mine = planner.catalyst.output_of(child)
+        if [checked(a.type) for a in mine] != list(columns.values()):
+            raise Unsupported("a union of different types, or with a column twice, is not taken over")
+        items = ", ".join(f"{a.id} AS {name}" for a, name in zip(mine, columns, strict=True))
+        streams.append(planner.rows(child).selecting(items, columns, "union").step())
     return Rows(union_of(streams), columns)
