@@ -33,6 +33,7 @@ class Planner:
     taken: int = 0
     """Relations that are read without Spark."""
     _subqueries: dict[int, Rows] = field(default_factory=dict)
+    """By the number of the subquery's plan, each a step."""
 
     def rows(self, node: Node) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
@@ -52,13 +53,16 @@ class Planner:
         """A translator that puts the subqueries it meets into ``sides``."""
 
         def subquery(node: Node, ordinal: int) -> str:
+            if node["outerAttrs"]:
+                raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
             plan = unpacked(node["plan"])
-            if node["plan"].handle not in self._subqueries:
-                self._subqueries[plan.handle] = self.rows(plan)
+            if plan.handle not in self._subqueries:
+                rows = self.rows(plan)
+                self._subqueries[plan.handle] = Rows(rows.step(), rows.columns)
             rows = self._subqueries[plan.handle]
             name = f"side_{plan.handle}"
             if name not in (known for known, _ in sides):
-                sides.append((name, rows.step()))
+                sides.append((name, rows.pipeline))
             return f"(SELECT {list(rows.columns)[ordinal]} FROM {name})"
 
         return Expressions(given, subquery)

@@ -10,6 +10,9 @@ from weakref import WeakKeyDictionary
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
 
+KNOWN = ("4.3",)
+"""Versions of Spark whose plans the rules were held to; in another one a field may mean something else."""
+
 _classes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """The compiled reader, by JVM gateway."""
 
@@ -36,6 +39,9 @@ class Catalyst:
 def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
     session = dataframe.sparkSession
+    version = ".".join(session.version.split(".")[:2])
+    if version not in KNOWN:
+        raise Unsupported(f"plans of Spark {version} are not read yet, only those of {', '.join(KNOWN)}")
     try:
         plan = dataframe._jdf.queryExecution().optimizedPlan()
         reader = _reader(session)
