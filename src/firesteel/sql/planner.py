@@ -7,10 +7,12 @@ source.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from firesteel.api.connectors import reading
+from firesteel.api.connectors.reading import Files
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import StepConfig
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import checked
 from firesteel.sql.operators import grouping, joins, relational, windows
@@ -34,6 +36,7 @@ class Planner:
     """Relations that are read without Spark."""
     _subqueries: dict[int, Rows] = field(default_factory=dict)
     """By the number of the subquery's plan, each a step."""
+    _files: dict[tuple[str, ...], Pipeline] = field(default_factory=dict)
 
     def rows(self, node: Node) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
@@ -66,6 +69,14 @@ class Planner:
             return f"(SELECT {list(rows.columns)[ordinal]} FROM {name})"
 
         return Expressions(given, subquery)
+
+    def files(self, paths: list[str]) -> Pipeline:
+        """A source of Parquet files. Their footers are read once, however often the query names the table."""
+        key = tuple(paths)
+        if key not in self._files:
+            self._files[key] = reading.read_parquet(self.env, Files(paths, False, None), merge_schema=False)  # type: ignore[arg-type]
+        known = self._files[key]
+        return known.at(replace(known.node, config=StepConfig()))
 
     def _by_spark(self, node: Node) -> Rows:
         for part in walk(node):

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.expressions.texts import quoted
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.planner import Planner
 from firesteel.sql.plans.catalyst import read_plan
@@ -34,9 +35,5 @@ def take_over(
 
 def _under(rows: Rows, schema: pa.Schema, place: str, output: list[Any]) -> Pipeline:
     """The columns under the DataFrame's names and types."""
-    items = ", ".join(f'{a.id} AS "{_quoted(name)}"' for a, name in zip(output, schema.names, strict=True))
+    items = ", ".join(f"{a.id} AS {quoted(name)}" for a, name in zip(output, schema.names, strict=True))
     return rows.selecting(items, rows.columns, "select").step(schema, place)
-
-
-def _quoted(name: str) -> str:
-    return name.replace('"', '""')

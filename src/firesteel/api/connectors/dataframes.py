@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
 
 def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
     with step_at("from_dataframe") as place:
-        dataframe_schema(dataframe)  # raises for what is no DataFrame of this Spark
-        env._adopt(dataframe.sparkSession)  # pyright: ignore[reportPrivateUsage]
         by_spark = reading.from_spark(env, "from_dataframe", dataframe, place)
-        if env.options[SQL_DATAFRAMES] == "spark":
-            return by_spark
+        env._adopt(dataframe.sparkSession)  # pyright: ignore[reportPrivateUsage]
         return _taken_over(env, dataframe, by_spark, place)
 
 
@@ -37,30 +33,37 @@ def sql(env: ExecutionEnvironment, query: str, given: Mapping[str, Any]) -> Pipe
         if not isinstance(query, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"sql wants the text of a query, not {query!r}.", hint='Write sql("select ...").')
         pipelines = {name: found for name, value in given.items() if (found := pipeline_of(value)) is not None}
-        for name, pipeline in pipelines.items():
-            _check_stream(env, name, pipeline)
-        session = env.spark
         others = {name: value for name, value in given.items() if name not in pipelines}
-        stand_ins = {name: _stand_in(session, pipeline) for name, pipeline in pipelines.items()}
-        frame = _analysed(session, query, {**others, **stand_ins})
-        if not pipelines:
-            return _read(env, frame, place)
+        return _query(env, query, pipelines, others, place)
 
-        def settled() -> DataFrameSource:
-            """Spark computes the query: the streams are computed first, and it reads their rows."""
-            frames = {name: to_dataframe(pipeline) for name, pipeline in pipelines.items()}
-            return dataframe_source(_analysed(session, query, {**others, **frames}))
 
-        from firesteel.spark.dataframes import DataFrameSource, dataframe_source
+def _query(
+    env: ExecutionEnvironment, query: str, pipelines: Mapping[str, Pipeline], others: Mapping[str, Any], place: str
+) -> Pipeline:
+    """``pipelines``, ``others``: what stands in braces, streams of the environment and what ``spark.sql`` takes."""
+    for name, pipeline in pipelines.items():
+        _check_stream(env, name, pipeline)
+    session = env.spark
+    stand_ins = {name: _stand_in(session, pipeline) for name, pipeline in pipelines.items()}
+    frame = _analysed(session, query, {**others, **stand_ins})
+    if not pipelines:
+        return _taken_over(env, frame, reading.from_spark(env, "sql", frame, place), place)
 
-        by_spark = Pipeline(env, StreamNode("sql", DataFrameStep(settled), dataframe_schema(frame), place=place))
-        numbers = {_rdd_of(stand_ins[name]): pipeline for name, pipeline in pipelines.items()}
-        return _taken_over(env, frame, by_spark, place, numbers)
+    def settled() -> DataFrameSource:
+        """Spark computes the query: the streams are computed first, and it reads their rows."""
+        frames = {name: to_dataframe(pipeline) for name, pipeline in pipelines.items()}
+        return dataframe_source(_analysed(session, query, {**others, **frames}))
+
+    from firesteel.spark.dataframes import DataFrameSource, dataframe_source
+
+    by_spark = Pipeline(env, StreamNode("sql", DataFrameStep(settled), dataframe_schema(frame), place=place))
+    numbers = {_rdd_of(stand_ins[name]): pipeline for name, pipeline in pipelines.items()}
+    return _taken_over(env, frame, by_spark, place, numbers)
 
 
 def where(pipeline: Pipeline, condition: str) -> Pipeline:
     """The rows for which a condition in SQL is true."""
-    return sql(pipeline.env, f"SELECT * FROM {{rows}} WHERE {_braced(condition)}", {"rows": DataStreamLike(pipeline)})
+    return _of_one(pipeline, f"SELECT * FROM {{rows}} WHERE {_braced(condition)}")
 
 
 def select_expr(pipeline: Pipeline, expressions: Sequence[str]) -> Pipeline:
@@ -68,14 +71,13 @@ def select_expr(pipeline: Pipeline, expressions: Sequence[str]) -> Pipeline:
     if not expressions or not all(isinstance(text, str) for text in expressions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError("select_expr wants texts of expressions.", hint='Write select_expr("a", "a + 1 AS b").')
     chosen = ", ".join(map(_braced, expressions))
-    return sql(pipeline.env, f"SELECT {chosen} FROM {{rows}}", {"rows": DataStreamLike(pipeline)})
+    return _of_one(pipeline, f"SELECT {chosen} FROM {{rows}}")
 
 
-@dataclass(frozen=True, slots=True)
-class DataStreamLike:
-    """A pipeline where a stream is expected."""
-
-    _pipeline: Pipeline
+def _of_one(pipeline: Pipeline, query: str) -> Pipeline:
+    """A query of this stream, which it calls ``{rows}``."""
+    with step_at("sql") as place:
+        return _query(pipeline.env, query, {"rows": pipeline}, {}, place)
 
 
 def _braced(text: str) -> str:
@@ -108,11 +110,6 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
-def _read(env: ExecutionEnvironment, dataframe: Any, place: str) -> Pipeline:
-    by_spark = reading.from_spark(env, "sql", dataframe, place)
-    return by_spark if env.options[SQL_DATAFRAMES] == "spark" else _taken_over(env, dataframe, by_spark, place)
-
-
 def _taken_over(
     env: ExecutionEnvironment,
     dataframe: Any,
@@ -120,7 +117,9 @@ def _taken_over(
     place: str,
     streams: Mapping[int, Pipeline] | None = None,
 ) -> Pipeline:
-    """``streams``: of the environment, by the RDDs that stand for them."""
+    """By our own tasks as far as the options and the plan allow. ``streams``: of the environment, by the RDDs that stand for them."""
+    if env.options[SQL_DATAFRAMES] == "spark":
+        return by_spark
     if find_spec("duckdb") is None:
         return by_spark.left_to_spark(["DuckDB is not installed (pip install 'firesteel[sql]')"])
     from firesteel.sql.plans.nodes import Unsupported  # loads what only these jobs need

@@ -186,14 +186,19 @@ def join(left: Keyed, other: object, how: str, suffix: str, broadcast: str | Non
             )
         right = _other("join", left, other)
         left.pipeline.refuse_sides("join")
-        kind = join_kind(how)
-        _check_broadcast(kind, broadcast)
-        schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
-        joined = HashJoin(f"{kind} join", kind, left.keys, right.keys, left.schema, right.schema, schema)
-        work = KeyedStep(joined, joined, (left.keys, right.keys), left.keys)
-        edges = (left.edge(), right.edge())
-        config = StepConfig(broadcast=broadcast)
-        return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place, config=config))
+        return join_of(left, right, how, suffix, broadcast, place)
+
+
+def join_of(left: Keyed, right: Keyed, how: str, suffix: str, broadcast: str | None, place: str) -> Pipeline:  # noqa: PLR0917
+    """The join of two keyed pipelines of one environment."""
+    kind = join_kind(how)
+    _check_broadcast(kind, broadcast)
+    schema = join_schema(left.schema, right.schema, left.keys, right.keys, kind, suffix)
+    joined = HashJoin(f"{kind} join", kind, left.keys, right.keys, left.schema, right.schema, schema)
+    work = KeyedStep(joined, joined, (left.keys, right.keys), left.keys)
+    edges = (left.edge(), right.edge())
+    config = StepConfig(broadcast=broadcast)
+    return left.pipeline.at(StreamNode(f"{kind} join", work, schema, edges, place=place, config=config))
 
 
 def _check_broadcast(kind: str, broadcast: str | None) -> None:

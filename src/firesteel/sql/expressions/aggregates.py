@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from firesteel.sql.expressions.arithmetic import decimal_quotient
+from firesteel.sql.expressions.texts import unscaled
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -39,7 +40,7 @@ def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
     if function.cls == "Sum":
         text, kind, digits = _summed(function, x)
         if digits is not None:
-            return Parts(((f"sum({text}){where}", kind),), f"CAST({_digits('sum({0})', digits)} AS BIGINT)")
+            return Parts(((f"sum({text}){where}", kind),), f"CAST({unscaled('sum({0})', digits)} AS BIGINT)")
         return Parts(((_sum(text, kind, where), kind),), _sum("{0}", kind, ""))
     if function.cls == "Average":
         text, kind, digits = _summed(function, x)
@@ -66,7 +67,7 @@ def whole(node: Node, x: Expressions, over: str = "") -> str:
     text, kind, digits = _summed(function, x)
     if function.cls == "Sum":
         total = f"sum({distinct}{text}){tail}"
-        return f"CAST({_digits(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
+        return f"CAST({unscaled(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
     return _mean(f"sum({distinct}{text}){tail}", f"count({distinct}{text}){tail}", kind, digits, function)
 
 
@@ -151,12 +152,8 @@ def _sum(text: str, kind: str, where: str) -> str:
 def _mean(total: str, count: str, kind: str, digits: int | None, function: Node) -> str:
     """Null of no rows."""
     if digits is not None:
-        return f"(CAST({_digits(total, digits)} AS DOUBLE) / nullif({count}, 0))"
+        return f"(CAST({unscaled(total, digits)} AS DOUBLE) / nullif({count}, 0))"
     if kind == "double":
         return f"({total} / nullif({count}, 0))"
     by = f"CAST(nullif({count}, 0) AS DECIMAL(20,0))"
     return decimal_quotient(f"CAST({total} AS {engine_type(kind)})", kind, by, "decimal(20,0)", checked(function.type))
-
-
-def _digits(text: str, scale: int) -> str:
-    return f"CAST({text} AS HUGEINT)" if scale == 0 else f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import eval_mode, left_to_spark
+from firesteel.sql.expressions.texts import eval_mode, left_to_spark, unscaled
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -83,17 +83,10 @@ def decimal_quotient(a: str, a_kind: str, b: str, b_kind: str, kind: str) -> str
         raise Unsupported("a division of decimals of this many digits is not taken over")
     if p1 + up <= _SAFE_DIGITS and p1 - s1 + s2 + s <= _SAFE_DIGITS:
         return f"CAST(decimal_division({a}, {b}, {s}) AS DECIMAL({p},{s}))"
-    n = _unscaled(a, s1)
+    n = unscaled(a, s1)
     if p1 + up > 38:
         n = f"fs_below({n}, {10 ** (38 - up)}::HUGEINT)"
-    return _scaled(f"fs_half_up({n} * {10**up}::HUGEINT, {_unscaled(b, s2)})", p, s)
-
-
-def _unscaled(text: str, scale: int) -> str:
-    """The integer of a decimal's digits."""
-    if scale == 0:
-        return f"CAST({text} AS HUGEINT)"
-    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+    return _scaled(f"fs_half_up({n} * {10**up}::HUGEINT, {unscaled(b, s2)})", p, s)
 
 
 def _scaled(integer: str, precision: int, scale: int) -> str:
@@ -107,7 +100,7 @@ def unscaled_value(x: Expressions, n: Node) -> str:
     found = decimal_of(n["child"].type)
     if found is None or found[0] > 18:
         raise Unsupported("digits of this type are not taken over")
-    return f"CAST({_unscaled(x.text(n['child']), found[1])} AS BIGINT)"
+    return f"CAST({unscaled(x.text(n['child']), found[1])} AS BIGINT)"
 
 
 def _make_decimal(x: Expressions, n: Node) -> str:

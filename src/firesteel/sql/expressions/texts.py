@@ -13,6 +13,19 @@ def left_to_spark(why: str, kind: Any) -> str:
     return f"CAST(error('left to Spark: {why}') AS {engine_type(kind)})"
 
 
+def quoted(name: str) -> str:
+    """A column's name as the engine's identifier."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def unscaled(text: str, scale: int) -> str:
+    """The integer of a decimal's digits."""
+    if scale == 0:
+        return f"CAST({text} AS HUGEINT)"
+    return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
 def eval_mode(node: Node) -> str:
     """ANSI, LEGACY or TRY."""
     context = node.get("evalContext")

@@ -86,6 +86,8 @@ def aggregate(planner: Planner, node: Node) -> Rows:
 
 def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
     """The aggregation of these rows."""
+    if any(map(_has_subquery, node["aggregateExpressions"])):
+        return _with_subqueries(planner, node, rows)
     try:
         return _aggregated(planner, node, rows, parted=True)
     except _WholeGroups:
@@ -93,7 +95,7 @@ def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
 
 
 def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
-    x = planner.expressions([])
+    x = Expressions()
     groups: dict[Any, str] = {}
     kinds: Columns = {}
     texts: dict[str, str] = {}
@@ -104,8 +106,6 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         groups[same(expression)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
     grouping = _Grouping(planner, x, groups, parted=parted)
-    if any(part.cls == "ScalarSubquery" for item in node["aggregateExpressions"] for part in walk(item)):
-        return _with_subqueries(planner, node, rows)
     out: list[str] = []
     columns: Columns = {}
     behind = Expressions(grouping.given)
@@ -129,19 +129,19 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         local = rows.selecting(
             ", ".join(items), before, "partial aggregate", f"GROUP BY {', '.join(texts.values())}" if kinds else ""
         )
-        query = f"SELECT {', '.join(out)} FROM input0{by}"
-        return by_keys([local.step()], [keys], query, columns, "sql(aggregate)", kept)
-    local = _with_groups(rows, kinds, texts)
+    else:
+        local = _with_groups(rows, kinds, texts)
     return by_keys([local.step()], [keys], f"SELECT {', '.join(out)} FROM input0{by}", columns, "sql(aggregate)", kept)
 
 
 def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
     """Groups and aggregates first; what is computed of them and of subqueries in a step behind."""
     inner: dict[Any, Node] = {}
+    groups = {same(one) for one in node["groupingExpressions"]}
 
     def apart(part: Node) -> Node | None:
         key = same(part)
-        if part.cls != "AggregateExpression" and key not in {same(one) for one in node["groupingExpressions"]}:
+        if part.cls != "AggregateExpression" and key not in groups:
             return None
         if key not in inner:
             number = planner.names.new("a")
@@ -151,7 +151,7 @@ def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
     for item in node["aggregateExpressions"]:
         _find(item, apart)
     items = list(inner.values())
-    if any(part.cls == "ScalarSubquery" for item in items for part in walk(item)) or not items:
+    if not items or any(map(_has_subquery, items)):
         raise Unsupported("a subquery inside of an aggregate is not taken over")
     fields = {**node.fields, "aggregateExpressions": items}
     grouped = aggregate_of(planner, Node(node.cls, fields, handle=node.handle), rows)
@@ -161,6 +161,10 @@ def _with_subqueries(planner: Planner, node: Node, rows: Rows) -> Rows:
         return None if found is None else found.id
 
     return projected(planner, grouped, node["aggregateExpressions"], given)
+
+
+def _has_subquery(node: Node) -> bool:
+    return any(part.cls == "ScalarSubquery" for part in walk(node))
 
 
 def _find(node: Node, visit: Callable[[Node], Node | None]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from firesteel.api.steps import keyed
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, checked
 from firesteel.sql.operators.keys import attributes, conjuncts
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
@@ -66,19 +67,24 @@ def _condition(node: Node | None, left: set[str], right: set[str]) -> _Condition
     rest: list[Node] = []
     safe = False
     for one in conjuncts(node):
-        if one.cls in ("EqualTo", "EqualNullSafe") and one["left"].type == one["right"].type:
-            a, b = one["left"], one["right"]
-            reads_a, reads_b = attributes(a), attributes(b)
-            if reads_a and reads_b and reads_a <= left and reads_b <= right:
-                pairs.append((a, b))
-                safe = safe or one.cls == "EqualNullSafe"
-                continue
-            if reads_a and reads_b and reads_a <= right and reads_b <= left:
-                pairs.append((b, a))
-                safe = safe or one.cls == "EqualNullSafe"
-                continue
-        rest.append(one)
+        pair = _pair(one, left, right)
+        if pair is None:
+            rest.append(one)
+        else:
+            pairs.append(pair)
+            safe = safe or one.cls == "EqualNullSafe"
     return _Condition(pairs, safe, rest)
+
+
+def _pair(one: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | None:
+    """The sides of an equality of the left rows and the right ones, in this order; None: it is something else."""
+    if one.cls not in ("EqualTo", "EqualNullSafe") or one["left"].type != one["right"].type:
+        return None
+    for a, b in ((one["left"], one["right"]), (one["right"], one["left"])):
+        reads_a, reads_b = attributes(a), attributes(b)
+        if reads_a and reads_b and reads_a <= left and reads_b <= right:
+            return a, b
+    return None
 
 
 def _columns(how: str, node: Node, left: Columns, right: Columns) -> Columns:
@@ -91,7 +97,7 @@ def _columns(how: str, node: Node, left: Columns, right: Columns) -> Columns:
 
 def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[Rows, tuple[str, ...]]:
     """The rows with a column for each key. ``own``: also where the key is a column itself."""
-    x = planner.expressions([])
+    x = Expressions()
     names: list[str] = []
     new: dict[str, tuple[str, str]] = {}
     for key in keys:
@@ -119,12 +125,12 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
     else:
         right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=how != "inner")
     a, b = keyed.key_by(left.step(), left_keys), keyed.key_by(right.step(), right_keys)
-    joined = keyed.join(a, _Stream(b), how, "_right", None, None)
+    joined = keyed.join_of(a, b, how, "_right", None, "")
     # of an inner join a key of the right side is the left one's
     copies = dict(zip(right_keys, left_keys, strict=True)) if how == "inner" else {}
     columns = {name: {**left.columns, **right.columns}[name] for name in joined.names}
     rows = Rows(joined, columns)
-    if set(wanted) != set(columns) or list(wanted) != list(columns):
+    if list(wanted) != list(columns):
         items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
         rows = rows.selecting(items, wanted, "join")
     if condition.rest:
@@ -134,17 +140,10 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """A keyed stream, as steps of two streams take it."""
-
-    _keyed: keyed.Keyed
-
-
 def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:  # noqa: PLR0917
     """Of all rows of a key at once."""
     out = _columns(how, node, left.columns, right.columns)
-    text = planner.expressions([]).text(node["condition"])
+    text = Expressions().text(node["condition"])
     left, left_keys = _keyed(planner, left, [a for a, _ in condition.pairs], own=False)
     right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
     query = _query(how, out, "input0", "input1", text)
@@ -160,8 +159,7 @@ def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> 
     text = planner.expressions(sides).text(node["condition"]) if node["condition"] is not None else "true"
     name = planner.names.new("side")
     sides.append((name, right.step()))
-    first = Rows(left.step(), left.columns)
-    return Rows(first.pipeline, out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides))
+    return Rows(left.step(), out, _query(how, out, "input", name, text), (f"nested {how} join",), tuple(sides))
 
 
 def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str:
@@ -169,6 +167,3 @@ def _query(how: str, out: Columns, left: str, right: str, condition: str) -> str
         *names, found = out
         return f"SELECT {', '.join(names)}, EXISTS (SELECT 1 FROM {right} WHERE {condition}) AS {found} FROM {left}"
     return f"SELECT {', '.join(out)} FROM {left} {_SQL[how]} {right} ON {condition}"
-
-
-__all__ = ["join"]

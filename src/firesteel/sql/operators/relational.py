@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from firesteel.api.connectors import reading
-from firesteel.api.connectors.reading import Files
 from firesteel.api.steps import ordering
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import select
 from firesteel.api.steps.set_operations import union_of
+from firesteel.sql.expressions.texts import quoted
+from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, checked, engine_type, said
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -35,7 +36,7 @@ def relation(planner: Planner, node: Node) -> Rows:
         raise Unsupported("this way of reading files is Spark's own")
     if not files["paths"]:
         raise Unsupported("there are no files")
-    pipeline = reading.read_parquet(planner.env, Files(files["paths"], False, None), merge_schema=False)  # type: ignore[arg-type]
+    pipeline = planner.files(files["paths"])
     if len({name.lower() for name in pipeline.names}) < len(pipeline.names):
         raise Unsupported("columns that differ by case alone")
     found = {name.lower(): name for name in pipeline.names}
@@ -46,7 +47,7 @@ def relation(planner: Planner, node: Node) -> Rows:
         if name is None or pipeline.schema.field(name).type != arrow_type(kind):
             raise Unsupported(f"the column {attribute['name']} is not {said(kind)} in the files")
         columns[attribute.id] = kind
-        items.append(f'"{name.replace(chr(34), chr(34) * 2)}" AS {attribute.id}')
+        items.append(f"{quoted(name)} AS {attribute.id}")
     planner.taken += 1
     return Rows(_narrow(pipeline, [found[a["name"].lower()] for a in output]), columns).selecting(
         ", ".join(items) or "1", columns, "scan"
@@ -67,8 +68,7 @@ def stream(planner: Planner, node: Node) -> Rows:
     items: list[str] = []
     for attribute, name in zip(node["output"], pipeline.names, strict=True):
         columns[attribute.id] = checked(attribute.type)
-        quoted = name.replace('"', '""')
-        items.append(f'CAST("{quoted}" AS {engine_type(attribute.type)}) AS {attribute.id}')
+        items.append(f"CAST({quoted(name)} AS {engine_type(attribute.type)}) AS {attribute.id}")
     planner.taken += 1
     return Rows(pipeline, columns).selecting(", ".join(items), columns, "select")
 
@@ -114,7 +114,7 @@ def filter(planner: Planner, node: Node) -> Rows:
 
 def expand(planner: Planner, node: Node) -> Rows:
     rows = planner.rows(node["child"])
-    x = planner.expressions([])
+    x = Expressions()
     columns = {a.id: checked(a.type) for a in node["output"]}
     items = []
     for i, (name, kind) in enumerate(columns.items()):
@@ -129,8 +129,8 @@ def expand(planner: Planner, node: Node) -> Rows:
 # --- order and limits ------------------------------------------------------------------------------------------------
 
 
-def order_text(planner: Planner, order: list[Node]) -> str:
-    x = planner.expressions([])
+def order_text(order: list[Node]) -> str:
+    x = Expressions()
     texts: list[str] = []
     for one in order:
         checked(one["child"].type)
@@ -153,7 +153,7 @@ def sort(planner: Planner, node: Node) -> Rows:
     if plain and len({child.id for child, _, _ in by}) == len(by):
         pairs = [(child.id, ascending) for child, ascending, _ in by]
         return Rows(ordering.sort(rows.step(), pairs, True), rows.columns)
-    text = order_text(planner, node["order"])
+    text = order_text(node["order"])
     return by_keys([rows.step()], [()], f"SELECT * FROM input0 ORDER BY {text}", rows.columns, "sql(sort)", None)
 
 
@@ -169,7 +169,7 @@ def limit(planner: Planner, node: Node) -> Rows:
         chosen, child = child["projectList"], child["child"]
     if child.cls == "Sort" and child["global"] is True:
         rows = planner.rows(child["child"])
-        tail = f"ORDER BY {order_text(planner, child['order'])} LIMIT {n}"
+        tail = f"ORDER BY {order_text(child['order'])} LIMIT {n}"
         local = rows.selecting("*", rows.columns, f"top {n}", tail)
         first = by_keys([local.step()], [()], f"SELECT * FROM input0 {tail}", rows.columns, f"sql(top {n})", None)
         return projected(planner, first, chosen) if chosen is not None else first

@@ -30,7 +30,7 @@ def window(planner: Planner, node: Node) -> Rows:
     if any(part.type in FLOATS for part in node["partitionSpec"]):
         raise Unsupported("a window by floating-point numbers is not taken over")
     columns, items = dict(rows.columns), ["*"]
-    x = Expressions(lambda n: _given(planner, n))
+    x = Expressions(_given)
     for item in node["windowExpressions"]:
         columns[item.id] = checked(item.type)
         items.append(f"CAST({x.text(item)} AS {engine_type(item.type)}) AS {item.id}")
@@ -38,30 +38,30 @@ def window(planner: Planner, node: Node) -> Rows:
     return by_keys([rows.step()], [keys], query, columns, "sql(window)", keys)
 
 
-def _given(planner: Planner, node: Node) -> str | None:
+def _given(node: Node) -> str | None:
     """The text of a window function; of a decimal's sum as a decimal."""
-    x = planner.expressions([])
+    x = Expressions()
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
         inner = decimal_sum(node)
         if inner is not None:
-            return whole_sum_of_decimals(inner, x, checked(node.type), _over(planner, node["child"], x))
+            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], x))
     if node.cls != "WindowExpression":
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
-        return whole(function, x, _over(planner, node, x))
+        return whole(function, x, _over(node, x))
     if function.cls not in _RANKS:
         raise Unsupported(f"the window function {function.cls} is not taken over")
-    return f"{_RANKS[function.cls]} {_over(planner, node, x, framed=False)}"
+    return f"{_RANKS[function.cls]} {_over(node, x, framed=False)}"
 
 
-def _over(planner: Planner, node: Node, x: Expressions, framed: bool = True) -> str:
+def _over(node: Node, x: Expressions, framed: bool = True) -> str:
     spec = node["windowSpec"]
     parts: list[str] = []
     if spec["partitionSpec"]:
         parts.append(f"PARTITION BY {', '.join(x.texts(spec['partitionSpec']))}")
     if spec["orderSpec"]:
-        parts.append(f"ORDER BY {order_text(planner, spec['orderSpec'])}")
+        parts.append(f"ORDER BY {order_text(spec['orderSpec'])}")
     if framed:
         parts.append(_frame(spec["frameSpecification"], bool(spec["orderSpec"])))
     return f"OVER ({' '.join(parts)})"

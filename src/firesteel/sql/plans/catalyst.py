@@ -70,5 +70,5 @@ def _node(value: Any) -> Any:
         return [_node(item) for item in value]
     if isinstance(value, dict) and "c" in value:
         fields = {name: _node(field) for name, field in value["f"].items()}
-        return Node(value["c"], fields, value.get("t"), value.get("n", True), value.get("h", -1))
+        return Node(value["c"], fields, value.get("t"), value.get("h", -1))
     return value

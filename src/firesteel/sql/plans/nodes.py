@@ -22,7 +22,6 @@ class Node:
     cls: str
     fields: dict[str, Any]
     type: Any = None
-    nullable: bool = True
     handle: int = -1
 
     def __getitem__(self, name: str) -> Any:

@@ -121,14 +121,12 @@ private void node(Object v) {
 private void typed(Object v) {
     org.apache.spark.sql.catalyst.expressions.Expression e = (org.apache.spark.sql.catalyst.expressions.Expression) v;
     String type = "null";
-    boolean nullable = true;
     try {
         type = e.dataType().json();
-        nullable = e.nullable();
     } catch (Exception unresolved) {
         type = "null";
     }
-    out.append(",\"t\":").append(type).append(",\"n\":").append(nullable);
+    out.append(",\"t\":").append(type);
 }
 
 private String fieldName(scala.Product p, int i) {
@@ -158,8 +156,7 @@ private void files(Object v) {
         first = false;
         text((String) pair._1());
     }
-    out.append("],\"bytes\":").append(r.sizeInBytes());
-    out.append(",\"paths\":[");
+    out.append("],\"paths\":[");
     String[] paths = r.location().inputFiles();
     for (int i = 0; i < paths.length; i++) {
         if (i > 0) out.append(',');

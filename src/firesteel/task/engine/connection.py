@@ -80,7 +80,7 @@ def run(
             reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
             for batch in reader:
                 if batch.num_rows:
-                    yield _conformed(batch, schema)
+                    yield conformed(batch, schema)
         except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
             if failed:
                 raise failed[0] from None
@@ -101,7 +101,8 @@ def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> 
         raise
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch's columns, by position, under the names and types of ``schema``."""
     if batch.schema.equals(schema):
         return batch
     columns = [

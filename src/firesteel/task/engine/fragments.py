@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from firesteel.task.engine.connection import run
+from firesteel.task.engine.connection import conformed, run
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 INPUT = "input"
@@ -60,10 +60,4 @@ class SqlOfKeys:
 def _cast(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The columns of ``schema`` alone, whatever else is there."""
     for batch in batches:
-        if batch.schema.equals(schema):
-            yield batch
-        else:
-            columns = [batch.column(field.name) for field in schema]
-            yield pa.RecordBatch.from_arrays(
-                [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-            )
+        yield batch if batch.schema.equals(schema) else conformed(batch.select(schema.names), schema)
