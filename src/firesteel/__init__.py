@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firesteel import errors as errors
+    from firesteel.api.acceleration import Acceleration, accelerate
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
@@ -34,6 +35,8 @@ _HOMES = {
     "ConsumedResult": "firesteel.scheduler.parallelism.model",
     "DataStream": "firesteel.api.data_stream",
     "Decided": "firesteel.api.deciding",
+    "Acceleration": "firesteel.api.acceleration",
+    "accelerate": "firesteel.api.acceleration",
     "ExecutionEnvironment": "firesteel.api.environment",
     "History": "firesteel.api.history",
     "JobClient": "firesteel.api.job_client",
@@ -60,6 +63,7 @@ _HOMES = {
 _MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.steps.window"}
 
 __all__ = [
+    "Acceleration",
     "BroadcastStream",
     "ConsumedResult",
     "DataStream",
@@ -81,6 +85,7 @@ __all__ = [
     "TaskResources",
     "UndecidedStep",
     "VertexParallelismDecider",
+    "accelerate",
     "col",
     "decide",
     "errors",

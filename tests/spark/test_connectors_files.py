@@ -46,7 +46,9 @@ def written(spark, tmp_path_factory):
 
 def test_what_spark_wrote_is_read(env, written):
     parquet = by(env.read_parquet(written / "parquet").collect())
-    moments = [row.pop("t").tz_localize("UTC") for row in parquet]  # Spark's default, INT96, says nothing of a zone
+    moments = [
+        row.pop("t").replace(tzinfo=datetime.UTC) for row in parquet
+    ]  # Spark's default, INT96, says nothing of a zone
     assert moments == [row["t"] for row in ROWS]
     assert parquet == [{name: value for name, value in row.items() if name != "t"} for row in ROWS]
     assert by(env.read_json(written / "json", schema=DDL).collect()) == ROWS

@@ -19,10 +19,11 @@ def caller_level() -> int:
     return level
 
 
-def caller_place() -> str:
-    """``"wordcount.py:12"``, in a notebook ``"In[3]:12"``, of the nearest frame outside this package; empty when there is none."""
+def caller_place(*beyond: str) -> str:
+    """``"wordcount.py:12"``, in a notebook ``"In[3]:12"``, of the nearest frame outside this package, and outside the folders
+    ``beyond``; empty when there is none."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+    while frame is not None and frame.f_code.co_filename.startswith((*_SKIPPED, *beyond)):
         frame = frame.f_back
     if frame is None or str(frame.f_globals.get("__name__")).startswith(
         "typer"

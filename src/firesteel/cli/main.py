@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -81,13 +82,23 @@ def run(
             "--json-file", metavar="FILE", help="The same into a file; '-': stdout. Progress is shown as usual."
         ),
     ] = None,
+    accelerate: Annotated[
+        bool,
+        typer.Option(
+            "--accelerate", help="Take over what a PySpark script asks of its DataFrames, and say so at its end."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="With --accelerate: Spark computes everything; say what would be taken over."),
+    ] = False,
 ) -> None:
     """Run a script, with a live view.
 
     What it leaves open (master, options) comes from here. Arguments after '--' are all the script's. Exit codes: the script's own;
     1 a job failed, 2 wrong use, 130 cancelled.
     """
-    from firesteel.cli.script import run_script
+    from firesteel.cli.script import accelerated, run_script
 
     with events(as_json, json_file) as told:
         options = given_options(option, quiet, config)
@@ -95,8 +106,12 @@ def run(
             raise no_script(script)
         from firesteel.api.environment import set_defaults
 
+        if dry_run and not accelerate:
+            raise UsageError("--dry-run says what --accelerate would take over.", hint="Write --accelerate --dry-run.")
         set_defaults(master=master, options=options)
-        raise typer.Exit(told.ended(run_script(Path(script), arguments or [])))
+        with accelerated(dry_run) if accelerate else nullcontext():
+            code = run_script(Path(script), arguments or [])
+        raise typer.Exit(told.ended(code))
 
 
 @app.command()

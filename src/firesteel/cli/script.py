@@ -71,6 +71,18 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
         return 1
 
 
+@contextlib.contextmanager
+def accelerated(dry_run: bool) -> Generator[None]:
+    """Meanwhile the DataFrames of every session are accelerated; at the end stderr hears of each query."""
+    from firesteel.api.acceleration import Acceleration
+
+    with Acceleration(dry_run=dry_run) as acceleration:
+        try:
+            yield
+        finally:
+            _say(acceleration.explain())
+
+
 _told: list[tuple[Callable[[FiresteelError], None], bool]] = []
 
 

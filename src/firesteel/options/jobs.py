@@ -320,3 +320,12 @@ SQL_DATAFRAMES = _register(
         "What computes the DataFrames that from_dataframe takes. auto: Firesteel's own tasks, with DuckDB (the extra firesteel[sql]), as far as they give Spark's very answers, and Spark the rest; spark: Spark alone.",
     )
 )
+SQL_MIN_INPUT_BYTES = _register(
+    Option(
+        "firesteel.sql.min-input-bytes",
+        parse_size,
+        16 * MIB,
+        "Least bytes that a query must read, by Spark's estimate, for accelerate to take it over; smaller ones Spark computes as fast.",
+        check=at_least(0),
+    )
+)

@@ -13,6 +13,8 @@ from firesteel.api.connectors import reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import StepConfig
+from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.errors import UsageError
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import checked
 from firesteel.sql.operators import grouping, joins, relational, windows
@@ -71,11 +73,17 @@ class Planner:
         return Expressions(given, subquery)
 
     def files(self, paths: list[str]) -> Pipeline:
-        """A source of Parquet files. Their footers are read once, however often the query names the table."""
+        """A source of Parquet files. Their footers are read once, however often the query names the table. Raises Unsupported."""
         key = tuple(paths)
         if key not in self._files:
-            self._files[key] = reading.read_parquet(self.env, Files(paths, False, None), merge_schema=False)  # type: ignore[arg-type]
+            try:
+                self._files[key] = reading.read_parquet(self.env, Files(paths, False, None), merge_schema=False)  # type: ignore[arg-type]
+            except UsageError as error:
+                raise Unsupported(f"the files cannot be read here: {error}") from error
         known = self._files[key]
+        source = getattr(known.node.work, "source", None)
+        if isinstance(source, ParquetSource) and source.hybrid_calendar:
+            raise Unsupported("files of the old calendar are read by Spark")
         return known.at(replace(known.node, config=StepConfig()))
 
     def _by_spark(self, node: Node) -> Rows:
@@ -107,6 +115,7 @@ def unpacked(plan: Node) -> Node:
 RULES: dict[str, Callable[[Planner, Node], Rows]] = {
     "LogicalRelation": relational.relation,
     "OneRowRelation": relational.one_row,
+    "LocalRelation": relational.local,
     "LogicalRDD": relational.stream,
     "Project": relational.project,
     "Filter": relational.filter,

@@ -140,7 +140,8 @@ def test_every_type_comes_back_exactly(tmp_path):
 
 
 def test_int96_timestamps(tmp_path):
-    table = pa.table({"t": pa.array([datetime.datetime(1969, 1, 1), None], pa.timestamp("ns"))})
+    moments = [datetime.datetime(1969, 1, 1), None, datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)]
+    table = pa.table({"t": pa.array(moments, pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     assert read_all(ParquetSource(tmp_path)).equals(table)
 

@@ -35,7 +35,7 @@ ALLOWED = {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
         "spark", "results", "control", "sql",
     },
-    "sql": {"sql", "api", "compile", "model", "task", "spark"},
+    "sql": {"sql", "api", "compile", "connectors", "model", "task", "spark"},
     "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from firesteel.api.connectors import reading
 from firesteel.api.ddl import check_spark_types, dataframe_schema
 from firesteel.api.steps.actions import to_dataframe
@@ -18,6 +20,8 @@ from firesteel.options import SQL_DATAFRAMES
 
 if TYPE_CHECKING:
     from firesteel.api.environment import ExecutionEnvironment
+
+_NO_ENGINE = "DuckDB is not installed (pip install 'firesteel[sql]')"
 
 
 def from_dataframe(env: ExecutionEnvironment, dataframe: Any) -> Pipeline:
@@ -110,6 +114,22 @@ def _analysed(session: Any, query: str, given: Mapping[str, Any]) -> Any:
         raise UsageError(f"Spark does not take this query: {first_line(error)}") from error
 
 
+def wholly_taken_over(env: ExecutionEnvironment, dataframe: Any, schema: pa.Schema, place: str) -> Pipeline:
+    """The DataFrame's rows without any help of Spark's. Raises UsageError with the reason where that cannot be had."""
+    if find_spec("duckdb") is None:
+        raise UsageError(_NO_ENGINE)
+    from firesteel.sql.plans.nodes import Unsupported
+    from firesteel.sql.takeover import take_over
+
+    try:
+        pipeline, left = take_over(env, dataframe, schema, place)
+    except Unsupported as reason:
+        raise UsageError(str(reason)) from reason
+    if left:
+        raise UsageError("; ".join(left))
+    return pipeline
+
+
 def _taken_over(
     env: ExecutionEnvironment,
     dataframe: Any,
@@ -121,7 +141,7 @@ def _taken_over(
     if env.options[SQL_DATAFRAMES] == "spark":
         return by_spark
     if find_spec("duckdb") is None:
-        return by_spark.left_to_spark(["DuckDB is not installed (pip install 'firesteel[sql]')"])
+        return by_spark.left_to_spark([_NO_ENGINE])
     from firesteel.sql.plans.nodes import Unsupported  # loads what only these jobs need
     from firesteel.sql.takeover import take_over
 

@@ -59,13 +59,16 @@ class _Footer:
     """Per row group."""
     column_bytes: NDArray[np.int64]
     """Plain bytes, (row group, top-level column), the columns in this file's order."""
+    hybrid: bool
+    """True: Spark wrote it in the hybrid of the Julian and the Gregorian calendar."""
 
 
 class ParquetSource(FooterSource[_Footer]):
     """Rows of Parquet files.
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
-    files, without metadata, every column nullable, string views as strings. Files may have their columns in another order, and with ``merge_schema``
+    files, without metadata, every column nullable, string views as strings, INT96 (in which Spark writes timestamps unless
+    told otherwise) in microseconds, since nanoseconds end in the year 2262. Files may have their columns in another order, and with ``merge_schema``
     other columns and types that can be widened (see :mod:`~firesteel.connectors.files.reading.evolution`), nothing else.
     ``partitions``: as in :func:`~firesteel.connectors.files.partitions.find_partitions`. ``columns`` and ``filter`` as in
     :meth:`push_down`.
@@ -95,6 +98,11 @@ class ParquetSource(FooterSource[_Footer]):
     @staticmethod
     def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
         return _read_footer(found, file)
+
+    @property
+    def hybrid_calendar(self) -> bool:
+        """True: one of the files, of those whose footers were read, may hold days before 1582 that are others in Spark."""
+        return any(footer.hybrid for footer in self._footers.values())
 
     def list_splits(self, data_volume: int) -> list[Split]:
         self._read_other_footers()
@@ -232,6 +240,7 @@ class ParquetSource(FooterSource[_Footer]):
                     pre_buffer=not local,
                     buffer_size=_PAGE_BUFFER if local else 0,
                     page_checksum_verification=True,
+                    coerce_int96_timestamp_unit="us",
                 ) as file:
                     for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
@@ -267,13 +276,16 @@ class ParquetSource(FooterSource[_Footer]):
 def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
     label = found.label(file.path)
     try:
-        with found.filesystem.open_input_file(file.path) as stream, pq.ParquetFile(stream) as opened:
+        with (
+            found.filesystem.open_input_file(file.path) as stream,
+            pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened,
+        ):
             schema = opened.schema_arrow
             twice = named_twice(schema.names)
             if twice is not None:
                 raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
-            return _Footer(file, schema, rows, sizes)
+            return _Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}))
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
@@ -281,6 +293,13 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
         raise UsageError(
             f"{label} {what} ({first_line(error)}).", hint="Write it again, or leave it out of the paths."
         ) from None
+
+
+def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
+    """By the version of Spark that wrote the file, and its own notes. INT96 came last, in Spark 3.1."""
+    version = metadata.get(b"org.apache.spark.version", b"4").split(b".")
+    old = [int(part) for part in version[:2] if part.isdigit()] < [3, 1]
+    return old or bool({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & set(metadata))
 
 
 def _plain_bytes(footer: _Footer, names: set[str]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import eval_mode, left_to_spark, unscaled
+from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark, unscaled
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -109,8 +109,51 @@ def _make_decimal(x: Expressions, n: Node) -> str:
     return _scaled(f"CAST({x.text(n['child'])} AS HUGEINT)", n["precision"], n["scale"])
 
 
+def _remainder(x: Expressions, n: Node) -> str:
+    """With the sign of the dividend."""
+    kind, a, b = _kinds(n)
+    zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
+    left, by = x.text(a), f"nullif({x.text(b)}, 0)"
+    if zero != "NULL":
+        by = f"(CASE WHEN {x.text(b)} = 0 THEN {zero} ELSE {x.text(b)} END)"
+    if decimal_of(kind):
+        (p1, s1), (p2, s2) = decimal_of(a.type), decimal_of(b.type)  # type: ignore[misc]
+        scale = max(s1, s2)
+        if max(p1 - s1, p2 - s2) + scale > 38:
+            raise Unsupported("a remainder of decimals of this many digits is not taken over")
+        wide = f"DECIMAL({max(p1 - s1, p2 - s2) + scale},{scale})"
+        return f"CAST(CAST({left} AS {wide}) % CAST({by} AS {wide}) AS {engine_type(n.type)})"
+    return f"({left} % {by})"
+
+
+def _integral(x: Expressions, n: Node) -> str:
+    kind, a, b = _kinds(n)
+    if kind != "long":
+        raise Unsupported(f"div of {said(kind)} is not taken over")
+    zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
+    return f"({x.text(a)} // (CASE WHEN {x.text(b)} = 0 THEN {zero} ELSE {x.text(b)} END))"
+
+
+def _whole(function: str) -> Callable[[Expressions, Node], str]:
+    def rule(x: Expressions, n: Node) -> str:
+        if n["child"].type not in ("double", "long") and not decimal_of(n["child"].type):
+            raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+        return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
+
+    return rule
+
+
+def _sign(x: Expressions, n: Node) -> str:
+    """Of zeros and NaN themselves."""
+    text = x.text(n["child"])
+    return f"(CASE WHEN isnan({text}) THEN {text} WHEN {text} > 0 THEN 1.0 WHEN {text} < 0 THEN -1.0 ELSE {text} END)"
+
+
 def _absolute(x: Expressions, n: Node) -> str:
     kind = n["child"].type
+    found = decimal_of(kind)
+    if found and found[0] == 38:
+        raise Unsupported("abs of decimals of 38 digits is not taken over")
     if kind in INTEGERS and n.get("failOnError") is not True:
         raise Unsupported("abs of integers that wraps is not taken over")
     return f"abs({x.text(n['child'])})"
@@ -128,9 +171,19 @@ def _negative(x: Expressions, n: Node) -> str:
 def _round(x: Expressions, n: Node) -> str:
     kind, at = n["child"].type, n["scale"]
     found, to = decimal_of(kind), decimal_of(n.type)
-    if found is None or to is None or at.cls != "Literal" or not at["value"] >= 0:
-        raise Unsupported(f"round of {said(kind)} is not taken over")
-    return f"CAST(round({x.text(n['child'])}, {at['value']}) AS {engine_type(n.type)})"
+    if at.cls != "Literal" or not isinstance(at["value"], int) or at["value"] < 0:
+        raise Unsupported("round to these places is not taken over")
+    if found and to:
+        return f"CAST(round({x.text(n['child'])}, {at['value']}) AS {engine_type(n.type)})"
+    if kind == "double" and at["value"] <= 10:
+        return _round_double(x.text(n["child"]), at["value"])
+    raise Unsupported(f"round of {said(kind)} is not taken over")
+
+
+def _round_double(text: str, scale: int) -> str:
+    """By the shortest digits, half up, as BigDecimal.valueOf."""
+    digits = f"CAST(CAST({digits_of(text, scale)} AS DECIMAL({15 + scale},{scale})) AS VARCHAR)"
+    return f"(CASE WHEN isfinite({text}) THEN CAST({digits} AS DOUBLE) ELSE {text} END)"
 
 
 def _bits(sign: str) -> Callable[[Expressions, Node], str]:
@@ -150,11 +203,17 @@ def _shift_right(x: Expressions, n: Node) -> str:
     return f"CAST({x.text(n['left'])} >> {by['value']} AS {engine_type(n.type)})"
 
 
-RULES = {
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "Add": _sum("+"),
     "Subtract": _sum("-"),
     "Multiply": _product,
     "Divide": _quotient,
+    "Remainder": _remainder,
+    "IntegralDivide": _integral,
+    "Ceil": _whole("ceil"),
+    "Floor": _whole("floor"),
+    "Sqrt": lambda x, n: f"(CASE WHEN {x.text(n['child'])} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({x.text(n['child'])}) END)",
+    "Signum": _sign,
     "UnscaledValue": unscaled_value,
     "MakeDecimal": _make_decimal,
     "Abs": _absolute,
@@ -162,5 +221,7 @@ RULES = {
     "Round": _round,
     "BitwiseAnd": _bits("&"),
     "BitwiseOr": _bits("|"),
+    "BitwiseXor": lambda x, n: f"xor({x.text(n['left'])}, {x.text(n['right'])})",
+    "BitwiseNot": lambda x, n: f"(~{x.text(n['child'])})",
     "ShiftRight": _shift_right,
 }

@@ -26,6 +26,15 @@ def unscaled(text: str, scale: int) -> str:
     return f"CAST(replace(CAST({text} AS VARCHAR), '.', '') AS HUGEINT)"
 
 
+def digits_of(double: str, scale: int) -> str:
+    """The text of a double that will be rounded to ``scale``. Java before 19 writes some with a digit more than the engine's
+    shortest; up to 15 digits that does not show, and beyond the fragment ends."""
+    if scale > 14:
+        raise Unsupported(f"a double with {scale} decimal places is not taken over")
+    other = left_to_spark("a double of more than 15 digits", "string")
+    return f"(CASE WHEN {double} IS NULL OR abs({double}) < 1e{15 - scale} THEN CAST({double} AS VARCHAR) ELSE {other} END)"
+
+
 def eval_mode(node: Node) -> str:
     """ANSI, LEGACY or TRY."""
     context = node.get("evalContext")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firesteel.sql.expressions import arithmetic, casts, scalars
+from firesteel.sql.expressions import arithmetic, casts, dates, logic, strings
 from firesteel.sql.expressions.types import checked
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -43,5 +43,11 @@ class Expressions:
         return self._subqueries(node, ordinal)
 
 
-RULES: dict[str, Callable[[Expressions, Node], str]] = {**scalars.RULES, **arithmetic.RULES, **casts.RULES}
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    **logic.RULES,
+    **arithmetic.RULES,
+    **casts.RULES,
+    **strings.RULES,
+    **dates.RULES,
+}
 _UNTYPED = {"ScalarSubquery"}

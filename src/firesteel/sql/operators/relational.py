@@ -44,14 +44,25 @@ def relation(planner: Planner, node: Node) -> Rows:
     columns: Columns = {}
     for attribute in output:
         kind, name = checked(attribute.type), found.get(attribute["name"].lower())
-        if name is None or pipeline.schema.field(name).type != arrow_type(kind):
-            raise Unsupported(f"the column {attribute['name']} is not {said(kind)} in the files")
+        if name is None:
+            raise Unsupported(f"the column {attribute['name']} is not in the files")
         columns[attribute.id] = kind
-        items.append(f"{quoted(name)} AS {attribute.id}")
+        items.append(f"{_value(planner, name, pipeline.schema.field(name).type, kind)} AS {attribute.id}")
     planner.taken += 1
     return Rows(_narrow(pipeline, [found[a["name"].lower()] for a in output]), columns).selecting(
         ", ".join(items) or "1", columns, "scan"
     )
+
+
+def _value(planner: Planner, name: str, there: pa.DataType, kind: str) -> str:
+    """A column of the files as Spark reads it. INT96, in which Spark writes timestamps, says nothing of a zone: it is UTC."""
+    if there == arrow_type(kind):
+        return quoted(name)
+    if kind == "timestamp" and there == pa.timestamp("us"):
+        if planner.catalyst.session.conf.get("spark.sql.parquet.int96TimestampConversion") != "false":
+            raise Unsupported("spark.sql.parquet.int96TimestampConversion is Spark's own")
+        return f"({quoted(name)} AT TIME ZONE 'UTC')"
+    raise Unsupported(f"the column {name} is {there} in the files, not {said(kind)}")
 
 
 def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
@@ -71,6 +82,16 @@ def stream(planner: Planner, node: Node) -> Rows:
         items.append(f"CAST({quoted(name)} AS {engine_type(attribute.type)}) AS {attribute.id}")
     planner.taken += 1
     return Rows(pipeline, columns).selecting(", ".join(items), columns, "select")
+
+
+def local(planner: Planner, node: Node) -> Rows:
+    """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
+    columns = {a.id: checked(a.type) for a in node["output"]}
+    if len(columns) < len(node["output"]) or not columns or node["isStreaming"]:
+        raise Unsupported("local rows without columns, or with one twice")
+    schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
+    table = planner.catalyst.dataframe_of(node, list(columns)).toArrow() if node["data"] else schema.empty_table()
+    return Rows(reading.from_arrow(planner.env, table.cast(schema)), columns)  # type: ignore[arg-type]
 
 
 def one_row(planner: Planner, node: Node) -> Rows:

@@ -39,7 +39,7 @@ private void value(Object v) {
     if (v == null) out.append("null");
     else if (v instanceof Boolean) out.append(v.toString());
     else if (v instanceof Integer || v instanceof Long || v instanceof Short || v instanceof Byte) out.append(v.toString());
-    else if (v instanceof Double || v instanceof Float || v instanceof String) text(v.toString());
+    else if (v instanceof Double || v instanceof Float || v instanceof String || v instanceof Character) text(v.toString());
     else if (v instanceof org.apache.spark.unsafe.types.UTF8String) text(v.toString());
     else if (v instanceof org.apache.spark.sql.types.Decimal)
         text(((org.apache.spark.sql.types.Decimal) v).toJavaBigDecimal().toPlainString());
@@ -108,7 +108,7 @@ private void node(Object v) {
         String name = fieldName(p, i);
         text(name);
         out.append(':');
-        if (rows && name.equals("data")) out.append("null");
+        if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
         else value(p.productElement(i));
     }
     if (v instanceof org.apache.spark.sql.catalyst.expressions.NamedExpression) {  // in a second list of parameters

@@ -15,7 +15,7 @@ BATCH_ROWS = 1 << 16
 STOPPED = "The engine stopped: "
 """Begins the message of a FragmentError: by it the driver knows one."""
 
-_MACROS = (
+MACROS = (
     # a quotient of integers, half up; the divisor is not zero
     "CREATE MACRO fs_half_up(n, d) AS (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)"
     " * ((abs(n) // abs(d)) + (CASE WHEN abs(n) % abs(d) >= abs(d) - abs(n) % abs(d) THEN 1 ELSE 0 END))",
@@ -44,7 +44,7 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
 
         made = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
         made.execute("SET TimeZone = 'UTC'")
-        for macro in _MACROS:
+        for macro in MACROS:
             made.execute(macro)
         _engine.append(made)
     one = _engine[0].cursor()

@@ -1,0 +1,136 @@
+"""Columns, constants, logic, comparisons and choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.texts import literal
+from firesteel.sql.expressions.types import FLOATS, checked, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+# --- leaves ---------------------------------------------------------------------------------------------------------
+
+
+def _literal(x: Expressions, n: Node) -> str:
+    return literal(n["value"], n.type)
+
+
+# --- logic and comparisons --------------------------------------------------------------------------------------------
+
+_COMPARED = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "GreaterThan": ">",
+    "LessThanOrEqual": "<=",
+    "GreaterThanOrEqual": ">=",
+    "EqualNullSafe": "IS NOT DISTINCT FROM",
+}
+
+
+def _same_types(n: Node, nodes: list[Node]) -> None:
+    kinds = {checked(node.type) for node in nodes}
+    if len(kinds) > 1:
+        raise Unsupported(f"{n.cls} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
+
+
+def _comparison(x: Expressions, n: Node) -> str:
+    a, b = n["left"], n["right"]
+    _same_types(n, [a, b])
+    return f"({x.text(a)} {_COMPARED[n.cls]} {x.text(b)})"
+
+
+def _in(x: Expressions, n: Node) -> str:
+    items = n["list"]
+    _same_types(n, [n["value"], *items])
+    if not items:
+        raise Unsupported("an empty IN is not taken over")
+    return f"({x.text(n['value'])} IN ({', '.join(x.texts(items))}))"
+
+
+def _in_set(x: Expressions, n: Node) -> str:
+    kind, values = n["child"].type, n["hset"]
+    if not isinstance(values, list) or not values or not all(v is None or isinstance(v, str | int) for v in values):
+        raise Unsupported("IN of these values is not taken over")
+    texts = sorted(literal(value, kind) for value in values)
+    return f"({x.text(n['child'])} IN ({', '.join(texts)}))"
+
+
+def _both(word: str) -> Callable[[Expressions, Node], str]:
+    return lambda x, n: f"({x.text(n['left'])} {word} {x.text(n['right'])})"
+
+
+def _if(x: Expressions, n: Node) -> str:
+    return f"(CASE WHEN {x.text(n['predicate'])} THEN {x.text(n['trueValue'])} ELSE {x.text(n['falseValue'])} END)"
+
+
+def _case(x: Expressions, n: Node) -> str:
+    whens = " ".join(f"WHEN {x.text(b['_1'])} THEN {x.text(b['_2'])}" for b in n["branches"])
+    other = n["elseValue"]
+    values = [b["_2"] for b in n["branches"]] + ([other] if other else [])
+    _same_types(n, values)
+    return f"(CASE {whens}{f' ELSE {x.text(other)}' if other else ''} END)"
+
+
+def _coalesce(x: Expressions, n: Node) -> str:
+    _same_types(n, n["children"])
+    return f"coalesce({', '.join(x.texts(n['children']))})"
+
+
+def _extreme(function: str) -> Callable[[Expressions, Node], str]:
+    """Of those that are not null."""
+
+    def rule(x: Expressions, n: Node) -> str:
+        _same_types(n, n["children"])
+        if n.type in FLOATS:
+            raise Unsupported(f"{function} of {said(n.type)}, with zeros of two signs, is not taken over")
+        return f"{function}({', '.join(x.texts(n['children']))})"
+
+    return rule
+
+
+# --- subqueries -------------------------------------------------------------------------------------------------------------
+
+
+def _struct_field(x: Expressions, n: Node) -> str:
+    """Of subqueries that Spark has merged: one gives all their values, as a struct."""
+    if n["child"].cls != "ScalarSubquery":
+        raise Unsupported("a field of a struct is not taken over")
+    return x.subquery(n["child"], n["ordinal"])
+
+
+def _child(x: Expressions, n: Node) -> str:
+    return x.text(n["child"])
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "AttributeReference": lambda x, n: n.id,
+    "Alias": _child,
+    "Literal": _literal,
+    "ScalarSubquery": lambda x, n: x.subquery(n),
+    "GetStructField": _struct_field,
+    "KnownNotNull": _child,
+    "KnownNullable": _child,
+    "KnownFloatingPointNormalized": _child,
+    "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0
+    "And": _both("AND"),
+    "Or": _both("OR"),
+    "Not": lambda x, n: f"(NOT {x.text(n['child'])})",
+    "IsNull": lambda x, n: f"({x.text(n['child'])} IS NULL)",
+    "IsNotNull": lambda x, n: f"({x.text(n['child'])} IS NOT NULL)",
+    "In": _in,
+    "InSet": _in_set,
+    "If": _if,
+    "CaseWhen": _case,
+    "Coalesce": _coalesce,
+    "Greatest": _extreme("greatest"),
+    "Least": _extreme("least"),
+    "IsNaN": lambda x, n: f"coalesce(isnan({x.text(n['child'])}), false)",
+    "NaNvl": lambda x, n: (
+        f"(CASE WHEN isnan({x.text(n['left'])}) THEN {x.text(n['right'])} ELSE {x.text(n['left'])} END)"
+    ),
+    **dict.fromkeys(_COMPARED, _comparison),
+}

@@ -1,0 +1,136 @@
+"""An accelerated session gives what Spark gives, and says who computed it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from pyspark.errors import ArithmeticException
+from pyspark.sql.classic.dataframe import DataFrame
+
+import firesteel
+from firesteel.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+QUERY = "SELECT k, count(*) AS c, sum(d) AS s, max(t) AS t, max(b) AS b, max(w) AS w FROM items GROUP BY k ORDER BY k"
+ACTIONS = {
+    "collect": lambda frame: frame.collect(),
+    "toArrow": lambda frame: frame.toArrow(),
+    "toPandas": lambda frame: repr(frame.toPandas()),
+    "count": lambda frame: frame.count(),
+    "show": lambda frame: frame._show_string(2, 5),
+    "vertical": lambda frame: frame._show_string(2, vertical=True),
+    "take": lambda frame: frame.take(2),
+    "first": lambda frame: frame.first(),
+    "head": lambda frame: frame.head(3),
+    "iterator": lambda frame: list(frame.toLocalIterator()),
+}
+
+
+@pytest.fixture(scope="module")
+def items(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("items") / "items")
+    frame = spark.range(1000).selectExpr(
+        "if(id % 5 = 0, NULL, id % 5) AS k",
+        "CAST(id / 7 AS DECIMAL(12,3)) AS d",
+        "timestamp_seconds(id * 100000) AS t",
+        "encode(CAST(id AS STRING), 'UTF-8') AS b",
+        "date_add(DATE'2024-01-01', CAST(id AS INT)) AS w",
+        "id - 1 AS n",
+    )
+    frame.write.parquet(path)
+    spark.read.parquet(path).createOrReplaceTempView("items")
+    return path
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {
+        "firesteel.sql.min-input-bytes": 0,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+        "firesteel.storage.directory": str(tmp_path / "storage"),
+    }
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_an_action_gives_what_it_gave(spark, items, options, action):
+    act = ACTIONS[action]
+    nothing = QUERY.replace("GROUP", "WHERE n < -5 GROUP")
+    before, empty = act(spark.sql(QUERY)), act(spark.sql(nothing))
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert act(spark.sql(QUERY)) == before
+        assert act(spark.sql(nothing)) == empty
+    assert [query.left for query in acceleration.queries] == [(), ()]
+    assert all("test_acceleration.py" in query.place for query in acceleration.queries)
+
+
+def test_the_release_puts_everything_back(spark, items, options):
+    before = dict(vars(DataFrame))
+    first, second = (firesteel.accelerate(spark, options) for _ in range(2))
+    first.release()
+    spark.sql(QUERY).count()
+    second.release()
+    second.release()
+    assert dict(vars(DataFrame)) == before
+    assert (len(first.queries), len(second.queries)) == (0, 1)
+
+
+def test_what_is_left_to_spark_is_said(spark, items, options):
+    with firesteel.accelerate(spark, options) as acceleration:
+        spark.sql("SELECT k, collect_list(n) AS l FROM items GROUP BY k").collect()
+        with pytest.raises(ArithmeticException, match="DIVIDE_BY_ZERO"):
+            spark.sql("SELECT 1 / n AS x FROM items").collect()
+        assert spark.sql("SELECT n FROM items WHERE n < 3").write.mode("overwrite").format("noop").save() is None
+        assert spark.newSession().range(3).count() == 3
+    assert "the type array is not taken over" in acceleration.explain()
+    assert ["division by zero" in "; ".join(query.left) for query in acceleration.queries] == [False, True]
+
+
+def test_small_queries_are_sparks(spark, items, options):
+    with firesteel.accelerate(spark, options | {"firesteel.sql.min-input-bytes": "1g"}) as acceleration:
+        assert spark.sql(QUERY).count() == 5
+    assert "firesteel.sql.min-input-bytes" in acceleration.queries[0].left[0]
+
+
+def test_several_threads_ask(spark, items, options):
+    expected, found = spark.sql(QUERY).collect(), []
+    with firesteel.accelerate(spark, options) as acceleration:
+        threads = [threading.Thread(target=lambda: found.append(spark.sql(QUERY).collect())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [expected] * 3
+    assert [query.left for query in acceleration.queries] == [()] * 3
+
+
+def test_no_session_and_a_wrong_option_are_refused(spark):
+    with pytest.raises(UsageError, match="wants a Spark session"):
+        firesteel.accelerate(None)
+    with pytest.raises(UsageError):
+        firesteel.accelerate(spark, {"firesteel.sql.min-input-bytes": "many"})
+
+    assert not hasattr(DataFrame.collect, "__wrapped__")
+
+
+@pytest.mark.parametrize(("flags", "said"), [((), "took over 1 of 2"), (("--dry-run",), "would take over 1 of 2")])
+def test_a_script_is_accelerated(items, tmp_path, flags, said):
+    script = tmp_path / "report.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        f"groups = spark.read.parquet({items!r}).groupBy('k')\n"
+        "print('rows', groups.count().count())\n"
+        "print('rows', len(groups.agg({'n': 'collect_list'}).collect()))\n"
+    )
+    settings = {"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0", "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
+    command = [sys.executable, "-m", "firesteel", "run", "--accelerate", *flags, str(script)]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, env=os.environ | settings)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.splitlines() == ["rows 5", "rows 5"]
+    assert "Firesteel " + said in ran.stderr, ran.stderr[-2000:]
+    assert "collect at report.py:5: Spark" in ran.stderr
