@@ -80,8 +80,8 @@ ORDERED = {
 BY_SPARK = {
     "random": "SELECT k, rand(1) AS r FROM edges",
     "lists": "SELECT k, sort_array(collect_list(s)) AS l FROM edges GROUP BY k",
-    "regexes": "SELECT s RLIKE '^x' AS r FROM edges",
-    "casts of text": "SELECT CAST('1' || CAST(k AS STRING) AS INT) AS r FROM edges",
+    "regexes": "SELECT regexp_replace(s, '[xy]+', '-') AS r FROM edges",
+    "texts of doubles": "SELECT CAST(f AS STRING) AS r FROM edges",
 }
 FAILING = {
     "ARITHMETIC_OVERFLOW": "SELECT n * 4 AS a FROM edges",
@@ -224,11 +224,11 @@ def test_errors_are_sparks(spark, env, views, tmp_path, error):
 def test_what_the_engine_gives_up_on_spark_answers(spark, env, views, tmp_path):
     frame = spark.sql("SELECT upper(s) AS u FROM edges")
     stream = env.from_dataframe(frame).filter(lambda row: row.u is not None)
-    with pytest.warns(UserWarning, match="the case of letters beyond ASCII"):
+    with pytest.warns(UserWarning, match="the case of these letters"):
         ours = stream.to_arrow()
     assert sorted(ours["u"].to_pylist()) == sorted(u for u in frame.toArrow()["u"].to_pylist() if u is not None)
     env.from_dataframe(frame).write_parquet(tmp_path / "out")
-    with pytest.warns(UserWarning, match="beyond ASCII"):
+    with pytest.warns(UserWarning, match="these letters"):
         env.execute()
     assert pq.read_table(tmp_path / "out").num_rows == 8
 
