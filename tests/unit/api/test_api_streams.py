@@ -288,7 +288,7 @@ class TestFacade:
     def test_public_names(self):
         assert firesteel.__all__ == sorted(firesteel.__all__, key=lambda n: (n[0].islower(), n))
         assert set(firesteel.__all__) == {
-            "BroadcastStream", "ConsumedResult", "DataStream", "Decided", "ExecutionEnvironment", "History", "JobClient",
+            "Acceleration", "BroadcastStream", "ConsumedResult", "DataStream", "Decided", "ExecutionEnvironment", "History", "JobClient",
             "JobResult", "KeyedStream", "Row", "Sink", "SinkWriter", "SlotSharingGroup", "SlowTaskBaseline", "SlowTaskStrategy",
             "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "col", "decide",
             "errors", "lit", "task_resources", "window",
