@@ -22,6 +22,7 @@ from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.wanted import Wanted, wanted_columns
 
 
 @dataclass(slots=True)
@@ -36,9 +37,17 @@ class Planner:
     left: list[str] = field(default_factory=list)
     taken: int = 0
     """Relations that are read without Spark."""
+    _wanted: Wanted = field(init=False)
     _subqueries: dict[int, Rows] = field(default_factory=dict)
     """By the number of the subquery's plan, each a step."""
     _files: dict[tuple[str, ...], Pipeline] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._wanted = wanted_columns(self.catalyst.root)
+
+    def wanted(self, relation: Node) -> list[Node]:
+        """The attributes of a relation that anything above it reads."""
+        return self._wanted.of(relation)
 
     def rows(self, node: Node) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""

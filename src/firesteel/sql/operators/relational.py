@@ -27,7 +27,7 @@ _OPTIONS = {"path", "serialization.format", "paths"}
 
 
 def relation(planner: Planner, node: Node) -> Rows:
-    files, output = node["relation"], node["output"]
+    files, output = node["relation"], planner.wanted(node)
     if not isinstance(files, Node) or files["format"] != "ParquetFileFormat" or node["isStreaming"]:
         raise Unsupported("only Parquet files are read without Spark")
     if files["partitions"]["fields"] or files["bucketed"]:
