@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import copyreg
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,24 @@ class Operator(Protocol):
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches: ...
 
 
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows of one local Parquet file. ``ranges``: (first, end) of the numbers they have in it; empty: all. ``nbytes``: plain ones, as
+    estimated."""
+
+    path: str
+    ranges: tuple[tuple[int, int], ...]
+    count: int
+    nbytes: int
+
+
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """An operator that reads files as well as batches, and faster: only the rows and columns that it needs are made."""
+
+    def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches: ...
+
+
 class UnitInput(Protocol):
     """One input's rows of the unit at hand: a run of consecutive subpartitions."""
 
@@ -123,6 +141,15 @@ class Source(Protocol):
     """The reading half of a source (executor side). ``split`` is any picklable object."""
 
     def read(self, split: Any, ctx: TaskContext) -> Batches: ...
+
+
+@runtime_checkable
+class FileSource(Protocol):
+    """A source whose splits are rows of Parquet files."""
+
+    def files(self, splits: Sequence[Any]) -> list[FileRows] | None:
+        """None: the source has to read them itself."""
+        ...
 
 
 class Combiner(Protocol):

@@ -38,12 +38,14 @@ from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
     CombinerState,
+    FileSource,
     Gate,
     GateHead,
     KeyedHead,
     Operator,
     PartitionOutcome,
     PipelinedGate,
+    ReadsFiles,
     ResultOutput,
     SinkOutput,
     SourceHead,
@@ -269,10 +271,30 @@ class _Reading:
 
     def chain(self, streams: Mapping[int, Stream]) -> Batches:
         """``streams``: by data set, what earlier parts of the task make."""
-        batches = self._head(streams)
-        for operator in self._operators():
+        operators = self._operators()
+        batches = self._by_first(operators)
+        if batches is None:
+            batches = self._head(streams)
+        else:
+            operators = operators[1:]
+        for operator in operators:
             batches = operator.apply(batches, self._ctx)
         return batches
+
+    def _by_first(self, operators: Sequence[Operator]) -> Batches | None:
+        """The rows of the first operator, if it reads the splits' files itself."""
+        head, first = self._program.head, operators[0] if operators else None
+        if (
+            not isinstance(head, SourceHead)
+            or not isinstance(head.source, FileSource)
+            or not isinstance(first, ReadsFiles)
+        ):
+            return None
+        files = head.source.files([_payload(split) for split in self._part.splits])
+        if files is None:
+            return None
+        self._rows, self._bytes = sum(one.count for one in files), sum(one.nbytes for one in files)
+        return first.apply_files(files, self._ctx)
 
     def _operators(self) -> Sequence[Operator]:
         if not self._program.builds:
@@ -313,10 +335,9 @@ class _Reading:
 
     def _read_splits(self, head: SourceHead, splits: Sequence[Any]) -> Batches:
         for split in splits:
-            described = hasattr(split, "payload") and hasattr(split, "description")
-            self._ctx.place = split.description if described else ""
+            self._ctx.place = split.description if _is_described(split) else ""
             try:
-                yield from head.source.read(split.payload if described else split, self._ctx)
+                yield from head.source.read(_payload(split), self._ctx)
             except (FiresteelError, OSError):
                 raise
             except Exception as error:
@@ -330,6 +351,14 @@ class _Reading:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
             yield with_null_indices(batch)
+
+
+def _is_described(split: Any) -> bool:
+    return hasattr(split, "payload") and hasattr(split, "description")
+
+
+def _payload(split: Any) -> Any:
+    return split.payload if _is_described(split) else split
 
 
 def _divided_by(program: VertexProgram) -> tuple[str, ...]:

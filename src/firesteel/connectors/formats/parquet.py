@@ -32,13 +32,18 @@ from firesteel.connectors.files.writing.part_files import GatheringPart, PartWri
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.program import TaskContext
+from firesteel.task.program import FileRows, TaskContext
 
 _BATCH_BYTES = 4 << 20
 _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
 _ROW_GROUP_BYTES = 32 << 20
 _PAGE_BUFFER = 1 << 20
 _THREADS = 16
+_GLOBS = set("*?[]{}\\")
+_PLAIN = {
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32()),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class _Groups:
     size: int
     row_groups: tuple[int, ...]
     values: Values
+    rows: FileRows | None
+    """The same rows, for who reads the file itself; None: they would not be those that this source makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +132,27 @@ class ParquetSource(FooterSource[_Footer]):
         by_file: dict[int, list[int]] = {}
         for number, row_group in items:
             by_file.setdefault(number, []).append(row_group)
-        files = [(self._footers[number].file, number, tuple(ids)) for number, ids in by_file.items()]
-        return tuple(_Groups(file.path, file.size, ids, self._values[number]) for file, number, ids in files)
+        files = [(self._footers[number], number, tuple(ids)) for number, ids in by_file.items()]
+        return tuple(
+            _Groups(footer.file.path, footer.file.size, ids, self._values[number], self._plainly(footer, ids))
+            for footer, number, ids in files
+        )
+
+    def _plainly(self, footer: _Footer, row_groups: tuple[int, ...]) -> FileRows | None:
+        """The rows, if the file has all columns that are read, in the very types."""
+        columns = self._columns_to_read()
+        there = {
+            field.name: plain_type(field.type) for field in footer.schema if not pa.types.is_dictionary(field.type)
+        }
+        wanted = [self._file_schema.field(name) for name in columns]
+        if not all(there.get(field.name) == field.type and _is_plain(field.type) for field in wanted):
+            return None
+        ids = list(row_groups)
+        ends = np.cumsum(footer.rows)
+        whole = len(ids) == len(footer.rows)
+        ranges = () if whole else tuple((int(ends[g] - footer.rows[g]), int(ends[g])) for g in ids)
+        nbytes = int(_plain_bytes(footer, set(columns))[ids].sum())
+        return FileRows(footer.file.path, _joined(ranges), int(footer.rows[ids].sum()), nbytes)
 
     def _words(self, groups: Sequence[_Groups]) -> str:
         first, last = groups[0], groups[-1]
@@ -220,6 +246,33 @@ class ParquetSource(FooterSource[_Footer]):
 
     # --- executor ---
 
+    def files(self, splits: Sequence[tuple[_Groups, ...]]) -> list[FileRows] | None:
+        """The rows of splits, for who reads Parquet itself; None: they would not be those that :meth:`read` gives.
+
+        Raises FiresteelError for a file that is gone, or has changed."""
+        groups = [one for split in splits for one in split]
+        rows = [one.rows for one in groups if one.rows is not None]
+        partitions = set(self.schema.names) - set(self._columns_to_read())
+        if len(rows) < len(groups) or self._conjuncts or partitions or not is_local(self._filesystem):
+            return None
+        if any(set(one.path) & _GLOBS for one in groups):  # others would look for files that fit
+            return None
+        for one in groups:
+            self._check_size(one, self._filesystem.get_file_info(one.path).size)
+        return rows
+
+    def _check_size(self, groups: _Groups, size: int | None) -> None:
+        label = self._prefix + groups.path
+        if size is None:
+            raise FiresteelError(
+                f"{label} was there when the job was planned and is gone now.",
+                hint="Run the job again; on a cluster, check that every executor sees this path.",
+            )
+        if size != groups.size:
+            raise FiresteelError(
+                f"{label} changed while the job was running.", hint="Run the job again when nothing writes to it."
+            )
+
     def read(self, split: tuple[_Groups, ...], ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         batches = (batch for groups in split for batch in self._read_file(groups, ctx))
         return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
@@ -229,11 +282,7 @@ class ParquetSource(FooterSource[_Footer]):
         place = label
         try:
             with self._filesystem.open_input_file(groups.path) as stream:
-                if stream.size() != groups.size:
-                    raise FiresteelError(
-                        f"{label} changed while the job was running.",
-                        hint="Run the job again when nothing writes to it.",
-                    )
+                self._check_size(groups, stream.size())
                 local = is_local(self._filesystem)
                 with pq.ParquetFile(
                     stream,
@@ -246,10 +295,7 @@ class ParquetSource(FooterSource[_Footer]):
                         ctx.place = place = f"{label}, row group {row_group}"
                         yield from self._read_row_group(file, row_group, groups.values, place)
         except FileNotFoundError:
-            raise FiresteelError(
-                f"{label} was there when the job was planned and is gone now.",
-                hint="Run the job again; on a cluster, check that every executor sees this path.",
-            ) from None
+            self._check_size(groups, None)
         except (OSError, pa.ArrowException) as error:
             raise FiresteelError(
                 f"{place} cannot be read: {first_line(error)}.",
@@ -268,6 +314,20 @@ class ParquetSource(FooterSource[_Footer]):
         rows = int(np.clip(_BATCH_BYTES * about.num_rows // max(about.total_byte_size, 1), _LEAST_ROWS, _MOST_ROWS))
         for batch in file.iter_batches(batch_size=rows, row_groups=[row_group], columns=wanted, use_threads=False):
             yield from self._finish(widened(batch, read_schema, place), values)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Types whose values every reader of Parquet makes the same of."""
+    return kind in _PLAIN or pa.types.is_decimal128(kind)
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Ranges that follow one another, as one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in ranges:
+        follows = bool(joined) and joined[-1][1] == begin
+        joined.append((joined.pop()[0] if follows else begin, end))
+    return tuple(joined)
 
 
 # --- footers -------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pyarrow as pa
 from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.projection import select
 from firesteel.api.steps.set_operations import union_of
+from firesteel.compile.stream_graph import SourceStep
+from firesteel.connectors.base import push_down
 from firesteel.sql.expressions.texts import quoted
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, checked, engine_type, said
@@ -66,7 +68,11 @@ def _value(planner: Planner, name: str, there: pa.DataType, kind: str) -> str:
 
 
 def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
-    return select(pipeline, tuple(dict.fromkeys(names)), {}) if names else pipeline
+    """The source of fewer columns: without a projection behind it, so that the engine may read the files itself."""
+    work = pipeline.node.work
+    assert isinstance(work, SourceStep)
+    narrowed = push_down(work.source, [name for name in pipeline.names if name in names], None)
+    return pipeline.at(replace(pipeline.node, work=SourceStep(narrowed), schema=narrowed.schema))
 
 
 def stream(planner: Planner, node: Node) -> Rows:

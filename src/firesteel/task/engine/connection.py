@@ -59,14 +59,14 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
 def run(
     sql: str,
     inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
-    tables: Mapping[str, pa.Table],
+    tables: Mapping[str, pa.Table | str],
     schema: pa.Schema,
     ctx: TaskContext,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query, as batches of ``schema``.
 
-    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times. Raises what an input raises, and
-    FragmentError for what the engine does.
+    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times, and queries. Raises what an input
+    raises, and FragmentError for what the engine does.
     """
     failed: list[BaseException] = []
     with cursor(ctx) as engine:
@@ -76,7 +76,10 @@ def run(
             for name, (kind, batches) in inputs.items():
                 engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
             for name, table in tables.items():
-                engine.register(name, table)
+                if isinstance(table, str):
+                    engine.execute(f"CREATE TEMP VIEW {name} AS {table}")
+                else:
+                    engine.register(name, table)
             reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
             for batch in reader:
                 if batch.num_rows:

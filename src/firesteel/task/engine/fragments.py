@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
 from firesteel.task.engine.connection import conformed, run
-from firesteel.task.program import Batches, TaskContext, UnitInput
+from firesteel.task.engine.files import scan_of
+from firesteel.task.program import Batches, FileRows, TaskContext, UnitInput
 
 INPUT = "input"
 """The name of the rows in the text; those of several inputs are ``input0``, ``input1``."""
@@ -27,8 +28,16 @@ class SqlFragment:
     unitwise: ClassVar[bool] = False
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        tables = {name: ctx.side_inputs[name] for name in self.sides}
-        return run(self.sql, {INPUT: (self.reads, _cast(batches, self.reads))}, tables, self.schema, ctx)
+        return run(self.sql, {INPUT: (self.reads, _cast(batches, self.reads))}, self._tables(ctx), self.schema, ctx)
+
+    def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
+        """The same of the rows of files, which the engine reads itself."""
+        if not files:
+            return self.apply(iter(()), ctx)
+        return run(self.sql, {}, {**self._tables(ctx), INPUT: scan_of(files, self.reads)}, self.schema, ctx)
+
+    def _tables(self, ctx: TaskContext) -> dict[str, pa.Table]:
+        return {name: ctx.side_inputs[name] for name in self.sides}
 
 
 @dataclass(frozen=True, slots=True)
