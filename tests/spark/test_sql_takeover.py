@@ -140,6 +140,25 @@ def assert_as_spark(spark, env, query, *, in_order=False):
         assert all(map(near, mine, its)), (mine, its)
 
 
+REPEATED = """
+    WITH sums AS (SELECT k, sum(d) AS d, count(*) AS c FROM edges GROUP BY k)
+    SELECT x.k, x.d, x.c, y.d AS e, y.c AS f FROM sums x JOIN sums y ON x.k = y.k WHERE x.c > (SELECT avg(c) FROM sums) OR y.c < (SELECT avg(c) FROM sums)"""
+
+
+@pytest.mark.full
+def test_equal_subtrees_are_computed_once(spark, env, views):
+    assert_as_spark(spark, env, REPEATED)
+    stream = env.from_dataframe(spark.sql(REPEATED))
+    nodes, stack = set(), [stream._pipeline.node]
+    while stack:
+        node = stack.pop()
+        if node not in nodes:
+            nodes.add(node)
+            stack += [edge.source for edge in (*node.inputs, *(edge for _, edge in node.sides))]
+    sources = [node for node in nodes if not node.inputs]
+    assert len(sources) == 2  # of the sums with keys, and of those for their average
+
+
 def test_a_query_of_everything(spark, env, views):
     """One query for the quick tests; the parts are below."""
     query = """

@@ -22,6 +22,7 @@ from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.repeated import repeated
 from firesteel.sql.plans.wanted import Wanted, wanted_columns
 
 
@@ -38,12 +39,16 @@ class Planner:
     taken: int = 0
     """Relations that are read without Spark."""
     _wanted: Wanted = field(init=False)
+    _repeated: dict[int, int] = field(init=False)
+    _computed: dict[int, tuple[list[Node], Rows]] = field(default_factory=dict)
+    """By the number of the first of equal subtrees: what it gives, as a step."""
     _subqueries: dict[int, Rows] = field(default_factory=dict)
-    """By the number of the subquery's plan, each a step."""
+    """By the number of the first plan of equal subqueries, each a step."""
     _files: dict[tuple[str, ...], Pipeline] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._wanted = wanted_columns(self.catalyst.root)
+        self._repeated = repeated(self.catalyst.root, self.catalyst.firsts())
 
     def wanted(self, relation: Node) -> list[Node]:
         """The attributes of a relation that anything above it reads."""
@@ -51,6 +56,16 @@ class Planner:
 
     def rows(self, node: Node) -> Rows:
         """Raises Unsupported where neither we nor Spark's rows can serve."""
+        first = self._repeated.get(node.handle)
+        if first is None:
+            return self._rows(node)
+        output = self.catalyst.output_of(node)
+        if first not in self._computed:
+            rows = self._rows(node)
+            self._computed[first] = output, Rows(rows.step(), rows.columns)
+        return _renamed(*self._computed[first], output)
+
+    def _rows(self, node: Node) -> Rows:
         rule, taken = RULES.get(node.cls), self.taken
         try:
             if rule is None:
@@ -70,11 +85,12 @@ class Planner:
             if node["outerAttrs"]:
                 raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
             plan = unpacked(node["plan"])
-            if plan.handle not in self._subqueries:
-                rows = self.rows(plan)
-                self._subqueries[plan.handle] = Rows(rows.step(), rows.columns)
-            rows = self._subqueries[plan.handle]
-            name = f"side_{plan.handle}"
+            number = self._repeated.get(plan.handle, plan.handle)
+            if number not in self._subqueries:
+                rows = self._rows(plan)
+                self._subqueries[number] = Rows(rows.step(), rows.columns)
+            rows = self._subqueries[number]
+            name = f"side_{number}"
             if name not in (known for known, _ in sides):
                 sides.append((name, rows.pipeline))
             return f"(SELECT {list(rows.columns)[ordinal]} FROM {name})"
@@ -106,6 +122,15 @@ class Planner:
             raise Unsupported(f"{node.cls} has no columns, or one twice")
         frame = self.catalyst.dataframe_of(node, list(columns))
         return Rows(reading.from_spark(self.env, "spark", frame), columns)  # type: ignore[arg-type]
+
+
+def _renamed(output: list[Node], rows: Rows, wanted: list[Node]) -> Rows:
+    """The rows of an equal subtree, under the names of this one's columns."""
+    names = {there.id: here.id for here, there in zip(output, wanted, strict=True) if here.id in rows.columns}
+    if all(there == here for there, here in names.items()):
+        return rows
+    items = ", ".join(f"{here} AS {there}" for there, here in names.items())
+    return rows.selecting(items, {there: rows.columns[here] for there, here in names.items()}, "select")
 
 
 def unpacked(plan: Node) -> Node:

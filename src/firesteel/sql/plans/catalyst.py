@@ -29,6 +29,10 @@ class Catalyst:
         """The attributes of an operator, in order."""
         return _node(json.loads(self._reader.output(node.handle)))
 
+    def firsts(self) -> list[int]:
+        """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
+        return [int(number) for number in self._reader.firsts().split()]
+
     def dataframe_of(self, node: Node, names: list[str]) -> Any:
         """The subtree as a DataFrame of Spark's, its columns called ``names``."""
         from firesteel.spark.session.versions import dataframe_of_plan

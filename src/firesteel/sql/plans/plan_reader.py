@@ -20,6 +20,20 @@ public String output(int number) {
 
 public Object plan(int number) { return plans.get(number); }
 
+/** For each plan, the number of the first that gives the same rows, but for the ids of its columns. */
+public String firsts() {
+    StringBuilder firsts = new StringBuilder();
+    java.util.HashMap known = new java.util.HashMap();
+    for (int i = 0; i < plans.size(); i++) {
+        Object same = ((org.apache.spark.sql.catalyst.plans.QueryPlan) plans.get(i)).canonicalized();
+        Object first = known.get(same);
+        if (first == null) known.put(same, first = Integer.valueOf(i));
+        if (i > 0) firsts.append(' ');
+        firsts.append(first);
+    }
+    return firsts.toString();
+}
+
 private void text(String s) {
     out.append('"');
     for (int i = 0; i < s.length(); i++) {

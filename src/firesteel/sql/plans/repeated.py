@@ -1,0 +1,34 @@
+"""Subtrees that a plan has several times: of a common table expression, of a view, of a subquery. They are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firesteel.sql.plans.nodes import Node, walk
+
+_COSTLY = ("Aggregate", "Join", "Window", "Sort", "GlobalLimit", "Generate")
+"""A subtree without any of these is cheaper to compute again than to store."""
+_WHOLE = ("Aggregate", "Project")
+"""Give all of their columns whoever reads them; of others only those are there that something above them reads."""
+
+
+def repeated(root: Node, firsts: Sequence[int]) -> dict[int, int]:
+    """By handle of the operators on top of such subtrees, the handle of the first of each. ``firsts``: as ``Catalyst.firsts``."""
+    met: set[int] = set()
+    found: dict[int, int] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.handle >= 0:
+            first = firsts[node.handle]
+            if first in met and node.cls in _WHOLE and _is_costly(node):
+                found[node.handle] = first
+                found[first] = first
+                continue  # what is below is computed with the first
+            met.add(first)
+        stack.extend(reversed(node.nodes()))
+    return found
+
+
+def _is_costly(node: Node) -> bool:
+    return any(part.cls in _COSTLY for part in walk(node))
