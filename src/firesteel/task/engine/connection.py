@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
+from firesteel.task.engine.files import Scan
 from firesteel.task.program import TaskContext
 
 BATCH_ROWS = 1 << 16
@@ -59,13 +60,13 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
 def run(
     sql: str,
     inputs: Mapping[str, tuple[pa.Schema, Iterator[pa.RecordBatch]]],
-    tables: Mapping[str, pa.Table | str],
+    tables: Mapping[str, pa.Table | Scan],
     schema: pa.Schema,
     ctx: TaskContext,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query, as batches of ``schema``.
 
-    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times, and queries. Raises what an input
+    ``inputs``: streams that it reads, each once; ``tables``: what it may read several times, and files. Raises what an input
     raises, and FragmentError for what the engine does.
     """
     failed: list[BaseException] = []
@@ -76,11 +77,12 @@ def run(
             for name, (kind, batches) in inputs.items():
                 engine.register(name, pa.RecordBatchReader.from_batches(kind, _watched(batches, failed)))
             for name, table in tables.items():
-                if isinstance(table, str):
-                    engine.execute(f"CREATE TEMP VIEW {name} AS {table}")
+                if isinstance(table, Scan):
+                    engine.execute(f"CREATE TEMP VIEW {name} AS {table.text}")
                 else:
                     engine.register(name, table)
-            reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
+            with _planning(any(isinstance(table, Scan) and table.floats for table in tables.values())):
+                reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
             for batch in reader:
                 if batch.num_rows:
                     yield conformed(batch, schema)
@@ -93,6 +95,20 @@ def run(
                 f"{STOPPED}{_sentence(error)}.",
                 hint="With the option firesteel.sql.dataframes = spark, Spark alone computes DataFrames.",
             ) from error
+
+
+@contextmanager
+def _planning(floats: bool) -> Generator[None]:
+    """``floats``: the greatest of a column must not be taken from statistics, which do not know of NaN. The engine sets such for all
+    its cursors, of which one plans at a time."""
+    if not floats:
+        yield
+        return
+    _engine[0].execute("SET disabled_optimizers = 'statistics_propagation'")
+    try:
+        yield
+    finally:
+        _engine[0].execute("SET disabled_optimizers = ''")
 
 
 def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -12,7 +13,15 @@ _OPTIONS = "hive_partitioning=false, can_have_nan=true"
 """Nothing is read out of paths; and statistics say nothing of NaN, which is greater than all else."""
 
 
-def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> str:
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A query on files. ``floats``: it gives floating-point numbers."""
+
+    text: str
+    floats: bool
+
+
+def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> Scan:
     """The rows of these parts, the columns of ``schema`` in its types."""
     columns = ", ".join(_identifier(name) for name in schema.names)
     whole = [_literal(part.path) for part in parts if not part.ranges]
@@ -23,7 +32,7 @@ def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> str:
             f"SELECT {columns} FROM {source} WHERE file_row_number >= {begin} AND file_row_number < {end}"
             for begin, end in part.ranges
         ]
-    return " UNION ALL ".join(texts)
+    return Scan(" UNION ALL ".join(texts), any(pa.types.is_floating(field.type) for field in schema))
 
 
 def _identifier(name: str) -> str:

@@ -1,0 +1,156 @@
+"""Parquet files that the engine reads itself: the rows that the source reads."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors_kit import context as task_context
+from firesteel.connectors.base import push_down
+from firesteel.connectors.formats.parquet import ParquetSource
+from firesteel.errors import FiresteelError
+from firesteel.results.storage.store import ResultStore
+from firesteel.task.engine.fragments import SqlFragment
+from firesteel.task.expressions import column
+from firesteel.task.program import ReadsFiles, ResultOutput, SourceHead, VertexProgram
+from firesteel.task.runner import run_task
+
+SCHEMA = pa.schema(
+    {
+        "n": pa.int64(),
+        "i": pa.int16(),
+        "f": pa.float64(),
+        "g": pa.float32(),
+        "d": pa.decimal128(15, 2),
+        "w": pa.decimal128(38, 10),
+        "s": pa.string(),
+        "x": pa.binary(),
+        "t": pa.date32(),
+        "b": pa.bool_(),
+    }
+)
+QUERIES = [
+    "SELECT * FROM input",
+    "SELECT max(f) AS f, min(f) AS f2, max(g) AS g, count(*) AS c FROM input",
+    "SELECT n, f FROM input WHERE f > 5 OR g = CAST('NaN' AS FLOAT)",
+    "SELECT s, sum(d) AS d, max(t) AS t, bool_or(b) AS b FROM input WHERE n >= 50 GROUP BY s",
+    "SELECT w, x FROM input WHERE i BETWEEN 3 AND 9 AND s <> 'ß'",
+    "SELECT count(*) AS c FROM input WHERE t < DATE '1970-01-01'",
+]
+
+
+def rows(rng, number):
+    def some(*values):
+        return None if rng.random() < 0.1 else rng.choice(values)
+
+    floats = (0.0, -0.0, 1.5, -1e300, math.inf, -math.inf, math.nan)
+    return pa.table(
+        {
+            "n": list(range(number)),
+            "i": [some(-(2**15), 3, 7, 2**15 - 1) for _ in range(number)],
+            "f": [some(*floats) for _ in range(number)],
+            "g": [some(0.0, -0.0, 2.5, math.nan) for _ in range(number)],
+            "d": [some(*map(decimal.Decimal, ("0.01", "-9999999999999.99"))) for _ in range(number)],
+            "w": [some(*map(decimal.Decimal, ("1e27", "-0.0000000001"))) for _ in range(number)],
+            "s": [some("", "ß", "a" * 300, "\U0001f600", "x\0y") for _ in range(number)],
+            "x": [some(b"", b"\xff\0") for _ in range(number)],
+            "t": [some(dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(9999, 12, 31)) for _ in range(number)],
+            "b": [some(True, False) for _ in range(number)],
+        },
+        schema=SCHEMA,
+    )
+
+
+@pytest.fixture
+def source(tmp_path):
+    rng = random.Random(4)
+    for number in range(3):
+        pq.write_table(rows(rng, 100), tmp_path / f"{number} it's.parquet", row_group_size=(100, 30, 17)[number])
+    return ParquetSource(str(tmp_path))
+
+
+def context(scratch):
+    return task_context(scratch=scratch)
+
+
+def plain(batches):
+    values = [row for batch in batches for row in zip(*(c.to_pylist() for c in batch.columns), strict=True)]
+    return sorted(
+        repr(tuple("NaN" if v != v else v + 0.0 if isinstance(v, float) else v for v in row)) for row in values
+    )
+
+
+def fragment(sql, reads):
+    import duckdb
+
+    con = duckdb.connect()
+    con.register("input", reads.empty_table())
+    return SqlFragment("sql", sql, reads, con.sql(sql).to_arrow_table().schema)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("volume", [1 << 10, 1 << 14, 1 << 30])
+def test_the_same_rows_as_by_the_source(source, tmp_path, sql, volume):
+    step, ctx = fragment(sql, source.schema), context(tmp_path)
+    splits = [split.payload for split in source.list_splits(volume)]
+    for split in splits:
+        files = source.files([split])
+        assert plain(step.apply_files(files, ctx)) == plain(step.apply(source.read(split, ctx), ctx))
+    assert sum(one.count for one in source.files(splits)) == 300
+
+
+def test_several_splits_of_one_subtask(source, tmp_path):
+    step, ctx = fragment(QUERIES[3], source.schema), context(tmp_path)
+    splits = [split.payload for split in source.list_splits(1 << 12)]
+    assert len(splits) > 2
+    batches = (batch for split in splits for batch in source.read(split, ctx))
+    assert plain(step.apply_files(source.files(splits), ctx)) == plain(step.apply(batches, ctx))
+
+
+def test_no_splits(source, tmp_path):
+    step = fragment("SELECT count(*) AS c FROM input", source.schema)
+    assert plain(step.apply_files(source.files([]), context(tmp_path))) == ["(0,)"]
+
+
+def test_left_to_the_source(source, tmp_path):
+    splits = [split.payload for split in source.list_splits(1 << 30)]
+    filtered = push_down(source, None, column("n") > 5)
+    assert filtered.files([split.payload for split in filtered.list_splits(1 << 30)]) is None
+    assert source.files(splits) is not None
+    home = tmp_path / "k=1"
+    home.mkdir()
+    pq.write_table(pa.table({"t": pa.array([dt.datetime(2020, 1, 1)], pa.timestamp("ns"))}), home / "a.parquet")
+    other = ParquetSource(str(home / "a.parquet"))
+    assert other.files([split.payload for split in other.list_splits(1 << 30)]) is None
+    starred = tmp_path / "a*b.parquet"
+    pq.write_table(pa.table({"n": [1]}), starred)
+    known = ParquetSource(str(tmp_path / "k=1" / "..").replace("k=1/..", "") + "a*b.parquet")
+    assert known.files([split.payload for split in known.list_splits(1 << 30)]) is None
+
+
+def test_a_file_that_changed_or_is_gone(source, tmp_path):
+    splits = [split.payload for split in source.list_splits(1 << 30)]
+    path = tmp_path / "0 it's.parquet"
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(FiresteelError, match="changed while the job was running"):
+        source.files(splits)
+    path.unlink()
+    with pytest.raises(FiresteelError, match="is gone now"):
+        source.files(splits)
+
+
+def test_a_task_counts_the_rows_it_read(source, tmp_path):
+    step = fragment("SELECT n, s FROM input WHERE n < 10", source.schema)
+    assert isinstance(step, ReadsFiles)
+    program = VertexProgram(SourceHead(source), (step,), (ResultOutput(9, step.schema),))
+    store = ResultStore(str(tmp_path / "results"))
+    store.create()
+    outcome = run_task(program, context(tmp_path), [], source.list_splits(1 << 30), store, {9: 1}, "lz4")
+    assert (outcome.rows_in, outcome.rows_out) == (300, 30)
+    assert outcome.bytes_in > 0
