@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|sql ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from benchmarks import (
     slots,
     sort,
     speculation,
+    sql,
     star,
     starts,
     sweep,
@@ -60,6 +61,7 @@ BENCHMARKS = {
     "star": star.main,
     "filtered": filtered.main,
     "heavy_keys": heavy_keys.main,
+    "sql": sql.main,
 }
 
 
