@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from firesteel import errors as errors
-    from firesteel.api.acceleration import Acceleration, accelerate
+    from firesteel.api.acceleration.handle import Acceleration, accelerate
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
@@ -35,8 +35,8 @@ _HOMES = {
     "ConsumedResult": "firesteel.scheduler.parallelism.model",
     "DataStream": "firesteel.api.data_stream",
     "Decided": "firesteel.api.deciding",
-    "Acceleration": "firesteel.api.acceleration",
-    "accelerate": "firesteel.api.acceleration",
+    "Acceleration": "firesteel.api.acceleration.handle",
+    "accelerate": "firesteel.api.acceleration.handle",
     "ExecutionEnvironment": "firesteel.api.environment",
     "History": "firesteel.api.history",
     "JobClient": "firesteel.api.job_client",

@@ -79,6 +79,75 @@ def test_the_release_puts_everything_back(spark, items, options):
     assert (len(first.queries), len(second.queries)) == (0, 1)
 
 
+@pytest.mark.full
+def test_what_others_put_over_it_stays(spark, items, options):
+    before = dict(vars(DataFrame))
+    ours = firesteel.accelerate(spark, options)
+    count, seen = DataFrame.count, []
+    DataFrame.count = lambda frame: (seen.append(frame), count(frame))[1]
+    try:
+        assert spark.sql(QUERY).count() == 5
+        ours.release()
+        assert spark.sql(QUERY).count() == 5
+        assert (len(seen), len(ours.queries)) == (2, 1)
+        assert {name for name, value in vars(DataFrame).items() if before.get(name) is not value} == {"count"}
+        with firesteel.accelerate(spark, options) as again:
+            assert (spark.sql(QUERY).count(), len(spark.sql(QUERY).collect())) == (5, 5)
+        assert [query.action for query in again.queries] == ["count", "collect"]
+    finally:
+        DataFrame.count = count
+    firesteel.accelerate(spark, options).release()
+    assert dict(vars(DataFrame)) == before
+
+
+@pytest.mark.full
+def test_subclasses_and_other_kinds_of_sessions(spark, items, options):
+    class Frame(DataFrame):
+        def collect(self):
+            return ["first", *super().collect()]
+
+    class Session:
+        __module__ = "pyspark.sql.connect.session"
+
+    with firesteel.accelerate(spark, options) as acceleration:
+        assert len(Frame(spark.sql(QUERY)._jdf, spark).collect()) == 6
+    assert [query.left for query in acceleration.queries] == [()]
+    with pytest.raises(UsageError, match="Spark Connect"):
+        firesteel.accelerate(Session())
+
+
+@pytest.mark.full
+def test_a_script_that_failed_is_in_its_journal(items, tmp_path, capsys):
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        f"spark.read.parquet({items!r}).groupBy('k').count().collect()\n"
+        "raise SystemExit(3)\n"
+    )
+    settings = {"FIRESTEEL_SQL_MIN_INPUT_BYTES": "0", "FIRESTEEL_JOURNAL_DIRECTORY": str(tmp_path / "journal")}
+
+    def firesteel_command(*arguments):
+        command = [sys.executable, "-m", "firesteel", *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, check=False, env=os.environ | settings
+        )
+
+    assert firesteel_command("run", "--accelerate", str(script)).returncode == 3
+    said = firesteel_command("explain", "last").stdout
+    assert said.startswith("fails.py (script ")
+    assert ": FAILED after" in said
+    assert "1. collect at fails.py:3: Firesteel" in said
+    job = said.rpartition("(job ")[2].rstrip(")\n")
+    assert "FINISHED" in firesteel_command("explain", job).stdout
+    assert firesteel_command("history", "last").stdout == said
+    listed = firesteel_command("history").stdout
+    assert "fails.py (script)" in listed
+    assert firesteel_command("explain", "last", "0").returncode == 2
+    with pytest.raises(UsageError, match="a script"):
+        firesteel.History("last", {"firesteel.journal.directory": str(tmp_path / "journal")})
+
+
 def test_what_is_left_to_spark_is_said(spark, items, options):
     with firesteel.accelerate(spark, options) as acceleration:
         spark.sql("SELECT k, collect_list(n) AS l FROM items GROUP BY k").collect()

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -30,7 +30,7 @@ from firesteel.compile.compiler import compile_job
 from firesteel.compile.describe import describe, describe_left_to_spark
 from firesteel.compile.slot_sharing import unused_groups
 from firesteel.compile.stream_graph import StreamNode
-from firesteel.errors import JobExecutionError, UsageError, interruption
+from firesteel.errors import FiresteelError, UsageError, interruption
 from firesteel.model.group_options import groups_of
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
@@ -402,27 +402,29 @@ class ExecutionEnvironment:
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
         Ctrl-C.
         """
-        sinks = list(self._sinks)
         with _interruptible(name):
-            try:
-                return self.execute_async(name).wait()
-            except JobExecutionError as error:
-                instead = left_to_spark(sinks, error)
-                if instead is None:
-                    raise
-            self._sinks = instead
             return self.execute_async(name).wait()
 
     def execute_async(self, name: str = "firesteel job") -> JobClient:
-        """As :meth:`execute`, but returns once the job has been checked and started."""
+        """As :meth:`execute`, but returns once the job has been checked and started.
+
+        Where Spark has to compute a DataFrame that our tasks gave up on, :meth:`JobClient.wait` begins a second job for it.
+        """
         sinks, self._sinks = self._sinks, []
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         with _interruptible(name):
             from firesteel.api.job_client import JobClient
 
+            def by_spark(error: FiresteelError) -> tuple[JobRun, Callable[[FiresteelError], object]] | None:
+                instead = left_to_spark(sinks, error)
+                if instead is None:
+                    return None
+                _, run, caches = self._submit(instead, name)
+                return run, caches.lost_by
+
             _, run, caches = self._submit(sinks, name)
-            return JobClient(run, caches.lost_by)
+            return JobClient(run, caches.lost_by, by_spark)
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""

@@ -15,6 +15,7 @@ from firesteel.journal.lookup import find
 from firesteel.options import Options
 from firesteel.options.layers import surroundings
 from firesteel.report.history import JobHistory
+from firesteel.report.scripts import not_a_script
 from firesteel.report.streams import is_stream
 from firesteel.view.notebook.shell import show_tables
 
@@ -35,6 +36,7 @@ class History(JobTables):
         self._records: Sequence[AnyJournalRecord] = read(self.path)
         if is_stream(self._records):
             raise UsageError(f"'{self.path}' is the journal of a stream.", hint="See 'firesteel stream history'.")
+        not_a_script(self._records)
         show_tables()
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,13 +51,27 @@ class JobResult(JobTables):
         return f"JobResult({self.job_name!r}, {self.job_id}, {format_seconds(self.duration)})"
 
 
+Again = tuple["JobRun", Callable[[FiresteelError], object]]
+"""A job in the place of another, and what is called with its failure."""
+
+
 class JobClient:
     """A running job. ``execute_async`` returns one."""
 
-    def __init__(self, run: JobRun, failed: Callable[[FiresteelError], object] = lambda _error: None) -> None:
-        """Made by the environment, not by users. ``failed``: called with what the job failed with, whenever that is asked for."""
+    def __init__(
+        self,
+        run: JobRun,
+        failed: Callable[[FiresteelError], object] = lambda _error: None,
+        again: Callable[[FiresteelError], Again | None] = lambda _error: None,
+    ) -> None:
+        """Made by the environment, not by users. ``failed``: called with what the job failed with, whenever that is asked for.
+
+        ``again``: begins a job in the place of one that failed so; asked once.
+        """
         self._run = run
         self._failed = failed
+        self._again: Callable[[FiresteelError], Again | None] | None = again
+        self._lock = threading.Lock()
 
     @property
     def job_id(self) -> str:
@@ -70,16 +86,31 @@ class JobClient:
         Raises JobExecutionError if it failed, JobCancelledError if it was cancelled, KeyboardInterrupt on Ctrl-C, which cancels it,
         TimeoutError if it still runs when the time is over; it runs on then.
         """
-        if not self._run.wait(timeout):
-            waits = " ".join(self.waiting_for())
-            raise TimeoutError(
-                f"The job '{self._run.job_name}' ({self.job_id}) still runs after {timeout} s. {waits}".rstrip()
-            )
-        outcome = self._run.result()
-        if outcome.error is not None:
-            self._failed(outcome.error)
-            raise _for_this_caller(outcome.error)
-        return _result_of(outcome)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            run = self._run
+            if not run.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                waits = " ".join(self.waiting_for())
+                raise TimeoutError(
+                    f"The job '{run.job_name}' ({self.job_id}) still runs after {timeout} s. {waits}".rstrip()
+                )
+            outcome = run.result()
+            if outcome.error is None:
+                return _result_of(outcome)
+            if not self._begun_again(run, outcome.error):
+                raise _for_this_caller(outcome.error)
+
+    def _begun_again(self, run: JobRun, error: FiresteelError) -> bool:
+        """Returns True if another job does the work of this one now; its id and status are then those of this object."""
+        with self._lock:
+            if self._run is not run:  # by another thread
+                return True
+            self._failed(error)
+            again, self._again = self._again, None
+            begun = None if again is None else again(error)
+            if begun is not None:
+                self._run, self._failed = begun
+            return begun is not None
 
     def waiting_for(self) -> list[str]:
         """The reasons why the job waits just now, as sentences: subtasks that run or queue, a restart's delay, its sinks."""

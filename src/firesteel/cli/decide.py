@@ -53,10 +53,12 @@ def decide(
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
     from firesteel.api.what_if import what_if
+    from firesteel.report.scripts import not_a_script
     from firesteel.report.streams import is_stream
 
     if is_stream(records):
         raise UsageError("This is a stream: nothing in it was decided from bytes.", hint="Leave out --what-if.")
+    not_a_script(records)
     values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -81,7 +81,7 @@ def _cells(each: Listed) -> dict[str, str]:
     cells = {
         "when": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.began)),
         "job": each.job_id,
-        "name": _cut(each.name, _NAME_LENGTH) + (" (stream)" if each.kind == "stream" else ""),
+        "name": _cut(each.name, _NAME_LENGTH) + ("" if each.kind == "job" else f" ({each.kind})"),
         "status": each.status,
         "took": "" if each.seconds is None else format_seconds(each.seconds),
         "cause": each.cause.strip().split("\n", 1)[0] if each.status in ("failed", DAMAGED) else "",

@@ -109,8 +109,11 @@ def run(
         if dry_run and not accelerate:
             raise UsageError("--dry-run says what --accelerate would take over.", hint="Write --accelerate --dry-run.")
         set_defaults(master=master, options=options)
-        with accelerated(dry_run) if accelerate else nullcontext():
-            code = run_script(Path(script), arguments or [])
+        path = Path(script)
+        with accelerated(path.name, dry_run) if accelerate else nullcontext() as acceleration:
+            code = run_script(path, arguments or [])
+            if acceleration is not None:
+                acceleration.ended_with(code)
         raise typer.Exit(told.ended(code))
 
 
@@ -127,6 +130,7 @@ def explain(
     from firesteel.journal.lookup import find
     from firesteel.options import Options
     from firesteel.report.explain import explain as explain_records
+    from firesteel.report.scripts import explain_script, is_script
     from firesteel.report.stream_report import explain_stream
     from firesteel.report.streams import is_stream
 
@@ -135,13 +139,15 @@ def explain(
     if what_if:
         show(what_if_text(records, what_if, vertex))
         return
-    if is_stream(records):
+    if is_stream(records) or is_script(records):
         no_vertices(vertex)
-    show(
-        explain_stream(records)
-        if is_stream(records)
-        else explain_records(records, vertex, broken_off=is_held(path) is False)
-    )
+    broken_off = is_held(path) is False
+    if is_script(records):
+        show(explain_script(records, broken_off=broken_off))
+    elif is_stream(records):
+        show(explain_stream(records))
+    else:
+        show(explain_records(records, vertex, broken_off=broken_off))
 
 
 @app.command()
@@ -174,7 +180,7 @@ def history(
 ) -> None:
     """List all jobs, or one job's attempts.
 
-    All jobs, newest first. Of one job: the subtasks that had several attempts, with node, state, cause and which one won. Of a stream: its rescales.
+    All jobs, newest first. Of one job: the subtasks that had several attempts, with node, state, cause and which one won. Of a stream: its rescales; of an accelerated script: its queries.
     """
     if job is None:
         from firesteel.cli.history_list import list_jobs
@@ -184,21 +190,29 @@ def history(
     if status or as_json:
         raise UsageError("--status and --json are for the list of all jobs.", hint=f"Leave out '{job}', or them.")
     from firesteel.journal.file import read
+    from firesteel.journal.locks import is_held
     from firesteel.journal.lookup import find
     from firesteel.options import Options
     from firesteel.report.attempts_report import report
+    from firesteel.report.scripts import explain_script, is_script
     from firesteel.report.stream_report import stream_history
     from firesteel.report.streams import is_stream
 
-    records = read(find(job, Options(given_options(option))))
-    if is_stream(records):
+    path = find(job, Options(given_options(option)))
+    records = read(path)
+    if is_stream(records) or is_script(records):
         no_vertices(vertex)
-    show(stream_history(records) if is_stream(records) else report(records, vertex, all_of_them=every))
+    if is_script(records):
+        show(explain_script(records, broken_off=is_held(path) is False))
+    elif is_stream(records):
+        show(stream_history(records))
+    else:
+        show(report(records, vertex, all_of_them=every))
 
 
 def no_vertices(vertex: str | None) -> None:
     if vertex is not None:
-        raise UsageError(f"This is a stream, which has no vertex '{vertex}'.", hint="Leave it out.")
+        raise UsageError(f"This is no job: it has no vertex '{vertex}'.", hint="Leave it out.")
 
 
 app.command()(clean)

@@ -13,11 +13,14 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firesteel.cli import CANCELLED
 from firesteel.errors import OURS, FiresteelError, JobCancelledError, UsageError
 from firesteel.humanize import unsteering
+
+if TYPE_CHECKING:
+    from firesteel.api.acceleration.handle import Acceleration
 
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals after which the job is cancelled and cleaned up, as after Ctrl-C."""
@@ -72,13 +75,13 @@ def _run(script: Path, arguments: list[str], name: str, then: Then | None) -> in
 
 
 @contextlib.contextmanager
-def accelerated(dry_run: bool) -> Generator[None]:
+def accelerated(name: str, dry_run: bool) -> Generator[Acceleration]:
     """Meanwhile the DataFrames of every session are accelerated; at the end stderr hears of each query."""
-    from firesteel.api.acceleration import Acceleration
+    from firesteel.api.acceleration.handle import Acceleration
 
-    with Acceleration(dry_run=dry_run) as acceleration:
+    with Acceleration(dry_run=dry_run, name=name) as acceleration:
         try:
-            yield
+            yield acceleration
         finally:
             _say(acceleration.explain())
 

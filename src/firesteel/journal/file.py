@@ -1,6 +1,6 @@
 """The journal: an append-only file per job or stream, one JSON record a line, and the instruments that listen beside it.
 
-Records are :mod:`firesteel.scheduler.kernel.records` and :mod:`firesteel.scheduler.streaming.records`; ``docs/journal.md`` describes
+Records are :mod:`firesteel.scheduler.kernel.records`, :mod:`firesteel.scheduler.streaming.records` and :mod:`firesteel.journal.scripts`; ``docs/journal.md`` describes
 the file. A journal is read while it is being written, and after its writer was killed: a last line that was cut off is no
 error. What looks like a secret does not get into it (:mod:`firesteel.masking`).
 """
@@ -22,6 +22,7 @@ from firesteel.errors import UsageError
 from firesteel.journal.locks import hold
 from firesteel.journal.pending import Pending
 from firesteel.journal.places import SUFFIX, journal_directories, slug
+from firesteel.journal.scripts import AnyScriptRecord, QueryRecord, ScriptEnded, ScriptPlanned
 from firesteel.masking import Masker
 from firesteel.options import JOURNAL_DIR, MAX_REJECTIONS, Options
 from firesteel.scheduler.kernel.records import (
@@ -46,7 +47,7 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-FORMAT = (2, 2)
+FORMAT = (2, 3)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11
@@ -56,7 +57,10 @@ FLUSH_SECONDS = 1.0
 
 _LONGEST_LINE = 1 << 26
 _TAIL = 1 << 20
-_AWAITED = (Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded)
+_AWAITED = (
+    *(Decision, JobStatusRecord, JobPlanned, StreamPlanned, StreamStateChange, RescaleRecord, StreamEnded),
+    *(ScriptPlanned, QueryRecord, ScriptEnded),
+)
 
 _CAUSES = {"handed back by a blocked node": REJECTED, f"handed back{RETIRED.removeprefix('rejected')}": RETIRED}
 _INPUTS = {"culpable": "counted", "charged": "counted", "rereaders": "invalidated"}
@@ -78,8 +82,8 @@ class JournalHeader(JournalRecord, frozen=True):
     """The version that wrote it."""
 
 
-AnyJournalRecord = AnyRecord | AnyStreamRecord
-"""Of a job, or of a stream."""
+AnyJournalRecord = AnyRecord | AnyStreamRecord | AnyScriptRecord
+"""Of a job, a stream, or an accelerated script."""
 
 
 class Instrument(Protocol):

@@ -25,6 +25,10 @@ STATUSES = ("finished", "failed", "cancelled", RUNNING, BROKEN_OFF, UNFINISHED, 
 """``broken off``: its process is gone. ``unfinished``: whether it still runs cannot be known (no locks on that file system)."""
 _WORDS = {"FINISHED": "finished", "FAILED": "failed", "CANCELED": "cancelled"}
 _FAILED = b'"state":"FAILED"'
+_TOLD = tuple(
+    b'{"type":"%s"' % kind for kind in (b"JobStatusRecord", b"StreamEnded", b"ScriptEnded", b"MetricsSnapshot")
+)
+"""Lines begin so that the end and the numbers are folded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Listed:
 
     path: Path
     kind: str
-    """``job`` or ``stream``."""
+    """``job``, ``stream``, or ``script``: one that was accelerated."""
     job_id: str
     name: str
     status: str
@@ -68,6 +72,11 @@ class _StreamPlanned(msgspec.Struct, tag="StreamPlanned"):
     """Times in a stream's journal are those of the clock."""
 
 
+class _ScriptPlanned(msgspec.Struct, tag="ScriptPlanned"):
+    script_id: str
+    name: str
+
+
 class _Change(msgspec.Struct):
     subtasks: list[int]
 
@@ -84,6 +93,12 @@ class _Ended(msgspec.Struct, tag="StreamEnded"):
     cause: str = ""
 
 
+class _ScriptEnded(msgspec.Struct, tag="ScriptEnded"):
+    at: float
+    status: str
+    cause: str = ""
+
+
 class _Numbers(msgspec.Struct, tag="MetricsSnapshot"):
     job: dict[str, float] = {}
     vertices: dict[int, dict[str, float]] = {}
@@ -93,8 +108,10 @@ class _At(msgspec.Struct):
     at: float
 
 
-_head: msgspec.json.Decoder[_Planned | _StreamPlanned] = msgspec.json.Decoder(_Planned | _StreamPlanned)
-_tail: msgspec.json.Decoder[_Status | _Ended | _Numbers] = msgspec.json.Decoder(_Status | _Ended | _Numbers)
+_Head = _Planned | _StreamPlanned | _ScriptPlanned
+_End = _Status | _Ended | _ScriptEnded
+_head: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_tail: msgspec.json.Decoder[_End | _Numbers] = msgspec.json.Decoder(_End | _Numbers)
 _change: msgspec.json.Decoder[_Change] = msgspec.json.Decoder(_Change)
 _at: msgspec.json.Decoder[_At] = msgspec.json.Decoder(_At)
 _ANY = (msgspec.MsgspecError, UnicodeDecodeError)
@@ -127,11 +144,7 @@ def _read(path: Path, began: float) -> Listed:
     except _ANY:
         return _damaged(path, began, "its first line is not that of a journal" if head else "it is empty")
     ends, numbers, last = _folded(tail)
-    kind, job_id, name = (
-        ("job", planned.job_id, planned.job_name)
-        if isinstance(planned, _Planned)
-        else ("stream", planned.stream_id, planned.name)
-    )
+    kind, job_id, name = _title(planned)
     status = _WORDS.get(ends.status) if ends is not None else None
     seconds = last
     if isinstance(planned, _StreamPlanned) and last is not None:
@@ -142,13 +155,24 @@ def _read(path: Path, began: float) -> Listed:
         seconds = max(0.0, time.time() - began) if held else seconds
     cause = ends.cause if ends is not None and status in ("failed", "cancelled") else ""
     found = Listed(path, kind, job_id, name, status, began, seconds, cause=cause)
-    if isinstance(planned, _StreamPlanned):
+    if not isinstance(planned, _Planned):
         return found
     failures = sum(map(_failed, tail.split(b"\n"))) if whole and _FAILED in tail else 0 if whole else None
     try:
         return _with_numbers(found, planned, numbers, failures)
     except (ValueError, TypeError):  # JSON of the right form that is not a job's
         return _damaged(path, began, "its plan is not that of a job")
+
+
+def _title(planned: _Head) -> tuple[str, str, str]:
+    """Kind, id and name."""
+    match planned:
+        case _Planned():
+            return "job", planned.job_id, planned.job_name
+        case _StreamPlanned():
+            return "stream", planned.stream_id, planned.name
+        case _ScriptPlanned():
+            return "script", planned.script_id, planned.name
 
 
 def _failed(line: bytes) -> int:
@@ -200,13 +224,13 @@ def ends_of(path: Path) -> tuple[bytes, bytes, bool]:
         return line, file.read(), begin == len(line) + 1
 
 
-def _folded(tail: bytes) -> tuple[_Status | _Ended | None, _Numbers, float | None]:
+def _folded(tail: bytes) -> tuple[_End | None, _Numbers, float | None]:
     """(the last status, numbers as last told, time of the last record). Lines that cannot be read are left out."""
-    end: _Status | _Ended | None = None
+    end: _End | None = None
     numbers, last = _Numbers(job={}, vertices={}), None
     lines = tail.split(b"\n")
     for line in lines:
-        if line.startswith((b'{"type":"JobStatusRecord"', b'{"type":"StreamEnded"', b'{"type":"MetricsSnapshot"')):
+        if line.startswith(_TOLD):
             with suppress(*_ANY):
                 record = _tail.decode(line)
                 if isinstance(record, _Numbers):

@@ -329,7 +329,7 @@ def test_the_commands_for_jobs_take_a_streams_journal_too(stream, monkeypatch, c
     assert "foreseen" in firesteel("history", "words.jsonl")[1]
     assert "8 partitions: 32 slots" in firesteel("explain", "words.jsonl")[1]
     code, _, err = firesteel("explain", "words.jsonl", "3")
-    assert (code, err) == (2, "firesteel: This is a stream, which has no vertex '3'. Leave it out.\n")
+    assert (code, err) == (2, "firesteel: This is no job: it has no vertex '3'. Leave it out.\n")
 
 
 def test_list_shows_what_runs_and_with_all_what_is_over(stream, call):

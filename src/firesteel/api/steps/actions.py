@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,18 +35,56 @@ def collected(pipeline: Pipeline, name: str = "collect") -> StreamNode:
     return StreamNode(name, CollectStep(_HANDLE), pipeline.schema, (pipeline.edge(),), place=caller_place())
 
 
+class Computed:
+    """The rows of a stream, which a job has computed; they are kept until ``close``.
+
+    Raises what the job failed with, KeyboardInterrupt on Ctrl-C. May be used in a ``with`` block.
+    """
+
+    def __init__(self, pipeline: Pipeline, name: str) -> None:
+        from firesteel.spark.session.sessions import own_interrupts
+
+        self._pipeline, self._name = pipeline, name
+        with own_interrupts():
+            self._compiled, self._outcome = _run(pipeline, name)
+
+    @property
+    def job_id(self) -> str:
+        return str(self._outcome.job_id)
+
+    def to_arrow(self) -> pa.Table:
+        """Raises JobExecutionError when they are more than ``max-collect-bytes``."""
+        schema = self._compiled.schemas[self._compiled.collects[_HANDLE]]
+        return pa.Table.from_batches(_rows(self._pipeline, self._name, self._compiled, self._outcome), schema)
+
+    def to_dataframe(self) -> Any:
+        """A Spark DataFrame that reads the rows, in order, each time it is evaluated."""
+        from firesteel.spark.dataframes import to_dataframe as spark_dataframe
+
+        dataset, outcome = self._compiled.collects[_HANDLE], self._outcome
+        session, schema = self._pipeline.env.spark, self._compiled.schemas[dataset]
+        return spark_dataframe(session, outcome.store, outcome.persistent[dataset], schema)
+
+    def keep(self) -> None:
+        """Lets the rows stay until the process ends."""
+        self._outcome.keep()
+
+    def close(self) -> None:
+        self._outcome.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 def to_arrow(pipeline: Pipeline, name: str = "to_arrow") -> pa.Table:
     """Runs the stream and reads its rows. Raises JobExecutionError when they are more than ``max-collect-bytes``."""
     from firesteel.spark.session.sessions import own_interrupts
 
-    with own_interrupts():
-        compiled, outcome = _run(pipeline, name)
-        try:
-            return pa.Table.from_batches(
-                _rows(pipeline, name, compiled, outcome), compiled.schemas[compiled.collects[_HANDLE]]
-            )
-        finally:
-            outcome.close()
+    with own_interrupts(), Computed(pipeline, name) as computed:
+        return computed.to_arrow()
 
 
 def to_pandas(pipeline: Pipeline) -> Any:
@@ -64,16 +102,13 @@ def count(pipeline: Pipeline) -> int:
 
 def to_dataframe(pipeline: Pipeline) -> Any:
     """The result is kept until the process ends: a Spark DataFrame reads it each time it is evaluated."""
-    from firesteel.spark.dataframes import to_dataframe as spark_dataframe
     from firesteel.spark.session.versions import check_frames
 
     check_spark_types(pipeline.schema, "to_dataframe")
-    session = pipeline.env.spark
-    check_frames(session)
-    compiled, outcome = _run(pipeline, "to_dataframe")
-    dataset = compiled.collects[_HANDLE]
-    frame = spark_dataframe(session, outcome.store, outcome.persistent[dataset], compiled.schemas[dataset])
-    outcome.keep()
+    check_frames(pipeline.env.spark)
+    computed = Computed(pipeline, "to_dataframe")
+    frame = computed.to_dataframe()
+    computed.keep()
     return frame
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
 
 KNOWN = ("4.3",)
 """Versions of Spark whose plans the rules were held to; in another one a field may mean something else."""
-
-_classes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""The compiled reader, by JVM gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +45,11 @@ def read_plan(dataframe: Any) -> Catalyst:
         raise Unsupported(f"plans of Spark {version} are not read yet, only those of {', '.join(KNOWN)}")
     try:
         plan = dataframe._jdf.queryExecution().optimizedPlan()
-        reader = _reader(session)
+        reader = instance_of(SOURCE, session)
         text = reader.read(plan)
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
     return Catalyst(_node(json.loads(text)), session, reader)
-
-
-def _reader(session: Any) -> Any:
-    jvm = session._jvm
-    compiled = _classes.get(session.sparkContext._gateway)
-    if compiled is None:
-        compiler = jvm.org.codehaus.janino.ClassBodyEvaluator()
-        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        compiler.cook(SOURCE)
-        compiled = _classes[session.sparkContext._gateway] = compiler.getClazz()
-    return compiled.getDeclaredConstructor(session.sparkContext._gateway.new_array(jvm.Class, 0)).newInstance(
-        session.sparkContext._gateway.new_array(jvm.Object, 0)
-    )
 
 
 def _node(value: Any) -> Any:

@@ -1,0 +1,78 @@
+"""What was asked of accelerated sessions, in order: in memory, and in a journal of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from firesteel.errors import UsageError
+from firesteel.journal.file import Journal
+from firesteel.journal.scripts import QueryRecord, ScriptEnded, ScriptPlanned
+from firesteel.options import Options
+
+_log = logging.getLogger("firesteel.acceleration")
+
+
+class Record:
+    """``queries``: so far. Threads may add to it at once. A journal that cannot be written is logged once, and done without."""
+
+    def __init__(self, name: str, *, dry_run: bool) -> None:
+        self.queries: list[QueryRecord] = []
+        self._name, self._dry_run = name, dry_run
+        self._journal: Journal | None = None
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def add(
+        self, options: Options, action: str, place: str, left: Sequence[str], *, job: str = "", seconds: float = 0.0
+    ) -> None:
+        """``options``: say where journals are."""
+        with self._lock:
+            number = len(self.queries) + 1
+            query = QueryRecord(
+                at=self._now(), number=number, action=action, place=place, left=list(left), job=job, seconds=seconds
+            )
+            self.queries.append(query)
+            if number == 1 and not self._closed:
+                self._journal = self._begun(options)
+            self._write(query)
+
+    def close(self, status: str) -> None:
+        with self._lock:
+            self._closed = True
+            self._write(ScriptEnded(at=self._now(), status=status))
+            if self._journal is not None:
+                self._journal.close()
+
+    def _begun(self, options: Options) -> Journal | None:
+        from firesteel.spark.storage.directories import new_job_id
+
+        script_id = new_job_id()
+        try:
+            journal = Journal.create(options, self._name, script_id)
+        except UsageError as error:
+            _log.warning("%s", error)
+            return None
+        journal.record(ScriptPlanned(at=0.0, script_id=script_id, name=self._name, dry_run=self._dry_run))
+        return journal
+
+    def _write(self, record: QueryRecord | ScriptEnded) -> None:
+        if self._journal is not None:
+            try:
+                self._journal.record(record)
+                self._journal.flush()
+            except OSError:
+                _log.exception("The journal of the script ends here.")
+                self._journal = None
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 4)
+
+
+def script_name(place: str) -> str:
+    """``report.py`` of ``report.py:12``."""
+    return Path(place.rpartition(":")[0]).name or "accelerated"

@@ -1,0 +1,155 @@
+"""``DataFrame.write`` and ``writeTo``: our tasks compute the rows, and Spark's own writer writes them.
+
+PySpark's method runs as it is, on a stand-in for the Java writer: all settings go to that one, and where the method ends by writing, the same
+settings write the staged rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from firesteel.api.acceleration.hooks import Action, sparks
+from firesteel.api.acceleration.targets import check_path, check_table
+from firesteel.errors import UsageError
+
+if TYPE_CHECKING:
+    from firesteel.api.acceleration.handle import Acceleration
+
+Check = Callable[[Sequence[str]], None]
+"""Takes the files that the query reads. Raises UsageError with the reason why the write is Spark's."""
+
+_FORMATS = ("parquet", "csv", "json", "orc", "text", "xml")
+_ENDS = ("save", "saveAsTable", "insertInto", "jdbc", *_FORMATS)
+_ENDS_V2 = ("create",)
+_SPARKS_V2 = ("append", "overwrite", "overwritePartitions", "replace", "createOrReplace")
+"""Only tables of other catalogs than the session's own take them, each by rules of its own."""
+_SETTINGS = {
+    *("source", "curmode", "extraOptions", "partitioningColumns", "bucketColumnNames", "numBuckets", "sortColumnNames"),
+    *("clusteringColumns", "_withSchemaEvolution"),
+}
+_SETTINGS_V2 = {"provider", "options", "properties", "partitioning", "clustering", "_withSchemaEvolution"}
+_OWN = {"df", "ds", "sparkSession", "tableName", "logicalPlan"}
+"""What a writer has of its DataFrame and its table."""
+
+
+class _StandIn:
+    """Passes everything on to a Java writer, but the end of a write."""
+
+    def __init__(self, writer: Any, ends: Sequence[str], end: Callable[..., Any]) -> None:
+        self._writer, self._ends, self._end = writer, ends, end
+
+    def __getattr__(self, name: str) -> Any:
+        def called(*args: Any) -> Any:
+            if name in self._ends:
+                return self._end(name, *args)
+            getattr(self._writer, name)(*args)
+            return self
+
+        return called
+
+
+def _written(name: str) -> Action:
+    def write(active: Acceleration, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
+        java = writer._jwrite
+
+        def end(method: str, *given: Any) -> Any:
+            def check(read: Sequence[str]) -> None:
+                _known(java, _SETTINGS)
+                _check(writer._spark, java, method, given, read)
+
+            with active.staged(lambda: writer._df, f"write.{method}", check) as rows:
+                return getattr(java if rows is None else _over(rows._jdf.write(), java), method)(*given)
+
+        writer._jwrite = _StandIn(java, _ENDS, end)
+        try:
+            return original(writer, *args, **kwargs)
+        finally:
+            writer._jwrite = java
+
+    return write
+
+
+def _written_to(name: str) -> Action:
+    def write(active: Acceleration, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
+        java = writer._jwriter
+
+        def end(method: str, *given: Any) -> Any:
+            table = ".".join(f"`{part.replace('`', '``')}`" for part in _parts(writer._spark, java))
+
+            def check(read: Sequence[str]) -> None:
+                _known(java, _SETTINGS_V2)
+                check_table(writer._spark, table, "ErrorIfExists", read)
+
+            with active.staged(lambda: writer._df, f"writeTo.{method}", check) as rows:
+                return getattr(java if rows is None else _over(rows._jdf.writeTo(table), java), method)(*given)
+
+        writer._jwriter = _StandIn(java, _ENDS_V2, end)
+        try:
+            return original(writer, *args, **kwargs)
+        finally:
+            writer._jwriter = java
+
+    return write
+
+
+def _check(session: Any, java: Any, method: str, given: Sequence[Any], read: Sequence[str]) -> None:
+    mode, source = str(_setting(java, "curmode").toString()), str(_setting(java, "source"))
+    if method in ("saveAsTable", "insertInto"):
+        check_table(session, given[0], mode, read, must_exist=method == "insertInto")
+        return
+    if method == "jdbc":
+        return
+    named = _setting(java, "extraOptions").get("path")
+    path = given[0] if given else named.get() if named.isDefined() else None
+    if method in _FORMATS or source.lower() in _FORMATS:
+        if path is None:
+            raise UsageError("it says no path")
+        check_path(session, path, mode, read)
+    elif path is not None:
+        raise UsageError(f"writing {source} to a path is Spark's")
+
+
+# --- Java's writers ---------------------------------------------------------------------------------------------------------
+
+
+def _fields(java: Any) -> dict[str, Any]:
+    """The fields of a Java object, by name, made readable."""
+    found: dict[str, Any] = {}
+    kind = java.getClass()
+    while kind is not None and kind.getName() != "java.lang.Object":
+        for field in kind.getDeclaredFields():
+            field.setAccessible(True)
+            found[str(field.getName())] = field
+        kind = kind.getSuperclass()
+    return found
+
+
+def _setting(java: Any, name: str) -> Any:
+    return _fields(java)[name].get(java)
+
+
+def _known(java: Any, settings: set[str]) -> None:
+    if set(_fields(java)) - _OWN != settings:
+        raise UsageError("the writer of this Spark has other settings than are known")
+
+
+def _over(fresh: Any, java: Any) -> Any:
+    """A new writer with the settings of another one."""
+    for name, field in _fields(java).items():
+        if name not in _OWN:
+            field.set(fresh, field.get(java))
+    return fresh
+
+
+def _parts(session: Any, java: Any) -> list[str]:
+    return [
+        str(part) for part in session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(_setting(java, "tableName"))
+    ]
+
+
+WRITES: dict[str, Action] = {name: _written(name) for name in _ENDS}
+WRITES_TO: dict[str, Action] = {
+    **{name: _written_to(name) for name in _ENDS_V2},
+    **{name: sparks(f"writeTo.{name}") for name in _SPARKS_V2},
+}
