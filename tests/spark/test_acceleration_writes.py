@@ -143,7 +143,9 @@ COMMANDS = {
     "ctas using": lambda spark, db: spark.sql(
         f"CREATE TABLE {db}.t USING orc PARTITIONED BY (k) COMMENT 'sums' TBLPROPERTIES (a = 'b') AS {SORTED}"
     ),
-    "ctas with": lambda spark, db: spark.sql(f"CREATE TABLE {db}.t AS WITH x AS ({SUMS}) SELECT k, s FROM x WHERE c > 1"),
+    "ctas with": lambda spark, db: spark.sql(
+        f"CREATE TABLE {db}.t AS WITH x AS ({SUMS}) SELECT k, s FROM x WHERE c > 1"
+    ),
     "if not exists": lambda spark, db: [
         spark.sql(f"CREATE TABLE IF NOT EXISTS {db}.t AS SELECT k, sum(n) AS n FROM items_w WHERE n {op} 9 GROUP BY k")
         for op in "<>"
@@ -190,9 +192,11 @@ COMMANDS = {
     "dynamic": lambda spark, db: (
         spark.sql(f"CREATE TABLE {db}.t (c BIGINT, k BIGINT) USING parquet PARTITIONED BY (k)"),
         spark.sql(SUMS).select("c", "k").write.insertInto(f"{db}.t"),
-        spark.sql(SUMS).where("k < 3").selectExpr("c * 2", "k").write.option(
-            "partitionOverwriteMode", "dynamic"
-        ).insertInto(f"{db}.t", overwrite=True),
+        spark.sql(SUMS)
+        .where("k < 3")
+        .selectExpr("c * 2", "k")
+        .write.option("partitionOverwriteMode", "dynamic")
+        .insertInto(f"{db}.t", overwrite=True),
     ),
     "writeTo": lambda spark, db: (
         spark.sql(SUMS).writeTo(f"{db}.t").using("parquet").tableProperty("a", "b").partitionedBy("k").create()
@@ -235,9 +239,9 @@ ERRORS = {
     "overwrites its table": lambda spark, path: spark.sql(
         "INSERT OVERWRITE errors_w SELECT k, sum(n) AS n FROM errors_w GROUP BY k"
     ),
-    "saves its table": lambda spark, path: spark.sql("SELECT k, sum(n) AS n FROM errors_w GROUP BY k")
-    .write.mode("overwrite")
-    .saveAsTable("errors_w"),
+    "saves its table": lambda spark, path: (
+        spark.sql("SELECT k, sum(n) AS n FROM errors_w GROUP BY k").write.mode("overwrite").saveAsTable("errors_w")
+    ),
     "no such table": lambda spark, path: spark.sql(SUMS).write.insertInto("nowhere_w"),
     "no such column": lambda spark, path: spark.sql("INSERT INTO errors_w SELECT max(zz), 1 FROM items_w"),
     "too many columns": lambda spark, path: spark.sql(f"INSERT INTO errors_w {SUMS}"),
@@ -245,7 +249,9 @@ ERRORS = {
     "wrong type": lambda spark, path: spark.sql("INSERT INTO errors_w SELECT max(s), 1 FROM items_w"),
     "syntax": lambda spark, path: spark.sql("INSERT INTO INTO errors_w SELECT 1"),
     "overflow": lambda spark, path: spark.sql("INSERT INTO errors_w SELECT max(n), 3000000000 FROM items_w"),
-    "division": lambda spark, path: spark.sql("CREATE TABLE none_w AS SELECT k, sum(1 / n) AS q FROM items_w GROUP BY k"),
+    "division": lambda spark, path: spark.sql(
+        "CREATE TABLE none_w AS SELECT k, sum(1 / n) AS q FROM items_w GROUP BY k"
+    ),
     "format": lambda spark, path: spark.sql(SUMS).write.format("nothing").save(path + "x"),
     "text columns": lambda spark, path: spark.sql(SUMS).write.text(path + "x"),
     "mode": lambda spark, path: spark.sql(SUMS).write.mode("other"),
@@ -270,7 +276,7 @@ def errors(spark, source, tmp_path_factory):
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_those_of_spark(spark, errors, options, name):
     def said():
-        with pytest.raises(Exception, match=".") as caught:
+        with pytest.raises(Exception, match=r".") as caught:
             ERRORS[name](spark, errors)
         message = re.sub(r" o\d+\.", " ", str(caught.value)).splitlines()[0]
         return type(caught.value), getattr(caught.value, "getCondition", lambda: None)(), message[:60]
@@ -326,7 +332,11 @@ def test_other_actions(spark, source, options):
             assert len(spark.sql(SUMS).toJSON().collect()) == 5
         assert spark.sql(SUMS).rdd.count() == 5
     assert seen.value == 2000
-    assert [query.action for query in acceleration.queries if not query.left] == ["foreach", "foreachPartition", *["isEmpty"] * 2]
+    assert [query.action for query in acceleration.queries if not query.left] == [
+        "foreach",
+        "foreachPartition",
+        *["isEmpty"] * 2,
+    ]
 
 
 @pytest.mark.full

@@ -250,6 +250,12 @@ def test_what_the_engine_gives_up_on_spark_answers(spark, env, views, tmp_path):
     with pytest.warns(UserWarning, match="these letters"):
         env.execute()
     assert pq.read_table(tmp_path / "out").num_rows == 8
+    env.from_dataframe(frame).write_parquet(tmp_path / "later")
+    client = env.execute_async()
+    with pytest.warns(UserWarning, match="these letters"):
+        assert client.wait().job_id == client.job_id
+    assert client.wait().job_id == client.job_id
+    assert pq.read_table(tmp_path / "later").num_rows == 8
 
 
 def streams_of(env):

@@ -113,7 +113,7 @@ def run(
         with accelerated(path.name, dry_run) if accelerate else nullcontext() as acceleration:
             code = run_script(path, arguments or [])
             if acceleration is not None:
-                acceleration.ended_with(code)
+                acceleration.release(code)
         raise typer.Exit(told.ended(code))
 
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 from firesteel.api.acceleration.hooks import SPARKS, Action, sparks
 
 if TYPE_CHECKING:
-    from firesteel.api.acceleration.handle import Acceleration
+    from firesteel.api.acceleration.takeover import Takeover
 
 
-def _collect(active: Acceleration, _original: Action, frame: Any) -> Any:
+def _collect(active: Takeover, _original: Action, frame: Any) -> Any:
     return active.answer(frame, "collect", partial(_rows, frame))
 
 
 def _iterate(
-    active: Acceleration,
+    active: Takeover,
     _original: Action,
     frame: Any,
     prefetchPartitions: bool = False,  # noqa: N803 - PySpark's name
@@ -39,21 +39,21 @@ def _rows(frame: Any, table: pa.Table) -> list[Any]:
     return ArrowTableToRowsConversion.convert(table, frame.schema, binary_as_bytes=as_bytes)  # type: ignore[call-overload, no-any-return]
 
 
-def _count(active: Acceleration, _original: Action, frame: Any) -> Any:
+def _count(active: Takeover, _original: Action, frame: Any) -> Any:
     def number(table: pa.Table) -> int:
         return int(table.column(0)[0].as_py())
 
     return active.answer(frame, "count", number, lambda: frame.groupBy().count())
 
 
-def _is_empty(active: Acceleration, _original: Action, frame: Any) -> Any:
+def _is_empty(active: Takeover, _original: Action, frame: Any) -> Any:
     def nothing(table: pa.Table) -> bool:
         return int(table.num_rows) == 0
 
     return active.answer(frame, "isEmpty", nothing, lambda: frame.limit(1), gaining=True)
 
 
-def _arrow(active: Acceleration, _original: Action, frame: Any, *args: Any, **kwargs: Any) -> Any:
+def _arrow(active: Takeover, _original: Action, frame: Any, *args: Any, **kwargs: Any) -> Any:
     """The batches of ``toArrow``, and of ``toPandas`` where Arrow is switched on."""
 
     def batches(table: pa.Table) -> list[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def _arrow(active: Acceleration, _original: Action, frame: Any, *args: Any, **kw
 
 
 def _show(
-    active: Acceleration,
+    active: Takeover,
     _original: Action,
     frame: Any,
     n: int = 20,
@@ -84,7 +84,7 @@ def _show(
 def _each(name: str) -> Action:
     """``foreach`` and ``foreachPartition``: Spark calls the function with rows that we have computed."""
 
-    def each(active: Acceleration, original: Action, frame: Any, *args: Any, **kwargs: Any) -> Any:
+    def each(active: Takeover, original: Action, frame: Any, *args: Any, **kwargs: Any) -> Any:
         with active.staged(lambda: frame, name) as staged:
             return SPARKS if staged is None else original(staged, *args, **kwargs)
 

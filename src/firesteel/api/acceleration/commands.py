@@ -12,14 +12,14 @@ from firesteel.errors import UsageError
 from firesteel.sql.plans.commands import Command, class_of, read_command
 
 if TYPE_CHECKING:
-    from firesteel.api.acceleration.handle import Acceleration
+    from firesteel.api.acceleration.takeover import Takeover
 
 _MAY_BE_ONE = re.compile(r"\b(insert|create)\b", re.IGNORECASE)
 """All other texts are not parsed twice."""
 
 
 def _sql(
-    active: Acceleration,
+    active: Takeover,
     _original: Action,
     session: Any,
     sqlQuery: Any,  # noqa: N803 - PySpark's name

@@ -14,7 +14,7 @@ from firesteel.api.acceleration.targets import check_path, check_table
 from firesteel.errors import UsageError
 
 if TYPE_CHECKING:
-    from firesteel.api.acceleration.handle import Acceleration
+    from firesteel.api.acceleration.takeover import Takeover
 
 Check = Callable[[Sequence[str]], None]
 """Takes the files that the query reads. Raises UsageError with the reason why the write is Spark's."""
@@ -50,7 +50,7 @@ class _StandIn:
 
 
 def _written(name: str) -> Action:
-    def write(active: Acceleration, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
+    def write(active: Takeover, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
         java = writer._jwrite
 
         def end(method: str, *given: Any) -> Any:
@@ -71,7 +71,7 @@ def _written(name: str) -> Action:
 
 
 def _written_to(name: str) -> Action:
-    def write(active: Acceleration, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
+    def write(active: Takeover, original: Action, writer: Any, *args: Any, **kwargs: Any) -> Any:
         java = writer._jwriter
 
         def end(method: str, *given: Any) -> Any:

@@ -1,0 +1,184 @@
+"""Asks of one accelerated session, or of all: each is computed by our tasks, or left to Spark with the reason."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.api.acceleration.hooks import SPARKS
+from firesteel.api.acceleration.record import Record
+from firesteel.api.acceleration.staging import Query
+from firesteel.api.caller import caller_place
+from firesteel.api.connectors.dataframes import wholly_taken_over
+from firesteel.api.ddl import dataframe_schema
+from firesteel.api.environment import ExecutionEnvironment
+from firesteel.api.steps.actions import Computed
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.errors import FiresteelError, JobCancelledError, UsageError, error_words
+from firesteel.humanize import format_bytes
+from firesteel.options import SQL_MIN_INPUT_BYTES
+from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.plans.nodes import Node, Unsupported, walk
+
+_GAINING = {"Aggregate", "Join", "Sort", "Window"}
+"""Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""
+
+
+class Takeover:
+    """``spark``: None stands for every session. ``record``: hears of each ask. ``dry_run``: nothing is computed here."""
+
+    def __init__(self, spark: Any, options: Mapping[str, Any], record: Record, *, dry_run: bool) -> None:
+        self._spark, self._options, self._record, self._dry_run = spark, options, record, dry_run
+        self._environments: list[tuple[Any, ExecutionEnvironment]] = []
+        self._lock = threading.Lock()
+        if spark is not None:
+            self._environment(spark)  # a wrong option is told at once
+
+    def covers(self, session: Any) -> bool:
+        return self._spark is None or session is self._spark
+
+    def answer(
+        self,
+        frame: Any,
+        action: str,
+        convert: Callable[[pa.Table], Any],
+        query: Callable[[], Any] | None = None,
+        *,
+        gaining: bool = False,
+    ) -> Any:
+        """What ``convert`` makes of the rows of ``query``, else of the DataFrame; SPARKS: Spark is to answer.
+
+        ``gaining``: only where our tasks would do more than pass rows on.
+        """
+
+        def computed(pipeline: Pipeline) -> tuple[Any, str]:
+            with Computed(pipeline, action) as rows:
+                return convert(rows.to_arrow()), rows.job_id
+
+        return self._taken(query or (lambda: frame), action, computed, _checks_gain if gaining else None)
+
+    @contextmanager
+    def staged(
+        self, frame: Callable[[], Any], action: str, check: Callable[[Sequence[str]], None] | None = None
+    ) -> Generator[Any]:
+        """A DataFrame of the same rows, which our tasks have computed, until the block ends; None: Spark is to compute them.
+
+        ``check``: takes the files that the query reads, and raises UsageError with the reason why it is Spark's.
+        """
+        asked: list[Query] = []
+
+        def query() -> Any:
+            asked.append(Query.of(frame()))
+            return asked[0].named()
+
+        def checked(root: Node) -> None:
+            _checks_gain(root)
+            if check is not None:
+                check(_files_of(root))
+
+        def computed(pipeline: Pipeline) -> tuple[Any, str]:
+            staged = asked[0].staged(pipeline, action)
+            return staged, staged.computed.job_id
+
+        staged = self._taken(query, action, computed, checked)
+        if staged is SPARKS:
+            yield None
+            return
+        try:
+            yield staged.frame
+        finally:
+            staged.close()
+
+    def leave(self, action: str, reason: str) -> None:
+        """Notes an action that is Spark's, whatever it asks for."""
+        self._record.add(self._any_options(), action, caller_place(_pyspark_home()), [reason])
+
+    def _taken(
+        self,
+        query: Callable[[], Any],
+        action: str,
+        compute: Callable[[Pipeline], tuple[Any, str]],
+        check: Callable[[Node], None] | None,
+    ) -> Any:
+        """What ``compute`` gives, and the id of its job, for a query that is taken over; SPARKS: it was left, or failed here.
+
+        No error of ours gets out: Spark then does it all, and says what it has to say.
+        """
+        begun, place, found, job, left = time.monotonic(), caller_place(_pyspark_home()), SPARKS, "", ()
+        try:
+            frame = query()
+            environment = self._environment(frame.sparkSession)
+            _check_size(frame, environment)
+            if check is not None:
+                check(_plan_of(frame))
+            pipeline = wholly_taken_over(environment, frame, dataframe_schema(frame), place)
+            if not self._dry_run:
+                found, job = compute(pipeline)
+        except JobCancelledError:
+            raise
+        except FiresteelError as error:
+            left = (error.message,)
+        except Exception as error:
+            left = (f"it failed here: {error_words(error).splitlines()[0]}",)
+        self._record.add(self._any_options(), action, place, left, job=job, seconds=time.monotonic() - begun)
+        return found
+
+    def _any_options(self) -> Any:
+        """Those of some session, which say where journals are."""
+        with self._lock:
+            if self._environments:
+                return self._environments[0][1].options
+        return ExecutionEnvironment(options=self._options).options
+
+    def _environment(self, session: Any) -> ExecutionEnvironment:
+        with self._lock:
+            for known, environment in self._environments:
+                if known is session:
+                    return environment
+            made = ExecutionEnvironment(spark=session, options=self._options)
+            self._environments.append((session, made))
+            return made
+
+
+def _pyspark_home() -> str:
+    import pyspark
+
+    return os.path.dirname(pyspark.__file__)  # noqa: PTH120 - a prefix of frames' file names
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------------
+
+
+def _check_size(frame: Any, environment: ExecutionEnvironment) -> None:
+    """Raises UsageError where the query reads so little that a job of ours would take longer than Spark."""
+    least: int = environment.options[SQL_MIN_INPUT_BYTES]
+    try:
+        leaves = frame._jdf.queryExecution().optimizedPlan().collectLeaves()
+        total = sum(int(str(leaves.apply(i).stats().sizeInBytes())) for i in range(leaves.size()))
+    except Exception as error:  # Spark tells it when it plans the query itself
+        raise UsageError("Spark cannot plan this query.") from error
+    if total < least:
+        raise UsageError(f"it reads {format_bytes(total)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})")
+
+
+def _plan_of(frame: Any) -> Node:
+    try:
+        root: Node = read_plan(frame).root
+    except Unsupported as reason:
+        raise UsageError(str(reason)) from reason
+    return root
+
+
+def _checks_gain(root: Node) -> None:
+    if not any(node.cls in _GAINING for node in walk(root)):
+        raise UsageError("it only passes rows on: Spark does that without a detour")
+
+
+def _files_of(root: Node) -> list[str]:
+    return [str(path) for node in walk(root) if node.cls == "HadoopFsRelation" for path in node["paths"]]
