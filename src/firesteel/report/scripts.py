@@ -33,7 +33,7 @@ def explain_script(records: Iterable[JournalRecord], *, broken_off: bool = False
 
 
 def query_lines(queries: Sequence[QueryRecord], *, dry_run: bool) -> list[str]:
-    """How many were taken over, and a line for each."""
+    """The number of those taken over, and a line for each."""
     taken, word = sum(not query.left for query in queries), "would take over" if dry_run else "took over"
     lines = [f"Firesteel {word} {taken} of {len(queries)} queries."]
     for query in queries:

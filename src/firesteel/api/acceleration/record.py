@@ -1,4 +1,4 @@
-"""What was asked of accelerated sessions, in order: in memory, and in a journal of its own."""
+"""The asks of accelerated sessions, in order: in memory, and in a journal of its own."""
 
 from __future__ import annotations
 

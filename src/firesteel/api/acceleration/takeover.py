@@ -52,7 +52,7 @@ class Takeover:
         *,
         gaining: bool = False,
     ) -> Any:
-        """What ``convert`` makes of the rows of ``query``, else of the DataFrame; SPARKS: Spark is to answer.
+        """The answer that ``convert`` makes of the rows of ``query``, else of the DataFrame; SPARKS: Spark is to answer.
 
         ``gaining``: only where our tasks would do more than pass rows on.
         """
@@ -106,7 +106,7 @@ class Takeover:
         compute: Callable[[Pipeline], tuple[Any, str]],
         check: Callable[[Node], None] | None,
     ) -> Any:
-        """What ``compute`` gives, and the id of its job, for a query that is taken over; SPARKS: it was left, or failed here.
+        """The result of ``compute`` (which gives the id of its job, too) for a query that is taken over; SPARKS: it was left, or failed here.
 
         No error of ours gets out: Spark then does it all, and says what it has to say.
         """
@@ -130,7 +130,7 @@ class Takeover:
         return found
 
     def _any_options(self) -> Any:
-        """Those of some session, which say where journals are."""
+        """The options of some session, which say where journals are."""
         with self._lock:
             if self._environments:
                 return self._environments[0][1].options

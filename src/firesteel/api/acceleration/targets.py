@@ -1,4 +1,4 @@
-"""Where a write goes, as far as Spark looks at it before it runs the query: it exists already, or the query reads it.
+"""Targets of writes, as far as Spark looks at them before it runs the query: one exists already, or the query reads it.
 
 Each check raises UsageError with the reason why the write is Spark's; it then says, or does, what is due.
 """

@@ -30,7 +30,7 @@ _SETTINGS = {
 }
 _SETTINGS_V2 = {"provider", "options", "properties", "partitioning", "clustering", "_withSchemaEvolution"}
 _OWN = {"df", "ds", "sparkSession", "tableName", "logicalPlan"}
-"""What a writer has of its DataFrame and its table."""
+"""Fields that a writer has of its DataFrame and its table."""
 
 
 class _StandIn:
