@@ -28,16 +28,22 @@ def _sql(
 ) -> Any:
     if not isinstance(sqlQuery, str) or not _MAY_BE_ONE.search(sqlQuery):
         return SPARKS
-    command = read_command(session, sqlQuery)
+    try:
+        command = read_command(session, sqlQuery)
+        plan = None if command is None else command.analysed()
+    except Exception:  # a Spark of another kind, whose commands are its own
+        return SPARKS
     if command is None:
         return SPARKS
     name = _said(command)
-    if args or kwargs:
-        active.leave(name, "commands with parameters are Spark's")
+    if plan is None or args or kwargs:
+        active.leave(
+            name, "commands with parameters are Spark's" if args or kwargs else "Spark says what is wrong with it"
+        )
         return SPARKS
 
     def check(read: Sequence[str]) -> None:
-        _check(session, command, read)
+        _check(session, plan, read)
 
     with active.staged(command.frame, name, check) as rows:
         return SPARKS if rows is None else command.run_over(rows)
@@ -47,11 +53,8 @@ def _said(command: Command) -> str:
     return "create table as select" if class_of(command.plan) == "CreateTableAsSelect" else "insert"
 
 
-def _check(session: Any, command: Command, read: Sequence[str]) -> None:
-    """Raises UsageError with the reason where Spark has to look at the command, or at what it writes to, first."""
-    plan = command.analysed()
-    if plan is None:
-        raise UsageError("Spark says what is wrong with it")
+def _check(session: Any, plan: Any, read: Sequence[str]) -> None:
+    """Raises UsageError with the reason where Spark has to look at what the command writes to first."""
     kind = class_of(plan)
     if kind == "CreateDataSourceTableAsSelectCommand":
         if session._jsparkSession.sessionState().catalog().tableExists(plan.table().identifier()):
