@@ -72,6 +72,7 @@ def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
     work = pipeline.node.work
     assert isinstance(work, SourceStep)
     narrowed = push_down(work.source, [name for name in pipeline.names if name in names], None)
+    assert narrowed is not None
     return pipeline.at(replace(pipeline.node, work=SourceStep(narrowed), schema=narrowed.schema))
 
 
