@@ -17,7 +17,7 @@ from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import UsageError
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import checked
-from firesteel.sql.operators import grouping, joins, relational, windows
+from firesteel.sql.operators import joins, python, relational
 from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
@@ -158,8 +158,16 @@ RULES: dict[str, Callable[[Planner, Node], Rows]] = {
     "GlobalLimit": relational.limit,
     "LocalLimit": relational.local_limit,
     "Union": relational.union,
-    "Aggregate": grouping.aggregate,
+    "Aggregate": python.aggregate,
     "Join": joins.join,
-    "Window": windows.window,
+    "Window": python.window,
     "WindowGroupLimit": relational.local_limit,
+    "MapInArrow": python.map_batches,
+    "MapInPandas": python.map_batches,
+    "ArrowEvalPython": python.evaluate,
+    "BatchEvalPython": python.evaluate,
+    "FlatMapGroupsInPandas": python.map_groups,
+    "FlatMapGroupsInArrow": python.map_groups,
+    "FlatMapCoGroupsInPandas": python.map_cogroups,
+    "FlatMapCoGroupsInArrow": python.map_cogroups,
 }

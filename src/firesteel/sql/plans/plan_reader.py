@@ -82,6 +82,7 @@ private void value(Object v) {
     else if (v instanceof scala.Product && plain(v.getClass().getName())) node(v);
     else if (v.getClass().getName().startsWith("scala.Enumeration")) text(v.toString());
     else if (v instanceof org.apache.spark.sql.execution.datasources.HadoopFsRelation) files(v);
+    else if (v instanceof org.apache.spark.api.python.SimplePythonFunction) function(v);
     else other(v);
 }
 
@@ -150,6 +151,41 @@ private String fieldName(scala.Product p, int i) {
     } catch (Exception older) {
         return p.getClass().getDeclaredFields()[i].getName();
     }
+}
+
+private void function(Object v) {
+    org.apache.spark.api.python.SimplePythonFunction f = (org.apache.spark.api.python.SimplePythonFunction) v;
+    byte[] command = (byte[]) f.command().toArray(scala.reflect.ClassTag$.MODULE$.Byte());
+    out.append("{\"c\":\"PythonFunction\",\"f\":{\"command\":");
+    text(java.util.Base64.getEncoder().encodeToString(command));
+    out.append(",\"executable\":");
+    text(f.pythonExec());
+    out.append(",\"version\":");
+    text(f.pythonVer());
+    out.append(",\"includes\":");
+    texts(f.pythonIncludes());
+    java.util.ArrayList variables = new java.util.ArrayList();
+    java.util.Iterator it = f.envVars().entrySet().iterator();
+    while (it.hasNext()) variables.add(it.next().toString());
+    out.append(",\"environment\":");
+    texts(variables);
+    java.util.ArrayList files = new java.util.ArrayList();
+    for (int i = 0; i < f.broadcastVars().size(); i++) {
+        org.apache.spark.broadcast.Broadcast b = (org.apache.spark.broadcast.Broadcast) f.broadcastVars().get(i);
+        files.add(b.id() + " " + ((org.apache.spark.api.python.PythonBroadcast) b.value()).path());
+    }
+    out.append(",\"broadcasts\":");
+    texts(files);
+    out.append("}}");
+}
+
+private void texts(java.util.List all) {
+    out.append('[');
+    for (int i = 0; i < all.size(); i++) {
+        if (i > 0) out.append(',');
+        text((String) all.get(i));
+    }
+    out.append(']');
 }
 
 private void files(Object v) {

@@ -75,7 +75,7 @@ def call(name: str, ctx: TaskContext, fn: Callable[..., Any], *args: Any, **kwar
         raise user_error(name, error, ctx) from error
 
 
-class _Boundary:
+class Boundary:
     """Carries an error of the input through the user's frames, so that it is not taken for the user's own."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
@@ -103,7 +103,7 @@ def call_on_batches(
     An error from the input passes unchanged; one from the function is the user's. The function need not read its
     input to the end. Any iterable is accepted, as PySpark does by default.
     """
-    source = _Boundary(batches)
+    source = Boundary(batches)
     try:
         result = fn(source, **kwargs)
         produced = _as_iterator(name, result, ctx)

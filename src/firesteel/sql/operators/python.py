@@ -1,0 +1,361 @@
+"""Operators of Spark's plan that call Python functions, as steps between those of the engine: no row passes through the JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
+from firesteel.model.job_graph import ShipStrategy
+from firesteel.sql.expressions.translator import Expressions
+from firesteel.sql.expressions.types import FLOATS, arrow_type, checked, decimal_of, engine_type
+from firesteel.sql.operators import grouping, windows
+from firesteel.sql.operators.keys import same
+from firesteel.sql.operators.relational import projected
+from firesteel.sql.operators.rows import Columns, Rows, schema_of
+from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.python_functions import PythonSettings, broadcasts_of, command_of, python_settings
+from firesteel.task.functions.spark_functions import PICKLED_ROWS, PickledFunction, SparkFunctions
+from firesteel.task.functions.spark_steps import (
+    AggregateBySpark,
+    CoGroupsBySpark,
+    EvaluateBySpark,
+    GroupsBySpark,
+    MapBySpark,
+    Seen,
+    WindowBySpark,
+)
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
+
+# PySpark's numbers of the kinds of functions
+_ROW_BY_ROW = 101
+_PANDAS_MAP, _ARROW_MAP = 205, 207
+_SCALARS = (PICKLED_ROWS, _ROW_BY_ROW, 200, 204, 250, 251)
+_GROUPS = (201, 216, 209, 215)
+_COGROUPS = (206, 210)
+_AGGREGATES = (202, 217, 252, 254)
+_WINDOWS = {202: 203, 252: 253}
+"""By the kind of an aggregate, that of the same in a window."""
+_STRUCT_IN = (_PANDAS_MAP, _ARROW_MAP, 209, 215)
+_STRUCT_OUT = (_PANDAS_MAP, _ARROW_MAP, *_GROUPS, *_COGROUPS)
+_PLAIN_SCALE = 6
+"""Decimals of more places may have exponents in Java's text, by which they are pickled."""
+_METHOD = {
+    **dict.fromkeys((_ARROW_MAP,), "mapInArrow"),
+    **dict.fromkeys((_PANDAS_MAP,), "mapInPandas"),
+    **dict.fromkeys((201, 216, 206), "applyInPandas"),
+    **dict.fromkeys((209, 215, 210), "applyInArrow"),
+}
+_Grouped = GroupsBySpark | CoGroupsBySpark | AggregateBySpark | WindowBySpark
+
+
+# --- functions of rows ----------------------------------------------------------------------------------------------------------
+
+
+def map_batches(planner: Planner, node: Node) -> Rows:
+    """``mapInArrow``, ``mapInPandas``."""
+    if node["isBarrier"] or node["profile"] is not None:
+        raise Unsupported("a stage of its own kind (barrier, profile) is Spark's")
+    udf = node["functionExpr"]
+    if udf.cls != "PythonUDF" or udf["evalType"] not in (_PANDAS_MAP, _ARROW_MAP):
+        raise Unsupported("this kind of Python function is not taken over")
+    caller = _Caller.of(planner)
+    rows = planner.rows(node["child"])
+    functions = caller.functions([udf], [PickledFunction(caller.commands(udf))], _answer(node["output"]))
+    schema = schema_of(_columns(node["output"]))
+    step = MapBySpark(f"{_METHOD[udf['evalType']]}({udf['name']})", functions, caller.seen(udf["children"]), schema)
+    return Rows(rows.step().then(step.name, ChainedStep(step), schema, ""), _columns(node["output"]))
+
+
+def evaluate(planner: Planner, node: Node) -> Rows:
+    """Scalar UDFs: their arguments by the engine, then their results beside the rows."""
+    udfs, results = node["udfs"], node["resultAttrs"]
+    if any(udf.cls != "PythonUDF" or udf["evalType"] not in _SCALARS for udf in udfs):
+        raise Unsupported("this kind of Python function is not taken over")
+    caller = _Caller.of(planner)
+    rows = planner.rows(node["child"])
+    called = [caller.called(udf) for udf in udfs]
+    columns = {**rows.columns, **_columns(results)}
+    functions = caller.functions(udfs, called, _answer(results))
+    if functions.kind == PICKLED_ROWS:
+        caller.check_pickled()
+    step = EvaluateBySpark(
+        f"udf({functions.name})", functions, caller.seen_arguments(), tuple(rows.columns), schema_of(columns)
+    )
+    pipeline = caller.beside(rows).step()
+    kept = {name: name for name in rows.columns}
+    return Rows(pipeline.then(step.name, ChainedStep(step, kept), step.schema, ""), columns)
+
+
+# --- functions of groups ----------------------------------------------------------------------------------------------------------
+
+
+def map_groups(planner: Planner, node: Node) -> Rows:
+    """``applyInPandas``, ``applyInArrow``."""
+    udf, keys = node["functionExpr"], node["groupingAttributes"]
+    if udf.cls != "PythonUDF" or udf["evalType"] not in _GROUPS:
+        raise Unsupported("this kind of Python function is not taken over")
+    caller = _Caller.of(planner)
+    rows = planner.rows(node["child"])
+    columns, offsets = _group_columns(planner, node["child"], len(keys))
+    called = PickledFunction(caller.commands(udf), offsets)
+    functions = caller.functions([udf], [called], _answer(node["output"]))
+    out = _columns(node["output"])
+    step = GroupsBySpark(
+        f"{_METHOD[udf['evalType']]}({udf['name']})", functions, caller.seen(columns), _keys(keys), schema_of(out)
+    )
+    return _by_groups([rows], step, out, None)
+
+
+def map_cogroups(planner: Planner, node: Node) -> Rows:
+    """``cogroup(...).applyInPandas``, ``.applyInArrow``."""
+    udf = node["functionExpr"]
+    if udf.cls != "PythonUDF" or udf["evalType"] not in _COGROUPS:
+        raise Unsupported("this kind of Python function is not taken over")
+    caller = _Caller.of(planner)
+    sides = [(node["left"], node["leftGroupingLen"]), (node["right"], node["rightGroupingLen"])]
+    rows = [planner.rows(side) for side, _ in sides]
+    seen = [_group_columns(planner, side, n) for side, n in sides]
+    keys = [planner.catalyst.output_of(side)[:n] for side, n in sides]
+    if [checked(key.type) for key in keys[0]] != [checked(key.type) for key in keys[1]]:
+        raise Unsupported("groups by keys of two types are not taken over")
+    called = PickledFunction(caller.commands(udf), seen[0][1] + seen[1][1])
+    functions = caller.functions([udf], [called], _answer(node["output"]))
+    out = _columns(node["output"])
+    step = CoGroupsBySpark(
+        f"cogroup.{_METHOD[udf['evalType']]}({udf['name']})",
+        functions,
+        (caller.seen(seen[0][0]), caller.seen(seen[1][0])),
+        (_keys(keys[0]), _keys(keys[1])),
+        schema_of(out),
+    )
+    return _by_groups(rows, step, out, None)
+
+
+def aggregate(planner: Planner, node: Node) -> Rows:
+    """Aggregating UDFs; other aggregations are the engine's."""
+    found = {same(part): part for item in node["aggregateExpressions"] for part in _calls(item, "AggregateExpression")}
+    if not found:
+        return grouping.aggregate(planner, node)
+    caller = _Caller.of(planner)
+    rows = planner.rows(node["child"])
+    keys: dict[Any, str] = {}
+    texts: list[str] = []
+    kinds: Columns = {}
+    for one in node["groupingExpressions"]:
+        name = one.id if one.cls == "AttributeReference" else planner.names.new("g")
+        keys[same(one)], kinds[name] = name, checked(one.type)
+        if kinds[name] in FLOATS:
+            raise Unsupported("groups by floating-point numbers are Spark's")
+        if name not in rows.columns:
+            texts.append(f"{Expressions().text(one)} AS {name}")
+    udfs = [_aggregating(part) for part in found.values()]
+    results = {key: planner.names.new("u") for key in found}
+    called = [caller.called(udf) for udf in udfs]
+    answer = pa.schema([pa.field(results[key], arrow_type(part.type)) for key, part in found.items()])
+    functions = caller.functions(udfs, called, answer)
+    out = {**kinds, **{results[key]: checked(part.type) for key, part in found.items()}}
+    step = AggregateBySpark(
+        f"aggregate({functions.name})", functions, caller.seen_arguments(), tuple(kinds), schema_of(out)
+    )
+    if texts:
+        rows = rows.selecting(", ".join(["*", *texts]), {**rows.columns, **kinds}, "groups")
+    grouped = _by_groups([caller.beside(rows)], step, out, tuple(kinds))
+    return projected(planner, grouped, node["aggregateExpressions"], lambda one: {**keys, **results}.get(same(one)))
+
+
+def window(planner: Planner, node: Node) -> Rows:
+    """Aggregating UDFs over whole partitions; other windows are the engine's."""
+    calls = [part for item in node["windowExpressions"] for part in _calls(item, "WindowExpression")]
+    if not calls:
+        return windows.window(planner, node)
+    items = [item["child"] for item in node["windowExpressions"]]
+    if any(item.cls != "WindowExpression" for item in items) or len(calls) != len(items):
+        raise Unsupported("Python functions beside others in a window are not taken over")
+    frames = [item["windowSpec"]["frameSpecification"] for item in items]
+    ends = {(frame["lower"].cls, frame["upper"].cls) for frame in frames if frame.cls == "SpecifiedWindowFrame"}
+    if ends != {("UnboundedPreceding", "UnboundedFollowing")} or node["orderSpec"]:
+        raise Unsupported("a Python function of a part of a window, or of one in an order, is not taken over")
+    caller = _Caller.of(planner)
+    rows = planner.rows(node["child"])
+    udfs = [_aggregating(item["windowFunction"]) for item in items]
+    called = [caller.called(udf) for udf in udfs]
+    answer = pa.schema([pa.field(item.id, arrow_type(item.type)) for item in node["windowExpressions"]])
+    functions = caller.functions(udfs, called, answer, window=True)
+    inputs = caller.beside(rows)
+    out = {**rows.columns, **{item.id: checked(item.type) for item in node["windowExpressions"]}}
+    keys = _keys(node["partitionSpec"])
+    step = WindowBySpark(
+        f"window({functions.name})", functions, caller.seen_arguments(), keys, tuple(rows.columns), schema_of(out)
+    )
+    return _by_groups([inputs], step, out, keys)
+
+
+def _calls(node: Node, cls: str) -> list[Node]:
+    """The expressions of a class that call a Python function."""
+    return [part for part in walk(node) if part.cls == cls and any(inner.cls == "PythonUDAF" for inner in walk(part))]
+
+
+def _aggregating(node: Node) -> Node:
+    """The Python function of an aggregate."""
+    if node.cls != "AggregateExpression" or node["isDistinct"] or node["filter"] is not None:
+        raise Unsupported("this call of a Python function is not taken over")
+    udf = node["aggregateFunction"]
+    if udf.cls != "PythonUDAF" or udf["evalType"] not in _AGGREGATES:
+        raise Unsupported("this kind of Python function is not taken over")
+    return udf
+
+
+def _group_columns(planner: Planner, child: Node, n: int) -> tuple[list[Node], tuple[int, ...]]:
+    """The columns that a function of groups gets, and how PySpark is told which are keys: the first ``n`` of the child's."""
+    output = planner.catalyst.output_of(child)
+    keys, values = output[:n], output[n:]
+    ids = [one.id for one in values]
+    apart = [key for key in keys if key.id not in ids]
+    columns = [*apart, *values]
+    numbers = [one.id for one in columns]
+    offsets = [*(numbers.index(key.id) for key in keys), *range(len(apart), len(columns))]
+    return columns, (len(offsets) + 1, n, *offsets)
+
+
+def _keys(nodes: list[Node]) -> tuple[str, ...]:
+    if any(node.cls != "AttributeReference" or checked(node.type) in FLOATS for node in nodes):
+        raise Unsupported("groups by floating-point numbers, or by expressions, are Spark's")
+    return tuple(dict.fromkeys(node.id for node in nodes))
+
+
+def _by_groups(inputs: list[Rows], step: _Grouped, columns: Columns, kept: tuple[str, ...] | None) -> Rows:
+    """A step on whole groups; without keys one subtask has all rows."""
+    ship = ShipStrategy.HASH if step.keys[0] else ShipStrategy.GLOBAL
+    pipelines = [one.step() for one in inputs]
+    edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(pipelines, step.keys, strict=True))
+    work = KeyedStep(step, step, step.keys, kept or None)
+    return Rows(pipelines[0].at(StreamNode(step.name, work, step.schema, edges)), columns)
+
+
+# --- what all have in common ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Functions of one operator on their way into a step. ``arguments``: (column, text, type) of each distinct argument."""
+
+    planner: Planner
+    known: PythonSettings
+    arguments: dict[Any, tuple[str, str, str]]
+
+    @classmethod
+    def of(cls, planner: Planner) -> _Caller:
+        return cls(planner, python_settings(planner.catalyst.session), {})
+
+    def commands(self, udf: Node) -> tuple[bytes, ...]:
+        return (command_of(udf["func"], self.planner.catalyst.session),)
+
+    def called(self, udf: Node) -> PickledFunction:
+        """The function with its arguments, which are columns of the engine; of one that is called on another, both."""
+        inner = udf["children"]
+        if len(inner) == 1 and inner[0].cls == "PythonUDF":
+            first = self.called(inner[0])
+            return replace(first, commands=(*first.commands, *self.commands(udf)))
+        named: list[tuple[str, int]] = []
+        numbers: list[int] = []
+        for one in inner:
+            if one.cls == "NamedArgumentExpression":
+                named.append((one["key"], self._number(one["value"])))
+            else:
+                numbers.append(self._number(one))
+        return PickledFunction(self.commands(udf), tuple(numbers), tuple(named))
+
+    def _number(self, node: Node) -> int:
+        key = same(node)
+        if key not in self.arguments:
+            text = Expressions().text(node)
+            self.arguments[key] = (self.planner.names.new("a"), text, checked(node.type))
+        return list(self.arguments).index(key)
+
+    def check_pickled(self) -> None:
+        """Raises Unsupported for arguments of which pickling would make something else than we do."""
+        kinds = [kind for _, _, kind in self.arguments.values()]
+        if any((decimal_of(kind) or (0, 0))[1] > _PLAIN_SCALE for kind in kinds):
+            raise Unsupported(f"a Python function of decimals with more than {_PLAIN_SCALE} places is not taken over")
+        if "binary" in kinds and self.known.settings.get("spark.sql.execution.pyspark.binaryAsBytes") != "true":
+            raise Unsupported("a Python function of bytearrays is not taken over")
+
+    def beside(self, rows: Rows) -> Rows:
+        """The rows with the arguments behind their own columns."""
+        if not self.arguments:
+            return rows
+        new = [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, text, kind in self.arguments.values()]
+        columns = {**rows.columns, **{name: kind for name, _, kind in self.arguments.values()}}
+        return rows.selecting(", ".join(["*", *new]), columns, "arguments")
+
+    def seen_arguments(self) -> Seen:
+        fields = [pa.field(f"_{i}", self._shown(kind)) for i, (_, _, kind) in enumerate(self.arguments.values())]
+        return Seen(tuple(name for name, _, _ in self.arguments.values()), pa.schema(fields))
+
+    def seen(self, attributes: list[Node]) -> Seen:
+        """These columns, under their names."""
+        fields = [pa.field(one["name"], self._shown(checked(one.type)), one["nullable"]) for one in attributes]
+        if not fields:
+            raise Unsupported("a Python function of rows without columns is not taken over")
+        return Seen(tuple(one.id for one in attributes), pa.schema(fields))
+
+    def _shown(self, kind: str) -> pa.DataType:
+        """The type in which a function sees a column."""
+        wide = self.known.settings.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+        if kind == "timestamp":
+            return pa.timestamp("us", self.known.settings["spark.sql.session.timeZone"])
+        return (
+            {"string": pa.large_string(), "binary": pa.large_binary()}.get(kind, arrow_type(kind))
+            if wide
+            else arrow_type(kind)
+        )
+
+    def functions(
+        self, udfs: list[Node], called: list[PickledFunction], gives: pa.Schema, *, window: bool = False
+    ) -> SparkFunctions:
+        """The functions ready to be called. Raises Unsupported for kinds that cannot be called together."""
+        if len({udf["evalType"] for udf in udfs}) != 1:
+            raise Unsupported("Python functions of several kinds at once are not taken over")
+        kind, settings = udfs[0]["evalType"], dict(self.known.settings)
+        if window:
+            if kind not in _WINDOWS:
+                raise Unsupported("this kind of Python function is not taken over in a window")
+            kind, settings["window_bound_types"] = _WINDOWS[kind], ",".join(["unbounded"] * len(called))
+        inner = [part["func"] for udf in udfs for part in walk(udf) if part.cls in ("PythonUDF", "PythonUDAF")]
+        return SparkFunctions(
+            ", ".join(udf["name"] for udf in udfs),
+            kind,
+            tuple(called),
+            gives,
+            settings,
+            {"input_type": self._input_type()} if kind == _ROW_BY_ROW else {},
+            struct_in=kind in _STRUCT_IN,
+            struct_out=kind in _STRUCT_OUT,
+            by_name=self.known.by_name and kind in (_PANDAS_MAP, _ARROW_MAP),
+            max_rows=self.known.max_rows,
+            max_bytes=self.known.max_bytes,
+            broadcasts=broadcasts_of(inner, self.planner.catalyst.session),
+        )
+
+    def _input_type(self) -> str:
+        """Spark's JSON of the arguments' types."""
+        fields = [
+            {"name": f"_{i}", "type": kind, "nullable": True, "metadata": {}}
+            for i, (_, _, kind) in enumerate(self.arguments.values())
+        ]
+        return json.dumps({"type": "struct", "fields": fields})
+
+
+def _columns(attributes: list[Node]) -> Columns:
+    return {one.id: checked(one.type) for one in attributes}
+
+
+def _answer(attributes: list[Node]) -> pa.Schema:
+    """The columns that a function is to give, under the names that were declared."""
+    return pa.schema([pa.field(one["name"], arrow_type(one.type), one["nullable"]) for one in attributes])
