@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf, pandas_udf, udf
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     BooleanType,
     DateType,
@@ -24,10 +26,13 @@ from pyspark.sql.types import (
     LongType,
     StringType,
     TimestampType,
+    _parse_datatype_string,
 )
 
-from firesteel import ExecutionEnvironment
+from firesteel import ExecutionEnvironment, accelerate
 from firesteel.errors import JobExecutionError
+from firesteel.task.engine.connection import FragmentError
+from firesteel.task.functions.pickled_rows import _column
 
 pytestmark = pytest.mark.spark
 
@@ -195,10 +200,6 @@ def by_rows(arrow):
     def odd(v):
         return None if v is None else v % 2 == 1
 
-    @udf(INT, useArrow=arrow)
-    def mixed(v):
-        return [1, "2", None][v % 3]
-
     return {
         "one": lambda d: d.select("id", plus("n").alias("a")),
         "chained": lambda d: d.select(plus(plus("n")).alias("a"), plus(plus("id") + 1).alias("b"), "s"),
@@ -208,7 +209,6 @@ def by_rows(arrow):
         "of decimals": lambda d: d.select(cents("d").alias("a")),
         "of dates": lambda d: d.select(after("t").alias("a"), later("m").alias("b"), later("w").alias("c")),
         "of types": lambda d: d.select(kinds("id", "i", "f", "s", "x", "d", "t", "m", "w", "b").alias("a")),
-        "coerced": lambda d: d.select("id", mixed("id").alias("a")),
         "filter": lambda d: d.filter(odd("id") & (plus("n") > 20)).select("id", "s"),
         "groups": lambda d: d.groupBy(odd("n").alias("o")).agg(F.sum(plus("id")).alias("s"), F.max("f").alias("f")),
         "join": lambda d: d.select(plus("id").alias("id"), "s").join(d.select("id", "n"), "id").select("id", "n"),
@@ -381,6 +381,13 @@ def near(a, b):
     return a == b
 
 
+def plain(kind):
+    """Without zones and large types, which settings give to Spark's tables."""
+    if pa.types.is_timestamp(kind):
+        return kind.unit, kind.tz is None
+    return str(kind).removeprefix("large_")
+
+
 def assert_as_spark(env, frame):
     stream = env.from_dataframe(frame)
     assert stream._pipeline.node.kind.startswith("sql("), stream.explain()
@@ -390,7 +397,7 @@ def assert_as_spark(env, frame):
         ours = stream.to_arrow()
     theirs = frame.toArrow()
     assert ours.schema.names == theirs.schema.names
-    assert ours.schema.types == [t.type if not pa.types.is_timestamp(t.type) else ours.schema.field(i).type for i, t in enumerate(theirs.schema)]  # fmt: skip
+    assert list(map(plain, ours.schema.types)) == list(map(plain, theirs.schema.types))
     a, b = rows(ours), rows(theirs.cast(ours.schema))
     assert len(a) == len(b)
     for mine, its in zip(a, b, strict=True):
@@ -406,3 +413,234 @@ def test_a_script_of_python_functions(env, rows_of):
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_rows(env, rows_of, case):
     assert_as_spark(env, CASES[case](rows_of))
+
+
+@pytest.fixture
+def in_new_york(spark):
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield
+    spark.conf.unset("spark.sql.session.timeZone")
+
+
+ZONED = [
+    name
+    for name in CASES
+    if any(word in name for word in ("zones", "types", "dates", "schema", "map arrow", "map pandas"))
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ZONED)
+def test_the_same_rows_in_another_zone(env, rows_of, in_new_york, case):
+    """The hour that does not exist there is among the rows."""
+    assert_as_spark(env, CASES[case](rows_of))
+
+
+SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1000b",
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "true",
+    "spark.sql.legacy.execution.pythonUDF.pandas.conversion.enabled": "true",
+    "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "false",
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+}
+UNDER = ["map arrow schema", "map pandas types", "map pandas", "arrow udf of types", "arrow udf several", "udf pandas types", "udf pandas iterators of two", "group pandas keyed", "group arrow keyed", "group aggregate"]  # fmt: skip
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_same_rows_under_settings(spark, env, rows_of, setting):
+    spark.conf.set(setting, SETTINGS[setting])
+    try:
+        for case in UNDER:
+            if "PerBatch" not in setting or "types" not in case:  # by nulls in the same batch
+                assert_as_spark(env, CASES[case](rows_of))
+    finally:
+        spark.conf.unset(setting)
+
+
+@pytest.mark.full
+def test_batches_have_at_most_so_many_rows(spark, env, rows_of):
+    def sizes(batches):
+        for batch in batches:
+            yield pa.record_batch({"n": [batch.num_rows]})
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        found = env.from_dataframe(rows_of.mapInArrow(sizes, "n bigint")).to_arrow()["n"].to_pylist()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert sum(found) == ROWS
+    assert max(found) == 7
+    assert len(found) <= math.ceil(ROWS / 7) + 4
+
+
+VALUES = [None, True, 0, 1, -1, 127, 2**31 - 1, 2**63 - 1, 1.5, -0.0, math.nan, "1", "x", b"y", bytearray(b"z"), decimal.Decimal("1.5"), decimal.Decimal("12345.678"), dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 12), [1], {"a": 1}, (1,), 2**70, 300]  # fmt: skip
+RETURNED = ["boolean", "byte", "short", "int", "long", "float", "double", "string", "binary", "decimal(5,2)"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", RETURNED)
+def test_any_value_for_any_type(spark, kind):
+    """Where tasks take a pickled value, they make of it what the JVM makes."""
+    returned = _parse_datatype_string(kind)
+    declared = to_arrow_type(returned)
+    mine, taken = [], []
+    for value in VALUES:
+        try:
+            mine += _column([value], declared).to_pylist()
+        except (FragmentError, pa.ArrowException, OverflowError):
+            continue
+        taken.append(value)
+    assert len(taken) >= 2
+
+    def given(place):
+        return taken[place]
+
+    frame = spark.range(len(taken)).coalesce(1).select(udf(given, kind, useArrow=False)("id").alias("a"))
+    assert repr(mine) == repr(frame.toArrow()["a"].to_pylist())
+
+
+FAILING = {
+    "raises": lambda d: d.mapInArrow(lambda batches: [1 / 0 for _ in batches], "a int"),
+    "wrong type": lambda d: d.mapInArrow(lambda b: (x.select(["id"]) for x in b), "id string"),
+    "no iterator": lambda d: d.mapInArrow(lambda b: 3, "id bigint"),
+    "wrong column": lambda d: d.mapInPandas(lambda f: (x[["id"]] for x in f), "nope bigint"),
+    "wrong rows": lambda d: d.select(pandas_udf(lambda v: v.iloc[:1], "long")("id").alias("a")),
+    "exits": lambda d: d.mapInPandas(lambda f: exit(3), "id bigint"),
+    "wrong table": lambda d: d.groupBy("k").applyInArrow(lambda t: t.select(["s"]), "id bigint"),
+    "unsafe": lambda d: d.select(pandas_udf(lambda v: v + 0.5, "int")("id").alias("a")),
+    "group": lambda d: d.groupBy("k").applyInPandas(lambda f: f.nope, d.schema),
+    "aggregate": lambda d: d.groupBy("k").agg(failing_aggregate()("id").alias("a")),
+}
+
+
+def failing_aggregate():
+    @pandas_udf("long")
+    def failing(v: pd.Series) -> int:
+        raise KeyError("no")
+
+    return failing
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", FAILING)
+def test_errors_are_sparks(env, rows_of, case):
+    stream = env.from_dataframe(FAILING[case](rows_of))
+    assert stream._pipeline.node.kind.startswith("sql(")
+    with (
+        pytest.warns(UserWarning, match="Spark computes the DataFrame itself now: the Python function"),
+        pytest.raises(JobExecutionError, match="from_dataframe -> to_arrow.*(PythonException|Spark|Unsupported)"),
+    ):
+        stream.to_arrow()
+
+
+@pytest.mark.full
+def test_broadcast_variables(spark, env, rows_of):
+    names = spark.sparkContext.broadcast({i: f"name {i}" for i in range(10)})
+    more = spark.sparkContext.broadcast("!" * 2_000_000)
+
+    def named(v):
+        return names.value[v % 10] + more.value[:2]
+
+    frame = rows_of.select(udf(named, "string", useArrow=True)("id").alias("a"))
+    assert_as_spark(env, frame)
+    assert_as_spark(env, frame.withColumn("b", udf(named, "string")("id" and F.lit(3))))
+
+
+@pytest.mark.full
+def test_a_function_that_is_broadcast_because_it_is_large(env, rows_of):
+    large = np.random.default_rng(1).bytes(3_000_000)
+
+    def first(v):
+        return large[v]
+
+    assert_as_spark(env, rows_of.select(udf(first, "int", useArrow=True)("id").alias("a")))
+
+
+@pytest.mark.full
+def test_what_tasks_cannot_give_stays_on_spark(spark, env, rows_of, monkeypatch):
+    from pyspark import TaskContext
+
+    count = spark.sparkContext.accumulator(0)
+
+    def counting(v):
+        count.add(1)
+        return v
+
+    frame = rows_of.select(udf(counting, "long")("id").alias("a"))
+    stream = env.from_dataframe(frame)
+    assert "with an accumulator is not taken over" in stream.explain()
+    assert stream.to_arrow().num_rows == ROWS
+    assert count.value == ROWS
+
+    def placed(v):
+        return TaskContext.get().partitionId()
+
+    assert (
+        "Spark's TaskContext is not taken over"
+        in env.from_dataframe(rows_of.select(udf(placed, "int")("id"))).explain()
+    )
+    frame = rows_of.mapInArrow(lambda batches: batches, rows_of.schema, barrier=True)
+    assert "barrier" in env.from_dataframe(frame).explain()
+    by_floats = rows_of.groupBy("f").applyInPandas(lambda f: f[["id"]], "id bigint")
+    assert "floating-point" in env.from_dataframe(by_floats).explain()
+    for setting, value, reason in (
+        ("spark.sql.execution.arrow.maxRecordsPerBatch", "0", "without a limit"),
+        ("spark.sql.pyspark.udf.profiler", "perf", "profiled"),
+    ):
+        spark.conf.set(setting, value)
+        try:
+            frame = rows_of.mapInArrow(lambda batches: batches, rows_of.schema)
+            assert reason in env.from_dataframe(frame).explain()
+        finally:
+            spark.conf.unset(setting)
+
+
+@pytest.mark.full
+def test_files_and_modules_of_the_session(spark, env, rows_of, tmp_path):
+    module = tmp_path / "our_helper_of_tests.py"
+    module.write_text("def tripled(v):\n    return v * 3\n")
+    spark.sparkContext.addPyFile(str(module))
+
+    def tripled(v):
+        import our_helper_of_tests
+
+        return our_helper_of_tests.tripled(v)
+
+    assert_as_spark(env, rows_of.select(udf(tripled, "long", useArrow=True)("id").alias("a")))
+
+
+@pytest.mark.full
+def test_little_memory_and_many_tasks(spark, home):
+    options = {
+        "firesteel.progress": "false",
+        "firesteel.memory.per-task": "1 MiB",
+        "jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task": "4 KiB",
+    }
+    other = ExecutionEnvironment(spark=spark, options=options)
+    for case in (
+        "group pandas",
+        "group cogroup keyed",
+        "group aggregate",
+        "group window",
+        "udf mixed",
+        "map arrow between",
+    ):
+        assert_as_spark(other, CASES[case](spark.read.parquet(home)))
+
+
+@pytest.mark.full
+def test_a_script_with_python_functions_is_accelerated(spark, rows_of):
+    options = {"firesteel.sql.min-input-bytes": "0"}
+    with accelerate(spark, options) as acceleration:
+        frame = CASES["map arrow between"](rows_of)
+        mine = frame.collect()
+        counted = CASES["group pandas"](rows_of).count()
+        failing = FAILING["raises"](rows_of)
+        with pytest.raises(PythonException, match="ZeroDivisionError"):
+            failing.collect()
+    assert sorted(mine) == sorted(frame.collect())
+    assert counted == ROWS
+    assert [bool(query.left) for query in acceleration.queries] == [False, False, True]
