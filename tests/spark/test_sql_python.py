@@ -130,7 +130,7 @@ def mapped():
 
     def hours(parts):
         for frame in parts:
-            yield pd.DataFrame({"h": frame["m"].dt.hour, "m": frame["m"] + pd.Timedelta(hours=1)})
+            yield pd.DataFrame({"h": frame["m"].dt.hour, "m": frame["m"] + pd.Timedelta(days=30)})
 
     return {
         "arrow": lambda d: d.mapInArrow(same, d.schema),
@@ -531,7 +531,7 @@ def test_errors_are_sparks(env, rows_of, case):
     assert stream._pipeline.node.kind.startswith("sql(")
     with (
         pytest.warns(UserWarning, match="Spark computes the DataFrame itself now: the Python function"),
-        pytest.raises(JobExecutionError, match="from_dataframe -> to_arrow.*(PythonException|Spark|Unsupported)"),
+        pytest.raises(JobExecutionError, match=r"from_dataframe -> to_arrow.*(PythonException|Spark|Unsupported)"),
     ):
         stream.to_arrow()
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, arrow_type, checked, decimal_of, engine_type
@@ -69,7 +70,7 @@ def map_batches(planner: Planner, node: Node) -> Rows:
     functions = caller.functions([udf], [PickledFunction(caller.commands(udf))], _answer(node["output"]))
     schema = schema_of(_columns(node["output"]))
     step = MapBySpark(f"{_METHOD[udf['evalType']]}({udf['name']})", functions, caller.seen(udf["children"]), schema)
-    return Rows(rows.step().then(step.name, ChainedStep(step), schema, ""), _columns(node["output"]))
+    return Rows(_chained(rows.step(), step, [udf]), _columns(node["output"]))
 
 
 def evaluate(planner: Planner, node: Node) -> Rows:
@@ -89,7 +90,17 @@ def evaluate(planner: Planner, node: Node) -> Rows:
     )
     pipeline = caller.beside(rows).step()
     kept = {name: name for name in rows.columns}
-    return Rows(pipeline.then(step.name, ChainedStep(step, kept), step.schema, ""), columns)
+    return Rows(_chained(pipeline, step, udfs, kept), columns)
+
+
+def _chained(
+    before: Pipeline, step: MapBySpark | EvaluateBySpark, udfs: list[Node], kept: Columns | None = None
+) -> Pipeline:
+    """The pipeline with this step behind it; of functions that may give other rows when they run again, it says so."""
+    made = before.then(step.name, ChainedStep(step, kept), step.schema, "")
+    if all(udf["udfDeterministic"] for udf in udfs):
+        return made
+    return made.at(replace(made.node, config=StepConfig(deterministic=False)))
 
 
 # --- functions of groups ----------------------------------------------------------------------------------------------------------
@@ -206,7 +217,7 @@ def _aggregating(node: Node) -> Node:
     if node.cls != "AggregateExpression" or node["isDistinct"] or node["filter"] is not None:
         raise Unsupported("this call of a Python function is not taken over")
     udf = node["aggregateFunction"]
-    if udf.cls != "PythonUDAF" or udf["evalType"] not in _AGGREGATES:
+    if udf.cls != "PythonUDAF" or udf["evalType"] not in _AGGREGATES or not udf["udfDeterministic"]:
         raise Unsupported("this kind of Python function is not taken over")
     return udf
 
