@@ -16,7 +16,7 @@ MOST_BROADCAST = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class PythonSettings:
-    """What a session says of Python functions. ``settings``: what the JVM passes on; the others are limits of a batch."""
+    """A session's settings of Python functions. ``settings``: those that the JVM passes on; the others are limits of a batch."""
 
     settings: Mapping[str, str]
     max_rows: int

@@ -44,7 +44,7 @@ def _column(values: Any, declared: pa.DataType) -> pa.Array:
 
 
 def _other(value: Any, declared: pa.DataType) -> Any:
-    """What the JVM makes of a value of another type."""
+    """A value of another type, as the JVM takes it."""
     if value is None:
         return None
     if type(value) not in _PLAIN or pa.types.is_string(declared) or pa.types.is_temporal(declared):
