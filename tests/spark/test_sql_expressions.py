@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sql_expressions_kit as kit
+from firesteel.sql.expressions.times.zones import zone_of
 from firesteel.sql.expressions.translator import RULES
+from firesteel.sql.plans.nodes import Unsupported
+from sql_expressions_grammar import TIMES_OF_ZONES
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 OTHERWISE = {
-    "GetStructField", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
+    "DynamicPruningSubquery", "GetStructField", "KnownFloatingPointNormalized", "KnownNotNull", "KnownNullable", "MakeDecimal",
     "NormalizeNaNAndZero", "ScalarSubquery", "UnscaledValue", "InSet",
 }  # fmt: skip
 """Entries that only plans of whole queries hold, which test_sql_takeover runs."""
@@ -22,7 +27,6 @@ OTHERWISE = {
 def settings(spark):
     names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage"]
     before = {name: spark.conf.get(name) for name in names}
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
     logging.disable(logging.CRITICAL)  # Spark writes a trace for each expression that it refuses
     yield
@@ -37,3 +41,37 @@ def test_the_engine_gives_what_spark_gives(spark, tmp_path, settings):
     assert tally.wrong == []
     assert tally.values > 100_000
     assert set(RULES) - set(tally.classes) - OTHERWISE == set()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "-03:30"])
+def test_times_are_those_of_the_session_s_zone(spark, tmp_path, settings, zone):
+    tally = kit.run(kit.Kit(spark, tmp_path, rows=300, zone=zone), seed=0, rounds=0, first=TIMES_OF_ZONES)
+    print(kit.report(tally))
+    assert tally.wrong == []
+    assert tally.values > 40_000
+
+
+def test_a_zone_is_held_to_the_jvm(spark):
+    """The engine's clocks are used in the years in which they are the JVM's; what neither knows stays on Spark."""
+    assert zone_of("GMT+2").fixed == 7200
+    berlin = zone_of("Europe/Berlin")
+    assert berlin.fixed is None
+    assert berlin.back == (3600,)
+    with pytest.raises(Unsupported, match="not known"):
+        zone_of("Europe/Nowhere")
+
+
+def test_a_char_has_its_spaces(spark, env, tmp_path):
+    """Files of others hold no spaces at the end; Spark adds them where it reads a CHAR."""
+    written = pa.table({"c": ["ab", "é", "", "abcde", None], "v": ["x", "yyy", "", "zz ", None], "n": range(5)})
+    pq.write_table(written, tmp_path / "padded.parquet")
+    spark.sql(f"CREATE TABLE padded (c CHAR(5), v VARCHAR(3), n BIGINT) USING parquet LOCATION '{tmp_path}'")
+    try:
+        frame = spark.sql("SELECT n, c, length(c) AS l, c = 'ab' AS e, upper(v) AS v FROM padded WHERE c <> 'abc'")
+        stream = env.from_dataframe(frame)
+        assert "Spark computes" not in stream.explain()
+        ours, theirs = stream.to_arrow().sort_by("n"), frame.toArrow().sort_by("n")
+        assert ours.to_pylist() == theirs.to_pylist()
+        assert ours.num_rows == 4
+    finally:
+        spark.sql("DROP TABLE padded")

@@ -5,18 +5,20 @@ An overflow ends the fragment in every eval mode: Spark then runs the query, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark, unscaled
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, said
+from firesteel.sql.expressions.texts import eval_mode, left_to_spark, once, unscaled
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 if TYPE_CHECKING:
     from firesteel.sql.expressions.translator import Expressions
 
 
-def _kinds(n: Node) -> tuple[str, Node, Node]:
+def kinds(n: Node) -> tuple[str, Node, Node]:
+    """The type and the operands. Raises Unsupported for operands of two types."""
     a, b = n["left"], n["right"]
     both_decimal = decimal_of(a.type) and decimal_of(b.type)
     if a.type != b.type and not both_decimal:
@@ -26,11 +28,9 @@ def _kinds(n: Node) -> tuple[str, Node, Node]:
 
 def _sum(sign: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
-        kind, a, b = _kinds(n)
+        kind, a, b = kinds(n)
         text = f"({x.text(a)} {sign} {x.text(b)})"
-        if kind in FLOATS:
-            return text
-        if kind in INTEGERS:
+        if kind in FLOATS or kind in INTEGERS or is_days(kind) or is_months(kind):
             return text
         return _decimal_sum(x, n, sign)
 
@@ -47,7 +47,7 @@ def _decimal_sum(x: Expressions, n: Node, sign: str) -> str:
 
 
 def _product(x: Expressions, n: Node) -> str:
-    kind, a, b = _kinds(n)
+    kind, a, b = kinds(n)
     if kind in FLOATS:
         return f"({x.text(a)} * {x.text(b)})"
     if kind in INTEGERS:
@@ -61,7 +61,7 @@ def _product(x: Expressions, n: Node) -> str:
 
 
 def _quotient(x: Expressions, n: Node) -> str:
-    kind, a, b = _kinds(n)
+    kind, a, b = kinds(n)
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     by = x.text(b)
     if not (b.cls == "Literal" and b["value"] is not None and float(b["value"]) != 0):
@@ -111,7 +111,7 @@ def _make_decimal(x: Expressions, n: Node) -> str:
 
 def _remainder(x: Expressions, n: Node) -> str:
     """With the sign of the dividend."""
-    kind, a, b = _kinds(n)
+    kind, a, b = kinds(n)
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     left, by = x.text(a), f"nullif({x.text(b)}, 0)"
     if zero != "NULL":
@@ -126,21 +126,34 @@ def _remainder(x: Expressions, n: Node) -> str:
     return f"({left} % {by})"
 
 
+def _positive_remainder(x: Expressions, n: Node) -> str:
+    """With the sign of the divisor, where that is positive."""
+    kind = n["left"].type
+    if kind not in INTEGERS and kind != "double":
+        raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
+    by = x.text(n["right"])
+    return once(
+        by, lambda b: once(_remainder(x, n), lambda r: f"(CASE WHEN {r} < 0 THEN ({r} + {b}) % {b} ELSE {r} END)")
+    )
+
+
+def _factor(by: float) -> Callable[[Expressions, Node], str]:
+    return lambda x, n: f"({x.text(n['child'])} * {by!r}::DOUBLE)"
+
+
+def _factorial(x: Expressions, n: Node) -> str:
+    """Null beyond 20."""
+    return once(
+        x.text(n["child"]), lambda a: f"(CASE WHEN {a} BETWEEN 0 AND 20 THEN CAST(factorial({a}) AS BIGINT) END)"
+    )
+
+
 def _integral(x: Expressions, n: Node) -> str:
-    kind, a, b = _kinds(n)
+    kind, a, b = kinds(n)
     if kind != "long":
         raise Unsupported(f"div of {said(kind)} is not taken over")
     zero = left_to_spark("division by zero", b.type) if eval_mode(n) == "ANSI" else "NULL"
     return f"({x.text(a)} // (CASE WHEN {x.text(b)} = 0 THEN {zero} ELSE {x.text(b)} END))"
-
-
-def _whole(function: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
-        if n["child"].type not in ("double", "long") and not decimal_of(n["child"].type):
-            raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
-        return f"CAST({function}({x.text(n['child'])}) AS {engine_type(n.type)})"
-
-    return rule
 
 
 def _sign(x: Expressions, n: Node) -> str:
@@ -154,53 +167,14 @@ def _absolute(x: Expressions, n: Node) -> str:
     found = decimal_of(kind)
     if found and found[0] == 38:
         raise Unsupported("abs of decimals of 38 digits is not taken over")
-    if kind in INTEGERS and n.get("failOnError") is not True:
-        raise Unsupported("abs of integers that wraps is not taken over")
     return f"abs({x.text(n['child'])})"
 
 
 def _negative(x: Expressions, n: Node) -> str:
     kind = n["child"].type
-    if kind in INTEGERS and n.get("failOnError") is not True:
-        raise Unsupported("a negative integer that wraps is not taken over")
-    if kind in FLOATS or kind in INTEGERS or decimal_of(kind):
+    if kind in FLOATS or kind in INTEGERS or decimal_of(kind) or is_days(kind) or is_months(kind):
         return f"(-{x.text(n['child'])})"
     raise Unsupported(f"the negative of {said(kind)} is not taken over")
-
-
-def _round(x: Expressions, n: Node) -> str:
-    kind, at = n["child"].type, n["scale"]
-    found, to = decimal_of(kind), decimal_of(n.type)
-    if at.cls != "Literal" or not isinstance(at["value"], int) or at["value"] < 0:
-        raise Unsupported("round to these places is not taken over")
-    if found and to:
-        return f"CAST(round({x.text(n['child'])}, {at['value']}) AS {engine_type(n.type)})"
-    if kind == "double" and at["value"] <= 10:
-        return _round_double(x.text(n["child"]), at["value"])
-    raise Unsupported(f"round of {said(kind)} is not taken over")
-
-
-def _round_double(text: str, scale: int) -> str:
-    """By the shortest digits, half up, as BigDecimal.valueOf."""
-    digits = f"CAST(CAST({digits_of(text, scale)} AS DECIMAL({15 + scale},{scale})) AS VARCHAR)"
-    return f"(CASE WHEN isfinite({text}) THEN CAST({digits} AS DOUBLE) ELSE {text} END)"
-
-
-def _bits(sign: str) -> Callable[[Expressions, Node], str]:
-    def rule(x: Expressions, n: Node) -> str:
-        kind, a, b = _kinds(n)
-        if kind not in INTEGERS:
-            raise Unsupported(f"{n.cls} of {said(kind)} is not taken over")
-        return f"({x.text(a)} {sign} {x.text(b)})"
-
-    return rule
-
-
-def _shift_right(x: Expressions, n: Node) -> str:
-    by = n["right"]
-    if by.cls != "Literal" or not 0 <= by["value"] < 32 or n["left"].type not in ("integer", "long"):
-        raise Unsupported("this shift is not taken over")
-    return f"CAST({x.text(n['left'])} >> {by['value']} AS {engine_type(n.type)})"
 
 
 RULES: dict[str, Callable[[Expressions, Node], str]] = {
@@ -210,18 +184,14 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "Divide": _quotient,
     "Remainder": _remainder,
     "IntegralDivide": _integral,
-    "Ceil": _whole("ceil"),
-    "Floor": _whole("floor"),
     "Sqrt": lambda x, n: f"(CASE WHEN {x.text(n['child'])} < 0 THEN 'NaN'::DOUBLE ELSE sqrt({x.text(n['child'])}) END)",
     "Signum": _sign,
     "UnscaledValue": unscaled_value,
     "MakeDecimal": _make_decimal,
+    "Pmod": _positive_remainder,
+    "ToDegrees": _factor(180 / math.pi),
+    "ToRadians": _factor(math.pi / 180),
+    "Factorial": _factorial,
     "Abs": _absolute,
     "UnaryMinus": _negative,
-    "Round": _round,
-    "BitwiseAnd": _bits("&"),
-    "BitwiseOr": _bits("|"),
-    "BitwiseXor": lambda x, n: f"xor({x.text(n['left'])}, {x.text(n['right'])})",
-    "BitwiseNot": lambda x, n: f"(~{x.text(n['child'])})",
-    "ShiftRight": _shift_right,
 }

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.dates import between_years, in_utc
-from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, is_text, said
+from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark, once
+from firesteel.sql.expressions.times import intervals
+from firesteel.sql.expressions.times.dates import between_years
+from firesteel.sql.expressions.times.timestamps import shown
+from firesteel.sql.expressions.times.zones import zone_of
+from firesteel.sql.expressions.types import (
+    FLOATS,
+    INTEGERS,
+    checked,
+    checked_inside,
+    decimal_of,
+    engine_type,
+    is_text,
+    said,
+)
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 if TYPE_CHECKING:
@@ -15,12 +27,13 @@ if TYPE_CHECKING:
 
 
 def _cast(x: Expressions, n: Node) -> str:
-    child, to = n["child"], checked(n.type)
-    kind = checked(child.type)
+    child, to = n["child"], checked_inside(n.type)
+    kind = checked_inside(child.type)
     text = x.text(child)
     if kind == to:
         return text
-    found = _TO[_family(to)](text, n)
+    is_interval = kind.startswith("interval ") or to.startswith("interval ")
+    found = intervals.cast(text, kind, to) if is_interval else _TO[_family(to)](text, n)
     if found is None:
         raise Unsupported(f"a cast of {said(kind)} to {said(to)} is not taken over")
     return found
@@ -34,9 +47,7 @@ def _family(kind: str) -> str:
 def _to_integer(text: str, n: Node) -> str | None:
     kind, name = checked(n["child"].type), engine_type(n.type)
     found = decimal_of(kind)
-    if kind == "boolean":
-        return f"CAST({text} AS {name})"
-    if kind in INTEGERS:
+    if kind == "boolean" or kind in INTEGERS:
         return f"CAST({text} AS {name})"
     if kind in FLOATS:
         return f"CAST(trunc({text}) AS {name})"
@@ -44,6 +55,8 @@ def _to_integer(text: str, n: Node) -> str | None:
         return f"CAST(trunc(CAST(CAST({text} AS VARCHAR) AS DOUBLE)) AS {name})"
     if found:
         return f"CAST(trunc({text}) AS {name})"
+    if kind == "timestamp":
+        return f"CAST(fs_floor(epoch_us({text}), 1000000) AS {name})"
     return _of_text(text, n, "[+-]?[0-9]{1,18}") if is_text(kind) else None
 
 
@@ -62,61 +75,100 @@ def _to_floating(text: str, n: Node) -> str | None:
         return f"CAST({text} AS {name})"
     if decimal_of(kind) and n.type == "double":  # the nearest, by its digits; the engine divides two doubles
         return f"CAST(CAST({text} AS VARCHAR) AS {name})"
-    return _of_text(text, n, r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?") if is_text(kind) and n.type == "double" else None
+    if kind == "timestamp":
+        return f"CAST(CAST(epoch_us({text}) AS DOUBLE) / 1000000.0::DOUBLE AS {name})"
+    return _of_text(text, n, _FLOATING) if is_text(kind) else None
+
+
+_FLOATING = r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?"
 
 
 def _to_boolean(text: str, n: Node) -> str | None:
     kind = checked(n["child"].type)
     is_number = kind in INTEGERS or kind in FLOATS or decimal_of(kind)
-    return f"({text} <> 0)" if is_number else None
+    if not is_text(kind):
+        return f"({text} <> 0)" if is_number else None
+    yes, no = "'t', 'true', 'y', 'yes', '1'", "'f', 'false', 'n', 'no', '0'"
+    other = left_to_spark("a text of another form", "boolean")
+    return once(
+        f"lower({text})",
+        lambda t: (
+            f"(CASE WHEN {t} IN ({yes}) THEN true WHEN {t} IN ({no}) THEN false WHEN {t} IS NOT NULL THEN {other} END)"
+        ),
+    )
 
 
 def _to_text(text: str, n: Node) -> str | None:
     kind = checked(n["child"].type)
     found = decimal_of(kind)
-    if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):  # else 0E-10, in Java
+    if kind in INTEGERS or kind == "boolean" or is_text(kind) or (found and found[1] <= 6):
         return f"CAST({text} AS VARCHAR)"
+    if found and eval_mode(n) == "ANSI":
+        return f"CAST({text} AS VARCHAR)"
+    if found:  # Java writes small ones with an exponent
+        other = left_to_spark("a number with an exponent", "string")
+        small = f"abs({{0}}) < CAST('0.000001' AS {engine_type(kind)})"
+        return once(text, lambda t: f"(CASE WHEN {small.format(t)} THEN {other} ELSE CAST({t} AS VARCHAR) END)")
     if kind == "date":
-        return between_years(text, f"strftime({text}, '%Y-%m-%d')")
+        return between_years(text, lambda t: f"strftime({t}, '%Y-%m-%d')")
     if kind in ("timestamp", "timestamp_ntz"):
-        time = in_utc(text, n["child"], n["timeZoneId"])
-        return between_years(time, f"CAST({time} AS VARCHAR)")
-    return None
+        return between_years(shown(text, n["child"], n["timeZoneId"]), lambda t: f"CAST({t} AS VARCHAR)")
+    return f"decode({text})" if kind == "binary" else None
+
+
+_DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = rf"{_DATE}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?"
+_OFFSET = r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])"
 
 
 def _to_date(text: str, n: Node) -> str | None:
     if n["child"].type in ("timestamp", "timestamp_ntz"):
-        return f"CAST({in_utc(text, n['child'], n['timeZoneId'])} AS DATE)"
-    return _of_text(text, n, "[0-9]{4}-[0-9]{2}-[0-9]{2}") if is_text(n["child"].type) else None
+        return f"CAST({shown(text, n['child'], n['timeZoneId'])} AS DATE)"
+    return _of_text(text, n, _DATE) if is_text(n["child"].type) else None
 
 
-_CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-5][0-9](\.[0-9]{1,6})?"
+def _to_local(text: str, n: Node) -> str | None:
+    """A timestamp without a zone."""
+    kind = n["child"].type
+    if kind in ("timestamp", "date"):
+        return shown(text, n["child"], n["timeZoneId"]) if kind == "timestamp" else f"CAST({text} AS TIMESTAMP)"
+    return _of_text(text, n, f"{_DATE}|{_CLOCK}", "timestamp_ntz") if is_text(kind) else None
 
 
 def _to_timestamp(text: str, n: Node) -> str | None:
-    """With or without a zone, which must be UTC."""
-    kind, to_local = n["child"].type, n.type == "timestamp_ntz"
-    if not to_local or kind == "timestamp":
-        in_utc("", Node("", {}, "timestamp"), n["timeZoneId"])
-    if kind == "timestamp":
-        return f"make_timestamp(epoch_us({text}))"
-    if kind == "timestamp_ntz":
-        return f"make_timestamptz(epoch_us({text}))"
-    local = (
-        f"CAST({text} AS TIMESTAMP)"
-        if kind == "date"
-        else _of_text(text, n, _CLOCK, "timestamp_ntz")
-        if is_text(kind)
-        else None
-    )
-    return local if local is None or to_local else f"make_timestamptz(epoch_us({local}))"
+    kind, zone = n["child"].type, zone_of(n["timeZoneId"])
+    if kind in INTEGERS:
+        return f"make_timestamptz(CAST({text} AS BIGINT) * 1000000)"
+    if kind == "double":
+        return f"make_timestamptz(CAST(trunc({text} * 1000000.0::DOUBLE) AS BIGINT))"
+    if is_text(kind):
+        with_zone = f"regexp_full_match({{0}}, '{_CLOCK.replace('{', '{{').replace('}', '}}')}{_OFFSET}')"
+        return once(
+            text,
+            lambda t: (
+                f"(CASE WHEN {with_zone.format(t)} THEN CAST({t} AS TIMESTAMPTZ) ELSE {zone.instant(str(_to_local(t, n)))} END)"
+            ),
+        )
+    local = text if kind == "timestamp_ntz" else _to_local(text, n) if kind == "date" else None
+    return None if local is None else zone.instant(local)
+
+
+_NEVER = {"integer": "[A-Za-z]", "decimal": "[A-DF-Za-df-z]", "date": "^[A-Za-z]"}
+"""Letters that no text of the type holds, or begins with."""
 
 
 def _of_text(text: str, n: Node, form: str, kind: str | None = None) -> str:
-    """Texts of a plain form; of others Spark knows."""
+    """Texts of a plain form; of others Spark knows. Those that never are of the type are null, or an error in ANSI mode."""
     kind = kind or checked(n.type)
-    other = left_to_spark("a text of another form", kind)
-    return f"(CASE WHEN {text} IS NULL OR regexp_full_match({text}, '{form}') THEN CAST({text} AS {engine_type(kind)}) ELSE {other} END)"
+    other, name = left_to_spark("a text of another form", kind), engine_type(kind)
+
+    def of(t: str) -> str:
+        letters = _NEVER.get(_family(kind))
+        never = f"{t} = ''" + (f" OR regexp_matches({t}, '{letters}')" if letters else "")
+        null = "" if eval_mode(n) == "ANSI" else f"WHEN {never} THEN NULL "
+        return f"(CASE WHEN {t} IS NULL OR regexp_full_match({t}, '{form}') THEN CAST({t} AS {name}) {null}ELSE {other} END)"
+
+    return once(text, of)
 
 
 _TO: dict[str, Callable[[str, Node], str | None]] = {
@@ -128,7 +180,7 @@ _TO: dict[str, Callable[[str, Node], str | None]] = {
     "string": _to_text,
     "date": _to_date,
     "timestamp": _to_timestamp,
-    "timestamp_ntz": _to_timestamp,
-    "binary": lambda text, n: None,
+    "timestamp_ntz": _to_local,
+    "binary": lambda text, n: f"encode({text})" if is_text(n["child"].type) else None,
 }
 RULES = {"Cast": _cast}

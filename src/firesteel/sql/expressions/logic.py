@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import literal
-from firesteel.sql.expressions.types import FLOATS, checked, said
+from firesteel.sql.expressions.texts import literal, once
+from firesteel.sql.expressions.types import FLOATS, checked_inside, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _COMPARED = {
 
 
 def _same_types(n: Node, nodes: list[Node]) -> None:
-    kinds = {checked(node.type) for node in nodes}
+    kinds = {checked_inside(node.type) for node in nodes}
     if len(kinds) > 1:
         raise Unsupported(f"{n.cls} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
 
@@ -85,9 +86,13 @@ def _extreme(function: str) -> Callable[[Expressions, Node], str]:
 
     def rule(x: Expressions, n: Node) -> str:
         _same_types(n, n["children"])
-        if n.type in FLOATS:
-            raise Unsupported(f"{function} of {said(n.type)}, with zeros of two signs, is not taken over")
+        if n.type in FLOATS:  # of zeros of two signs the first
+            return reduce(lambda a, b: once(a, lambda a: once(b, lambda b: better(a, b))), x.texts(n["children"]))
         return f"{function}({', '.join(x.texts(n['children']))})"
+
+    def better(a: str, b: str) -> str:
+        sign = ">" if function == "greatest" else "<"
+        return f"(CASE WHEN {a} IS NULL OR {b} {sign} {a} THEN coalesce({b}, {a}) ELSE {a} END)"
 
     return rule
 
@@ -113,6 +118,8 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "ScalarSubquery": lambda x, n: x.subquery(n),
     "GetStructField": _struct_field,
     "KnownNotNull": _child,
+    "TryEval": _child,
+    "DynamicPruningSubquery": lambda x, n: "true",  # the join beside it drops these rows, too
     "KnownNullable": _child,
     "KnownFloatingPointNormalized": _child,
     "NormalizeNaNAndZero": lambda x, n: f"({x.text(n['child'])} + 0)",  # -0.0 as 0.0

@@ -1,5 +1,5 @@
 """Strings, by code points. A value for which Java and the engine differ ends the fragment: case beyond the letters known to
-be alike, lines in regular expressions."""
+be alike, and what the engine takes for one letter of several code points."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from firesteel.sql.expressions.texts import left_to_spark, literal
+from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
 from firesteel.sql.expressions.types import is_text, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -15,30 +15,24 @@ if TYPE_CHECKING:
     from firesteel.sql.expressions.translator import Expressions
 
 
-def _strings(*nodes: Node) -> None:
+def strings(*nodes: Node) -> None:
+    """Raises Unsupported for other types."""
     for node in nodes:
         if not is_text(node.type):
             raise Unsupported(f"strings of type {said(node.type)} are not taken over")
 
 
-def _constant(node: Node, what: str) -> str | int:
-    """Raises Unsupported where it is none, or null."""
-    if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):
-        raise Unsupported(f"{what} that is no constant is not taken over")
-    return node["value"]
-
-
 def _of_two_strings(function: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
-        _strings(n["left"], n["right"])
+        strings(n["left"], n["right"])
         return f"{function}({x.text(n['left'])}, {x.text(n['right'])})"
 
     return rule
 
 
 def _like(x: Expressions, n: Node) -> str:
-    _strings(n["left"], n["right"])
-    pattern, escape = str(_constant(n["right"], "LIKE with a pattern")), n["escapeChar"]
+    strings(n["left"], n["right"])
+    pattern, escape = str(constant(n["right"], "LIKE with a pattern")), n["escapeChar"]
     if not isinstance(escape, str) or re.sub(f"{re.escape(escape)}[%_{re.escape(escape)}]", "", pattern).count(escape):
         raise Unsupported("LIKE with this escape is not taken over")
     ending = f" ESCAPE {literal(escape, 'string')}" if escape in pattern else ""
@@ -46,24 +40,31 @@ def _like(x: Expressions, n: Node) -> str:
 
 
 def _concat(x: Expressions, n: Node) -> str:
-    _strings(*n["children"])
+    strings(*n["children"])
     return "(" + " || ".join(x.texts(n["children"])) + ")"
 
 
 def _joined(x: Expressions, n: Node) -> str:
-    _strings(*n["children"])
+    strings(*n["children"])
     return f"concat_ws({', '.join(x.texts(n['children']))})"
 
 
 def _substring(x: Expressions, n: Node) -> str:
     """Spark counts from 1, or from the end; 0 is 1. A place before the text's begin takes from the length."""
-    _strings(n["str"])
-    at, size = (int(_constant(n[field], "substring with a place")) for field in ("pos", "len"))
-    text, size = x.text(n["str"]), min(max(size, 0), 1 << 30)
-    if at >= 0:
-        return f"substr({text}, {max(at, 1)}, {size})"
-    begin = f"length({text}) - {-at}"
-    return f"substr({text}, greatest({begin}, 0) + 1, greatest({size} + least({begin}, 0), 0))"
+    strings(n["str"])
+    at, size = n["pos"], n["len"]
+    if at.cls == "Literal" and size.cls == "Literal" and int(constant(at, "a place")) >= 0:
+        return f"substr({x.text(n['str'])}, {max(at['value'], 1)}, {max(int(constant(size, 'a length')), 0)})"
+
+    def of(t: str, p: str, s: str) -> str:
+        begin = f"(CASE WHEN {p} > 0 THEN {p} - 1 WHEN {p} < 0 THEN length({t}) + {p} ELSE 0 END)"
+        part = once(
+            begin, lambda b: f"substr({t}, greatest({b}, 0) + 1, least(greatest({s} + least({b}, 0), 0), {1 << 31}))"
+        )
+        return f"(CASE WHEN {t} IS NULL OR {p} IS NULL OR {s} IS NULL THEN NULL ELSE {part} END)"
+
+    text, *numbers = x.text(n["str"]), *(f"CAST({number} AS BIGINT)" for number in x.texts([at, size]))
+    return once(text, lambda t: once(numbers[0], lambda p: once(numbers[1], lambda s: of(t, p, s))))
 
 
 _ALIKE = {
@@ -75,50 +76,174 @@ _ALIKE = {
 
 def _letters(function: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
-        _strings(n["child"])
-        text = x.text(n["child"])
-        known = f"{text} IS NULL OR strlen({text}) = length({text}) OR regexp_full_match({text}, '{_ALIKE[function]}')"
-        return f"(CASE WHEN {known} THEN {function}({text}) ELSE {left_to_spark('the case of these letters', 'string')} END)"
+        strings(n["child"])
+        return _where(
+            x.text(n["child"]),
+            f"strlen({{0}}) = length({{0}}) OR regexp_full_match({{0}}, '{_ALIKE[function].replace('{', '{{').replace('}', '}}')}')",
+            lambda t: f"{function}({t})",
+            "the case of these letters",
+        )
 
     return rule
 
 
+def _where(text: str, known: str, found: Callable[[str], str], why: str) -> str:
+    """What is found where the text, ``{0}``, is of a known form; others are left to Spark."""
+    other = left_to_spark(why, "string")
+    return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {known.format(t)} THEN {found(t)} ELSE {other} END)")
+
+
+_ASCII = "strlen({0}) = length({0})"
+
+
+def _capitals(x: Expressions, n: Node) -> str:
+    """Of each word between blanks the first letter."""
+    strings(n["child"])
+    word = "lambda w: upper(substr(w, 1, 1)) || lower(substr(w, 2))"
+    return _where(
+        x.text(n["child"]),
+        "regexp_full_match({0}, '[A-Za-z0-9 ]*')",
+        lambda t: f"array_to_string(list_transform(string_split({t}, ' '), {word}), ' ')",
+        "words of other letters",
+    )
+
+
+def _reversed(x: Expressions, n: Node) -> str:
+    strings(n["child"])
+    return _where(x.text(n["child"]), _ASCII, lambda t: f"reverse({t})", "letters beyond ASCII")
+
+
+def _distance(x: Expressions, n: Node) -> str:
+    strings(n["left"], n["right"])
+    if n["threshold"] is not None:
+        raise Unsupported("a distance of texts up to a limit is not taken over")
+    other = left_to_spark("letters beyond ASCII", "long")
+
+    def of(a: str, b: str) -> str:
+        known = f"strlen({a}) = length({a}) AND strlen({b}) = length({b})"
+        empty = f"{a} IS NULL OR {b} IS NULL"
+        return f"CAST(CASE WHEN {empty} THEN NULL WHEN {known} THEN levenshtein({a}, {b}) ELSE {other} END AS INTEGER)"
+
+    return once(x.text(n["left"]), lambda a: once(x.text(n["right"]), lambda b: of(a, b)))
+
+
 def _length(function: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
-        _strings(n["child"])
+        strings(n["child"])
         return f"CAST({function}({x.text(n['child'])}) AS INTEGER)"
 
     return rule
 
 
 def _trim(x: Expressions, n: Node) -> str:
-    if n["trimStr"] is not None:
-        raise Unsupported("trim of given characters is not taken over")
-    _strings(n["srcStr"])
+    """Of blanks, or of the characters of a text."""
+    strings(n["srcStr"])
+    these = " " if n["trimStr"] is None else str(constant(n["trimStr"], "trim of characters"))
+    if not these.isascii():
+        raise Unsupported("trim of characters beyond ASCII is not taken over")
     function = {"StringTrim": "trim", "StringTrimLeft": "ltrim", "StringTrimRight": "rtrim"}[n.cls]
-    return f"{function}({x.text(n['srcStr'])}, ' ')"
+    return f"{function}({x.text(n['srcStr'])}, {literal(these, 'string')})"
 
 
 def _place(x: Expressions, n: Node) -> str:
     """1 for the first code point, 0 where there is none."""
-    if n.cls == "StringLocate" and _constant(n["start"], "locate with a start") != 1:
-        raise Unsupported("locate from this place is not taken over")
-    _strings(n["str"], n["substr"])
+    strings(n["str"], n["substr"])
+    start = int(constant(n["start"], "locate with a start")) if n.cls == "StringLocate" else 1
     text, part = x.text(n["str"]), x.text(n["substr"])
+    if start != 1:
+        if start < 1 or n["substr"].cls != "Literal" or not n["substr"]["value"]:
+            raise Unsupported("locate from this place is not taken over")
+        found = f"instr(substr({text}, {start}), {part})"
+        return once(found, lambda i: f"CAST(CASE WHEN {i} > 0 THEN {i} + {start - 1} ELSE {i} END AS INTEGER)")
     return f"CAST(CASE WHEN {part} = '' AND {text} IS NOT NULL THEN 1 ELSE instr({text}, {part}) END AS INTEGER)"
 
 
+def _translated(x: Expressions, n: Node) -> str:
+    strings(n["srcExpr"])
+    these, others = (str(constant(n[name], "translate")) for name in ("matchingExpr", "replaceExpr"))
+    if len(set(these)) < len(these) or not (these + others).isascii():
+        raise Unsupported("translate of these characters is not taken over")
+    return f"translate({x.text(n['srcExpr'])}, {literal(these, 'string')}, {literal(others, 'string')})"
+
+
+def _overlay(x: Expressions, n: Node) -> str:
+    strings(n["input"], n["replace"])
+    at, size = (int(constant(n[name], "overlay")) for name in ("pos", "len"))
+    if at < 1:
+        raise Unsupported("overlay at this place is not taken over")
+
+    def of(t: str, r: str) -> str:
+        rest = f"{at} + {size}" if size >= 0 else f"{at} + length({r})"
+        return f"(substr({t}, 1, {at - 1}) || {r} || substr({t}, {rest}))"
+
+    return once(x.text(n["input"]), lambda t: once(x.text(n["replace"]), lambda r: of(t, r)))
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _separator(node: Node) -> str:
+    """A constant that cannot overlap itself."""
+    text = str(constant(node, "a separator"))
+    if not text or any(text[:i] == text[-i:] for i in range(1, len(text))):
+        raise Unsupported("this separator is not taken over")
+    return text
+
+
+def _up_to(x: Expressions, n: Node) -> str:
+    """The parts before a separator's n-th place, or behind it, from the end."""
+    strings(n["strExpr"])
+    by, count = literal(_separator(n["delimExpr"]), "string"), int(constant(n["countExpr"], "a number of parts"))
+    if count == 0 or abs(count) > 1 << 30:
+        raise Unsupported("this number of parts is not taken over")
+    parts = f"string_split({x.text(n['strExpr'])}, {by})"
+    return f"array_to_string({parts}[{f'1:{count}' if count > 0 else f'{count}:'}], {by})"
+
+
+def _part(x: Expressions, n: Node) -> str:
+    """One of the parts of a text; behind the last an empty one."""
+    whole, place, other = n["left"], int(constant(n["right"], "a part's number")), n["defaultValueOutOfBound"]
+    is_empty = isinstance(other, Node) and other.cls == "Literal" and other["value"] == ""
+    if whole.cls != "StringSplitSQL" or not is_empty or place == 0:
+        raise Unsupported(f"{n.cls} of {whole.cls} is not taken over")
+    strings(whole["str"])
+    return f"split_part({x.text(whole['str'])}, {literal(_separator(whole['delimiter']), 'string')}, {place})"
+
+
+_LETTER = re.compile(r"\\?[-,;:/ #@_=&%!|.*+?()\[\]{}^$\t]|[A-Za-z0-9]", re.ASCII)
+
+
+def _item(x: Expressions, n: Node) -> str:
+    """One of the parts between single characters; one that is not there is left to Spark."""
+    whole, place = n["child"], int(constant(n["ordinal"], "a part's number"))
+    if whole.cls != "StringSplit" or constant(whole["limit"], "a limit") != -1 or place < 0:
+        raise Unsupported(f"{n.cls} of {whole.cls} is not taken over")
+    strings(whole["str"])
+    by = str(constant(whole["regex"], "a separator"))
+    if not _LETTER.fullmatch(by) or by in tuple("|.*+?()[]{}^$"):
+        raise Unsupported("a split by this regular expression is not taken over")
+    other = left_to_spark("a part that is not there", "string")
+    parts = f"string_split({x.text(whole['str'])}, {literal(by[-1], 'string')})"
+    return once(
+        parts,
+        lambda p: f"(CASE WHEN {p} IS NULL OR len({p}) > {place} THEN {p}[{place + 1}] ELSE {other} END)",
+    )
+
+
+# --- texts of numbers -----------------------------------------------------------------------------------------------------
+
+
 def _replace(x: Expressions, n: Node) -> str:
-    _strings(n["srcExpr"], n["searchExpr"], n["replaceExpr"])
-    if _constant(n["searchExpr"], "replace of a text") == "":
+    strings(n["srcExpr"], n["searchExpr"], n["replaceExpr"])
+    if constant(n["searchExpr"], "replace of a text") == "":
         raise Unsupported("replace of an empty text is not taken over")
     return f"replace({x.text(n['srcExpr'])}, {x.text(n['searchExpr'])}, {x.text(n['replaceExpr'])})"
 
 
 def _pad(function: str) -> Callable[[Expressions, Node], str]:
     def rule(x: Expressions, n: Node) -> str:
-        size, pad = int(_constant(n["len"], "a padded length")), str(_constant(n["pad"], "padding"))
-        _strings(n["str"])
+        size, pad = int(constant(n["len"], "a padded length")), str(constant(n["pad"], "padding"))
+        strings(n["str"])
         if not 0 <= size <= 10_000 or not pad:
             raise Unsupported("padding of this length is not taken over")
         return f"{function}({x.text(n['str'])}, {size}, {literal(pad, 'string')})"
@@ -127,56 +252,30 @@ def _pad(function: str) -> Callable[[Expressions, Node], str]:
 
 
 def _repeat(x: Expressions, n: Node) -> str:
-    _strings(n["str"])
-    times = int(_constant(n["times"], "repeat with a number"))
+    strings(n["str"])
+    times = int(constant(n["times"], "repeat with a number"))
     if not 0 <= times <= 1000:
         raise Unsupported("this many repetitions are not taken over")
     return f"repeat({x.text(n['str'])}, {times})"
 
 
-# --- regular expressions -----------------------------------------------------------------------------------------------
-
-_CLASS = r"\[\^?(?:[\w .,:;@#%&=<>~'\"/+*?()|$-]|\\[dw.\\/-])+\]"
-_PIECE = rf"(?:[\w ,:;@#%&=<>~'\"!/.-]|\\[dwDW.+*?()|\\/-]|{_CLASS}|\((?:\?:)?|\)|\|)(?:[*+?]|\{{\d{{1,3}}(?:,\d{{0,3}})?\}})?\??"
-_PLAIN = re.compile(rf"\^?(?:{_PIECE})*\$?", re.ASCII)
-"""Patterns in which Java and the engine agree on texts of one line in ASCII: letters, classes, groups, greedy and lazy repetition."""
-
-
-def _regex(pattern: str) -> str:
-    if (
-        not _PLAIN.fullmatch(pattern)
-        or "[[" in pattern
-        or "&&" in pattern
-        or "--" in pattern
-        or "(*" in pattern
-        or "|*" in pattern
-    ):
-        raise Unsupported("this regular expression is not taken over")
-    return literal(pattern, "string")
-
-
-def _on_plain_lines(text: str, found: str, kind: str) -> str:
-    other = left_to_spark("a regular expression on lines or beyond ASCII", kind)
-    plain = f"{text} IS NULL OR (strlen({text}) = length({text}) AND NOT regexp_matches({text}, '[\\n\\r\\x0b\\f]'))"
-    return f"(CASE WHEN {plain} THEN {found} ELSE {other} END)"
-
-
-def _matches(x: Expressions, n: Node) -> str:
-    _strings(n["left"])
-    text, pattern = x.text(n["left"]), _regex(str(_constant(n["right"], "a regular expression")))
-    return _on_plain_lines(text, f"regexp_matches({text}, {pattern})", "boolean")
-
-
-def _extract(x: Expressions, n: Node) -> str:
-    _strings(n["subject"])
-    text, pattern, group = (
-        x.text(n["subject"]),
-        str(_constant(n["regexp"], "a regular expression")),
-        _constant(n["idx"], "a group"),
+def _letter(x: Expressions, n: Node) -> str:
+    """Of the lowest eight bits."""
+    other = left_to_spark("a NUL", "string")
+    return once(
+        x.text(n["child"]),
+        lambda i: (
+            f"(CASE WHEN {i} < 0 THEN '' WHEN {i} & 255 = 0 THEN {other} ELSE chr(CAST({i} & 255 AS INTEGER)) END)"
+        ),
     )
-    if not isinstance(group, int) or not 0 <= group <= pattern.count("("):
-        raise Unsupported("this group of a regular expression is not taken over")
-    return _on_plain_lines(text, f"regexp_extract({text}, {_regex(pattern)}, {group})", "string")
+
+
+def _spaces(x: Expressions, n: Node) -> str:
+    other = left_to_spark("this many blanks", "integer")
+    return once(
+        x.text(n["child"]),
+        lambda i: f"repeat(' ', CASE WHEN {i} <= 0 THEN 0 WHEN {i} <= 10000 OR {i} IS NULL THEN {i} ELSE {other} END)",
+    )
 
 
 RULES = {
@@ -187,17 +286,27 @@ RULES = {
     "Concat": _concat,
     "ConcatWs": _joined,
     "Substring": _substring,
+    "SubstringIndex": _up_to,
+    "ElementAt": _part,
+    "GetArrayItem": _item,
     "Upper": _letters("upper"),
     "Lower": _letters("lower"),
+    "InitCap": _capitals,
+    "Reverse": _reversed,
+    "Levenshtein": _distance,
     "Length": _length("length"),
     "OctetLength": _length("strlen"),
+    "BitLength": _length("8 * strlen"),
+    "Ascii": _length("ascii"),
+    "Chr": _letter,
+    "StringSpace": _spaces,
     "StringInstr": _place,
     "StringLocate": _place,
     "StringReplace": _replace,
+    "StringTranslate": _translated,
+    "Overlay": _overlay,
     "StringLPad": _pad("lpad"),
     "StringRPad": _pad("rpad"),
     "StringRepeat": _repeat,
-    "RLike": _matches,
-    "RegExpExtract": _extract,
     **dict.fromkeys(("StringTrim", "StringTrimLeft", "StringTrimRight"), _trim),
 }

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from typing import Any
 
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_text, said
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, is_text, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 
 def left_to_spark(why: str, kind: Any) -> str:
     """An expression that ends the fragment: Spark then runs the query, and raises its own error or knows the answer."""
     return f"CAST(error('left to Spark: {why}') AS {engine_type(kind)})"
+
+
+def once(text: str, use: Callable[[str], str]) -> str:
+    """``use`` of a variable that stands for ``text``, so that it is written, and computed, once."""
+    if text.isidentifier():
+        return use(text)
+    name = f"v{zlib.crc32(text.encode()):08x}"
+    return f"list_transform([{text}], lambda {name}: {use(name)})[1]"
+
+
+def constant(node: Node, what: str) -> str | int:
+    """The value of a constant. Raises Unsupported where it is none, or null."""
+    if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):
+        raise Unsupported(f"{what} that is no constant is not taken over")
+    return node["value"]
 
 
 def quoted(name: str) -> str:
@@ -48,6 +65,8 @@ def eval_mode(node: Node) -> str:
 
 def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
     """A constant's text. ``value``: as the reader writes it."""
+    if is_days(kind) or is_months(kind):
+        return f"CAST({'NULL' if value is None else int(value)} AS {'INTEGER' if is_months(kind) else 'BIGINT'})"
     name = engine_type(kind)
     if value is None:
         return f"CAST(NULL AS {name})"
@@ -55,6 +74,8 @@ def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
         if "\0" in value:
             raise Unsupported("a text with a NUL is not taken over")
         return "'" + str(value).replace("'", "''") + "'"
+    if kind == "binary":
+        return f"unhex('{value}')"
     if kind == "boolean":
         return "true" if value else "false"
     if kind == "date":

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from firesteel.sql.expressions import arithmetic, casts, dates, logic, strings
-from firesteel.sql.expressions.types import checked
+from firesteel.sql.expressions import arithmetic, binaries, bits, casts, logic, regexes, rounding, strings
+from firesteel.sql.expressions.times import dates, intervals, patterns, timestamps
+from firesteel.sql.expressions.types import checked_inside
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 
@@ -31,8 +32,11 @@ class Expressions:
         if rule is None:
             raise Unsupported(f"the expression {node.cls} is not taken over")
         if node.cls not in _UNTYPED:
-            checked(node.type)
-        return rule(self, node)
+            checked_inside(node.type)
+        text = rule(self, node)
+        if len(text) > _LONGEST:
+            raise Unsupported("an expression as long as this is not taken over")
+        return text
 
     def texts(self, nodes: list[Node]) -> list[str]:
         return [self.text(node) for node in nodes]
@@ -49,5 +53,13 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     **casts.RULES,
     **strings.RULES,
     **dates.RULES,
+    **timestamps.RULES,
+    **patterns.RULES,
+    **intervals.RULES,
+    **rounding.RULES,
+    **bits.RULES,
+    **binaries.RULES,
+    **regexes.RULES,
 }
+_LONGEST = 1 << 17
 _UNTYPED = {"ScalarSubquery"}

@@ -59,6 +59,21 @@ def checked(kind: Any) -> str:
     raise Unsupported(f"the type {said(kind)} is not taken over")
 
 
+def is_days(kind: Any) -> bool:
+    """An interval of days to seconds, in microseconds."""
+    return isinstance(kind, str) and kind.startswith("interval ") and not is_months(kind)
+
+
+def is_months(kind: Any) -> bool:
+    """An interval of years to months, in months."""
+    return isinstance(kind, str) and kind.startswith("interval ") and kind.endswith(("year", "month"))
+
+
+def checked_inside(kind: Any) -> str:
+    """As ``checked``; inside of expressions there are intervals, too."""
+    return kind if is_days(kind) or is_months(kind) else checked(kind)
+
+
 def engine_type(kind: Any) -> str:
     kind = checked(kind)
     return kind.upper() if decimal_of(kind) else _ENGINE[kind]

@@ -43,6 +43,8 @@ def read_plan(dataframe: Any) -> Catalyst:
     version = ".".join(session.version.split(".")[:2])
     if version not in KNOWN:
         raise Unsupported(f"plans of Spark {version} are not read yet, only those of {', '.join(KNOWN)}")
+    if session.conf.get("spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY":
+        raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:
         plan = dataframe._jdf.queryExecution().optimizedPlan()
         reader = instance_of(SOURCE, session)
@@ -50,6 +52,16 @@ def read_plan(dataframe: Any) -> Catalyst:
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
     return Catalyst(_node(json.loads(text)), session, reader)
+
+
+def offsets_of(zone: str) -> dict[str, Any]:
+    """What this JVM knows of a zone: ``name``, ``fixed``, and ``offsets``, as [second, offset from then on]. Raises Unsupported."""
+    from pyspark.sql import SparkSession
+
+    try:
+        return json.loads(instance_of(SOURCE, SparkSession.active()).zone(zone))
+    except Exception as error:
+        raise Unsupported(f"the zone {zone} is not known") from error
 
 
 def _node(value: Any) -> Any:

@@ -18,6 +18,26 @@ public String output(int number) {
     return read(((org.apache.spark.sql.catalyst.plans.logical.LogicalPlan) plans.get(number)).output());
 }
 
+/** The zone's name, and from 1900 to 2100 [second, offset from then on]. */
+public String zone(String id) {
+    java.time.ZoneId zone = org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(id);
+    java.time.zone.ZoneRules rules = zone.getRules();
+    java.time.Instant at = java.time.Instant.parse("1900-01-01T00:00:00Z");
+    java.time.Instant end = java.time.Instant.parse("2100-01-01T00:00:00Z");
+    out.setLength(0);
+    out.append("{\"name\":");
+    text(zone.getId());
+    out.append(",\"fixed\":").append(rules.isFixedOffset());
+    out.append(",\"offsets\":[");
+    while (at.isBefore(end)) {
+        out.append('[').append(at.getEpochSecond()).append(',').append(rules.getOffset(at).getTotalSeconds()).append(']');
+        java.time.zone.ZoneOffsetTransition next = rules.nextTransition(at);
+        at = next == null ? end : next.getInstant();
+        if (at.isBefore(end)) out.append(',');
+    }
+    return out.append("]}").toString();
+}
+
 public Object plan(int number) { return plans.get(number); }
 
 /** For each plan, the number of the first that gives the same rows, but for the ids of its columns. */
@@ -57,6 +77,8 @@ private void value(Object v) {
     else if (v instanceof org.apache.spark.unsafe.types.UTF8String) text(v.toString());
     else if (v instanceof org.apache.spark.sql.types.Decimal)
         text(((org.apache.spark.sql.types.Decimal) v).toJavaBigDecimal().toPlainString());
+    else if (v instanceof byte[]) text(org.apache.spark.sql.catalyst.expressions.Hex.hex((byte[]) v).toString());
+    else if (v instanceof Class) text(((Class) v).getName());
     else if (v instanceof org.apache.spark.sql.types.DataType)
         out.append(((org.apache.spark.sql.types.DataType) v).json());
     else if (v instanceof org.apache.spark.sql.catalyst.expressions.ExprId)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError
+from firesteel.task.engine.clocks import has_endless
 from firesteel.task.engine.files import Scan
 from firesteel.task.program import TaskContext
 
@@ -26,6 +27,16 @@ MACROS = (
     # n, or an end of the fragment where it is too large
     "CREATE MACRO fs_below(n, most) AS CASE WHEN abs(n) >= most"
     " THEN CAST(error('left to Spark: a division beyond 38 digits') AS HUGEINT) ELSE n END",
+    # a quotient of integers rounded down; the divisor is positive
+    "CREATE MACRO fs_floor(n, d) AS n // d - CAST(n % d < 0 AS TINYINT)",
+    "CREATE MACRO fs_ceiling(n, d) AS -fs_floor(-n, d)",
+    # a quotient rounded to the even one of two equally near; the divisor is positive
+    "CREATE MACRO fs_half_even(n, d) AS fs_half_up(n, d) - CASE WHEN abs(n) % d * 2 = d AND fs_half_up(n, d) % 2 <> 0"
+    " THEN sign(n) ELSE 0 END",
+    # an integer as a signed one of few bits; ``half``: 2 ** (bits - 1)
+    "CREATE MACRO fs_wrapped(n, half) AS n - fs_floor(n + half, 2 * half) * 2 * half",
+    # n, or an overflow, which ends the fragment, where it is farther from the middle than 2 ** 63 / factor
+    "CREATE MACRO fs_within(n, middle, factor) AS (n - middle) * factor // factor + middle",
 )
 _engine: list[Any] = []
 
@@ -80,6 +91,7 @@ def run(
                 if isinstance(table, Scan):
                     engine.execute(f"CREATE TEMP VIEW {name} AS {table.text}")
                 else:
+                    _known(table)
                     engine.register(name, table)
             with _planning(any(isinstance(table, Scan) and table.floats for table in tables.values())):
                 reader = engine.sql(sql).to_arrow_reader(BATCH_ROWS)
@@ -114,10 +126,17 @@ def _planning(floats: bool) -> Generator[None]:
 def _watched(batches: Iterator[pa.RecordBatch], failed: list[BaseException]) -> Iterator[pa.RecordBatch]:
     """Keeps what the input raised, of which the engine would only tell the text."""
     try:
-        yield from batches
+        for batch in batches:
+            _known(batch)
+            yield batch
     except BaseException as error:
         failed.append(error)
         raise
+
+
+def _known(rows: pa.RecordBatch | pa.Table) -> None:
+    if has_endless(rows):
+        raise FragmentError(f"{STOPPED}left to Spark: a time at the end of its type.")
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,116 @@
+"""Bytes: their texts, hashes and codes; and functions that Spark calls by their names in Java."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.texts import constant, left_to_spark, once
+from firesteel.sql.expressions.types import is_text, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+
+def _hex(x: Expressions, n: Node) -> str:
+    kind = n["child"].type
+    if not is_text(kind) and kind not in ("binary", "long"):
+        raise Unsupported(f"hex of {said(kind)} is not taken over")
+    return f"upper(hex({x.text(n['child'])}))"
+
+
+def _of_form(text: str, form: str, found: Callable[[str], str]) -> str:
+    other = left_to_spark("a code of another form", "binary")
+    return once(
+        text, lambda t: f"(CASE WHEN {t} IS NULL OR regexp_full_match({t}, '{form}') THEN {found(t)} ELSE {other} END)"
+    )
+
+
+def _unhex(x: Expressions, n: Node) -> str:
+    return _of_form(x.text(n["child"]), "([0-9A-Fa-f]{2})*", lambda t: f"unhex({t})")
+
+
+def _unbase64(x: Expressions, n: Node) -> str:
+    last = "[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="
+    return _of_form(x.text(n["child"]), f"([A-Za-z0-9+/]{{4}})*({last})?", lambda t: f"from_base64({t})")
+
+
+def _hash(function: str) -> Callable[[Expressions, Node], str]:
+    """The hexadecimal digits."""
+
+    def rule(x: Expressions, n: Node) -> str:
+        if n["child"].type != "binary":
+            raise Unsupported(f"{n.cls} of {said(n['child'].type)} is not taken over")
+        return f"{function}({x.text(n['child'])})"
+
+    return rule
+
+
+def _sha2(x: Expressions, n: Node) -> str:
+    if constant(n["right"], "a number of bits") not in (0, 256) or n["left"].type != "binary":
+        raise Unsupported("a hash of this many bits is not taken over")
+    return f"sha256({x.text(n['left'])})"
+
+
+# --- functions by their names in Java ------------------------------------------------------------------------------------
+
+
+def _base64(x: Expressions, arguments: list[Node]) -> str:
+    """Of up to 57 bytes: beyond them Spark breaks lines."""
+    other = left_to_spark("a code of several lines", "string")
+    return once(
+        x.text(arguments[0]),
+        lambda b: f"(CASE WHEN {b} IS NULL OR octet_length({b}) <= 57 THEN to_base64({b}) ELSE {other} END)",
+    )
+
+
+def _in_utf8(function: str) -> Callable[[Expressions, list[Node]], str]:
+    """Bytes that are no UTF-8 end the fragment."""
+
+    def rule(x: Expressions, arguments: list[Node]) -> str:
+        if str(constant(arguments[1], "a charset")).upper() != "UTF-8":
+            raise Unsupported("texts in this charset are not taken over")
+        return f"{function}({x.text(arguments[0])})"
+
+    return rule
+
+
+def _padded(x: Expressions, arguments: list[Node]) -> str:
+    """A CHAR, with spaces up to its length."""
+    size = int(constant(arguments[1], "a length"))
+    return once(
+        x.text(arguments[0]), lambda t: f"(CASE WHEN length({t}) < {size} THEN rpad({t}, {size}, ' ') ELSE {t} END)"
+    )
+
+
+_CALLED: dict[tuple[str, str], Callable[[Expressions, list[Node]], str]] = {
+    ("Base64", "encode"): _base64,
+    ("Encode", "encode"): _in_utf8("encode"),
+    ("StringDecode", "decode"): _in_utf8("decode"),
+    ("CharVarcharCodegenUtils", "readSidePadding"): _padded,
+}
+_PACKAGES = (
+    "org.apache.spark.sql.catalyst.expressions.",
+    "org.apache.spark.sql.catalyst.util.",
+)
+
+
+def _called(x: Expressions, n: Node) -> str:
+    full = str(n["staticObject"])
+    name = next((full.removeprefix(package) for package in _PACKAGES if full.startswith(package)), full)
+    rule = _CALLED.get((name, n["functionName"]))
+    if rule is None:
+        raise Unsupported(f"{full}.{n['functionName']} is not taken over")
+    return rule(x, n["arguments"])
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "Hex": _hex,
+    "Unhex": _unhex,
+    "UnBase64": _unbase64,
+    "Md5": _hash("md5"),
+    "Sha1": _hash("sha1"),
+    "Sha2": _sha2,
+    "StaticInvoke": _called,
+}

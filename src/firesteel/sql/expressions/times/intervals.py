@@ -1,0 +1,101 @@
+"""Intervals inside of expressions: months, or microseconds, as integers. Columns of intervals are not taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.texts import left_to_spark, once, unscaled
+from firesteel.sql.expressions.times.timestamps import DAY, shown
+from firesteel.sql.expressions.types import INTEGERS, decimal_of, is_days, is_months, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+
+def _between(x: Expressions, n: Node) -> str:
+    _not_of_calendars(n)
+    a, b = (shown(x.text(n[side]), n[side], n["timeZoneId"]) for side in ("left", "right"))
+    return f"(epoch_us({a}) - epoch_us({b}))"
+
+
+def _days_between(x: Expressions, n: Node) -> str:
+    _not_of_calendars(n)
+    return f"(CAST({x.text(n['left'])} - {x.text(n['right'])} AS BIGINT) * {DAY})"
+
+
+def _not_of_calendars(n: Node) -> None:
+    if n["legacyInterval"] is not False or not is_days(n.type):
+        raise Unsupported("an interval of this kind is not taken over")
+
+
+def _times(x: Expressions, n: Node) -> str:
+    if n["num"].type not in INTEGERS:
+        raise Unsupported(f"an interval times {said(n['num'].type)} is not taken over")
+    return f"({x.text(n['interval'])} * {x.text(n['num'])})"
+
+
+def _parted(kind: str) -> Callable[[Expressions, Node], str]:
+    """Half away from zero."""
+
+    def rule(x: Expressions, n: Node) -> str:
+        if n["num"].type not in INTEGERS:
+            raise Unsupported(f"an interval by {said(n['num'].type)} is not taken over")
+        zero, by = left_to_spark("an interval by zero", "long"), f"CAST({x.text(n['num'])} AS HUGEINT)"
+        quotient = once(
+            f"CAST({x.text(n['interval'])} AS HUGEINT)",
+            lambda a: once(by, lambda b: f"(CASE WHEN {b} = 0 THEN {zero} ELSE fs_half_up({a}, {b}) END)"),
+        )
+        return f"CAST({quotient} AS {kind})"
+
+    return rule
+
+
+def _part(text: str) -> Callable[[Expressions, Node], str]:
+    kinds = {"integer": "INTEGER", "byte": "TINYINT", "long": "BIGINT", "decimal(8,6)": "DECIMAL(8,6)"}
+
+    def rule(x: Expressions, n: Node) -> str:
+        return f"CAST({text.format(x.text(n['child']))} AS {kinds[n.type]})"
+
+    return rule
+
+
+def _made(x: Expressions, n: Node) -> str:
+    found = decimal_of(n["secs"].type)
+    if not found or found[1] != 6:
+        raise Unsupported("an interval of these parts is not taken over")
+    days, hours, minutes = (f"CAST({x.text(n[name])} AS BIGINT)" for name in ("days", "hours", "mins"))
+    seconds = f"CAST({unscaled(x.text(n['secs']), 6)} AS BIGINT)"
+    return f"({days} * {DAY} + {hours} * 3600000000 + {minutes} * 60000000 + {seconds})"
+
+
+def _made_of_months(x: Expressions, n: Node) -> str:
+    return f"({x.text(n['years'])} * 12 + {x.text(n['months'])})"
+
+
+def cast(text: str, kind: str, to: str) -> str | None:
+    """To whole units, or to an interval that holds all of it."""
+    if to == ("interval day to second" if is_days(kind) else "interval year to month" if is_months(kind) else None):
+        return text
+    units = {"day": DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+    per = units.get(kind.rsplit(maxsplit=1)[-1])
+    return f"({text} // {per})" if is_days(kind) and to == "long" and per else None
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "SubtractTimestamps": _between,
+    "SubtractDates": _days_between,
+    "MultiplyDTInterval": _times,
+    "MultiplyYMInterval": _times,
+    "DivideDTInterval": _parted("BIGINT"),
+    "DivideYMInterval": _parted("INTEGER"),
+    "ExtractANSIIntervalDays": _part(f"{{}} // {DAY}"),
+    "ExtractANSIIntervalHours": _part(f"{{}} % {DAY} // 3600000000"),
+    "ExtractANSIIntervalMinutes": _part("{} % 3600000000 // 60000000"),
+    "ExtractANSIIntervalSeconds": _part("CAST({} % 60000000 AS DECIMAL(14,6)) * 0.000001"),
+    "ExtractANSIIntervalYears": _part("{} // 12"),
+    "ExtractANSIIntervalMonths": _part("{} % 12"),
+    "MakeDTInterval": _made,
+    "MakeYMInterval": _made_of_months,
+}

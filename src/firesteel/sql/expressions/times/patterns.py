@@ -1,0 +1,117 @@
+"""Times as texts, by patterns of parts in fixed places. Other texts than those in exactly this form are left to Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
+from firesteel.sql.expressions.times.dates import between_years
+from firesteel.sql.expressions.times.timestamps import at_clock, shown
+from firesteel.sql.expressions.times.zones import zone_of
+from firesteel.sql.expressions.types import is_text, said
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+_WRITTEN = {
+    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%g", "SSSSSS": "%f", "yy": "%y",
+    "M": "%-m", "d": "%-d", "H": "%-H", "m": "%-M", "s": "%-S", "MMM": "%b", "MMMM": "%B", "E": "%a", "EEE": "%a", "EEEE": "%A",
+    "hh": "%I", "h": "%-I", "a": "%p", "DDD": "%j",
+}  # fmt: skip
+_READ = {
+    "yyyy": "([0-9]{4})",
+    "MM": "(0[1-9]|1[0-2])",
+    "dd": "(0[1-9]|[12][0-9]|3[01])",
+    "HH": "([01][0-9]|2[0-3])",
+    "mm": "([0-5][0-9])",
+    "ss": "([0-5][0-9])",
+}
+_PIECE = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']")
+
+
+def _pieces(node: Node, known: dict[str, str]) -> list[tuple[str, bool]]:
+    """Each a part of a time, or (False) a text of its own."""
+    pattern, pieces, at = str(constant(node, "a pattern")), [], 0
+    while at < len(pattern):
+        found = _PIECE.match(pattern, at)
+        text = found[0] if found else ""
+        if found and found[2] and text in known:
+            pieces.append((text, True))
+        elif found and found[1]:
+            pieces.append((found[1].replace("''", "'"), False))
+        elif found and text in " -/:.,_":
+            pieces.append((text, False))
+        else:
+            raise Unsupported(f"the pattern {pattern!r} is not taken over")
+        at += len(text)
+    if not pieces:
+        raise Unsupported("an empty pattern is not taken over")
+    return pieces
+
+
+def _written(local: str, pattern: Node) -> str:
+    """In the years 1 to 9999."""
+    text = "".join(_WRITTEN[piece] if part else piece.replace("%", "%%") for piece, part in _pieces(pattern, _WRITTEN))
+    return between_years(local, lambda t: f"strftime({t}, {literal(text, 'string')})")
+
+
+def _format(x: Expressions, n: Node) -> str:
+    return _written(shown(x.text(n["left"]), n["left"], n["timeZoneId"]), n["right"])
+
+
+def _of_seconds(x: Expressions, n: Node) -> str:
+    instant = f"make_timestamptz({x.text(n['sec'])} * 1000000)"
+    return _written(zone_of(n["timeZoneId"]).local(instant), n["format"])
+
+
+def _read(text: str, pattern: Node, others: str) -> str:
+    """The timestamp without a zone that a text says, which holds at least a day."""
+    pieces = _pieces(pattern, _READ)
+    parts = [piece for piece, part in pieces if part]
+    if len(set(parts)) < len(parts) or not {"yyyy", "MM", "dd"} <= set(parts):
+        raise Unsupported("a pattern of these parts is not taken over")
+    form = "".join(_READ[piece] if part else re.escape(piece) for piece, part in pieces)
+
+    def value(t: str) -> str:
+        place = {part: f"regexp_extract({t}, {literal(form, 'string')}, {i + 1})" for i, part in enumerate(parts)}
+        day = " || '-' || ".join(place[part] for part in ("yyyy", "MM", "dd"))
+        clock = " || ':' || ".join(place.get(part, "'00'") for part in ("HH", "mm", "ss"))
+        return f"CAST({day} || ' ' || {clock} AS TIMESTAMP)"
+
+    def known(t: str) -> str:
+        plain = f"{t} IS NULL OR regexp_full_match({t}, {literal(form, 'string')})"
+        return f"(CASE WHEN {plain} THEN CASE WHEN {t} IS NOT NULL THEN {value(t)} END ELSE {others} END)"
+
+    return once(text, known)
+
+
+def _parsed(x: Expressions, n: Node) -> str:
+    if not is_text(n["left"].type):
+        raise Unsupported(f"{said(n['left'].type)} by a pattern is not taken over")
+    local = _read(x.text(n["left"]), n["right"], left_to_spark("a text of another form", "timestamp_ntz"))
+    return at_clock(local, n.type, n["timeZoneId"])
+
+
+def _seconds(x: Expressions, n: Node) -> str:
+    """Since 1970, of a time, a day or a text; a begun second before 1970 does not count."""
+    time, zone = n["timeExp"], zone_of(n["timeZoneId"])
+    text = x.text(time)
+    if time.type == "date":
+        text = zone.instant(f"CAST({text} AS TIMESTAMP)")
+    elif is_text(time.type):
+        text = zone.instant(_read(text, n["format"], left_to_spark("a text of another form", "timestamp_ntz")))
+    elif time.type not in ("timestamp", "timestamp_ntz"):
+        raise Unsupported(f"seconds of {said(time.type)} are not taken over")
+    return f"(epoch_us({text}) // 1000000)"
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "DateFormatClass": _format,
+    "FromUnixTime": _of_seconds,
+    "GetTimestamp": _parsed,
+    "UnixTimestamp": _seconds,
+    "ToUnixTimestamp": _seconds,
+}

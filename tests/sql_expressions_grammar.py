@@ -1,0 +1,347 @@
+"""Columns of edge values and random SQL expressions over them, for the kit that holds the engine's answers to Spark's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import random
+import re
+
+import pyarrow as pa
+
+D = decimal.Decimal
+DECIMALS = {"d5": (5, 2), "d9": (9, 0), "d18": (18, 4), "d38": (38, 10), "e38": (38, 0), "d20": (20, 20)}
+INTEGERS = {"byte": 7, "short": 15, "int": 31, "long": 63}
+TEXTS = [
+    "",
+    " ",
+    "  x ",
+    "a",
+    "A",
+    "ab",
+    "aB%_",
+    "%",
+    "_",
+    "\\",
+    "x\ny",
+    "\t",
+    "0",
+    "-0",
+    "1",
+    " 12 ",
+    "1.5",
+    "1e3",
+    "NaN",
+    "inf",
+    "true",
+    "2024-02-29",
+    "2023-02-29",
+    "1-1-1",
+    "2024-02-29 23:59:60",
+    "ß",
+    "ẞ",
+    "İ",
+    "é",
+    "é",
+    "😀",
+    "a😀b",
+    "ǅ",
+    "ﬀ",
+    "Σς",
+    "x" * 300,
+    "日本語",
+    "\x7f",
+    "\uffff",
+    "'",
+    '"',
+    "12345678901234567890",
+    "0.1e-400",
+    "+5",
+    "1L",
+    "1_0",
+    "٣",
+]
+DATES = [
+    dt.date(*d)
+    for d in ((1, 1, 1), (1582, 10, 4), (1582, 10, 15), (1900, 2, 28), (1969, 12, 31), (1970, 1, 1), (2000, 2, 29))
+]
+DATES += [dt.date(2024, 2, 29), dt.date(2024, 12, 30), dt.date(2023, 1, 1), dt.date(9999, 12, 31)]
+TIMES = [
+    0,
+    -1,
+    1,
+    999_999,
+    -62135596800 * 10**6,
+    253402300799 * 10**6 + 999_999,
+    1709251199 * 10**6,
+    1483228799 * 10**6 + 999_999,
+    -(2**63),
+    -(2**63) + 2,
+    2**63 - 2,
+    -2208988800 * 10**6,
+    4102444800 * 10**6 - 1,
+]
+DOUBLES = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    0.1,
+    2.5,
+    3.5,
+    1e15,
+    123456789.125,
+    1e300,
+    -1e300,
+    5e-324,
+    2.0**53,
+    2.0**63,
+    math.nan,
+    math.inf,
+    -math.inf,
+]
+
+LEAVES = {
+    "byte": ["1Y", "-128Y", "0Y"],
+    "short": ["3S", "32767S"],
+    "int": ["0", "1", "-7", "2147483647"],
+    "long": ["0L", "2L", "-3L", "9223372036854775807L"],
+    "float": ["CAST(1.5 AS FLOAT)"],
+    "double": ["0D", "1.5D", "-2D", "CAST('NaN' AS DOUBLE)"],
+    "dec": ["1.5BD", "0.01BD", "-99999.99BD", "3BD", "12345678901234567890.5BD"],
+    "string": ["'a'", "''", "'ab'", "'Straße'", "' '", "'%'"],
+    "date": ["DATE'2024-02-29'", "DATE'1582-10-15'"],
+    "bool": ["true", "false"],
+    "ntz": ["TIMESTAMP_NTZ'2024-02-29 12:34:56.789'"],
+    "ts": ["TIMESTAMP'2024-02-29 12:34:56.789Z'"],
+    "binary": ["X'00FF'", "X''", "X'61'"],
+    "dt": [
+        "INTERVAL '1 02:03:04.5' DAY TO SECOND",
+        "({ts} - {ts})",
+        "INTERVAL '-3' DAY",
+        "INTERVAL '0' SECOND",
+        "INTERVAL '25' HOUR",
+    ],
+    "ym": ["INTERVAL '1-2' YEAR TO MONTH", "INTERVAL '-1' MONTH", "make_ym_interval({byte}, {byte})"],
+}
+"""Constants. ``TRUE`` and such occur, too, where Spark folds an expression."""
+
+ANY = ("byte", "short", "int", "long", "float", "double", "dec", "string", "date", "bool", "ntz", "ts", "binary")
+NUMBERS = ("byte", "short", "int", "long", "float", "double", "dec")
+SAME = {
+    kind: [
+        f"CASE WHEN {{bool}} THEN {{{kind}}} WHEN {{bool}} THEN {{{kind}}} ELSE {{{kind}}} END",
+        f"CASE WHEN {{bool}} THEN {{{kind}}} END",
+        f"if({{bool}}, {{{kind}}}, {{{kind}}})",
+        f"coalesce({{{kind}}}, {{{kind}}})",
+        f"nullif({{{kind}}}, {{{kind}}})",
+        f"nvl2({{{kind}}}, {{{kind}}}, {{{kind}}})",
+        f"greatest({{{kind}}}, {{{kind}}})",
+        f"least({{{kind}}}, {{{kind}}}, {{{kind}}})",
+    ]
+    for kind in ANY
+}
+ARITHMETIC = {
+    kind: [f"({{{kind}}} {sign} {{{kind}}})" for sign in "+-*%"]
+    + [f"(-{{{kind}}})", f"abs({{{kind}}})", f"pmod({{{kind}}}, {{{kind}}})"]
+    for kind in NUMBERS
+}
+BITS = {kind: [f"({{{kind}}} {sign} {{{kind}}})" for sign in "&|^"] + [f"(~{{{kind}}})"] for kind in INTEGERS}
+CASTS = {
+    kind: [f"CAST({{{other}}} AS {name})" for other in ANY if other != kind]
+    for kind, name in {
+        **{"byte": "TINYINT", "short": "SMALLINT", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE", "string": "STRING"},
+        **{"date": "DATE", "bool": "BOOLEAN", "ntz": "TIMESTAMP_NTZ", "ts": "TIMESTAMP"},
+    }.items()
+}  # fmt: skip
+GRAMMAR: dict[str, list[str]] = {
+    "bool": [f"({{{kind}}} {sign} {{{kind}}})" for kind in ANY for sign in ("=", "<", ">", "<=", ">=", "<=>", "<>")]
+    + ["({bool} AND {bool})", "({bool} OR {bool})", "(NOT {bool})"] * 6
+    + [f"({{{kind}}} IS NULL)" for kind in ANY]
+    + [f"({{{kind}}} IN ({{{kind}}}, {{{kind}}}))" for kind in ANY]
+    + ["isnan({double})", "({long} BETWEEN {long} AND {long})", "({int} IN (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144))"]
+    + ["({string} IN ('a', 'b', '', 'x', 'A', 'ab', 'é', 'ß', '1', '0', ' ', NULL))"]
+    + [f"({{string}} LIKE '{p}')" for p in ("a%", "%a", "%b%", "_", "%", "a_", "", "x%y", "%ß%", "__")]
+    + ["({string} LIKE 'aB|%|_' ESCAPE '|')", "({string} LIKE '%|%%' ESCAPE '|')", r"({string} LIKE '%\\\\%')", "({string} LIKE '_|_%' ESCAPE '|')"]
+    + ["startswith({string}, {string})", "endswith({string}, {string})", "contains({string}, {string})"] * 3
+    + ["({string} RLIKE '^a')", "({string} RLIKE '[0-9]+$')", "({string} RLIKE 'a.*b')", "({string} RLIKE '(a|b){2,3}')", r"({string} RLIKE '^\\\\w+$')", "({string} ILIKE 'A%')"],
+    "int": ["length({string})", "year({date})", "month({date})", "day({date})", "quarter({date})", "datediff({date}, {date})"] * 2
+    + ["dayofweek({date})", "weekday({date})", "dayofyear({date})", "weekofyear({date})", "year({ntz})", "hour({ntz})", "minute({ntz})"]
+    + ["second({ntz})", "month({ts})", "hour({ts})", "instr({string}, {string})", "locate({string}, {string})", "ascii({string})"]
+    + ["({int} >> 3)", "shiftleft({int}, 2)", "sign({int})", "octet_length({string})", "bit_count({long})", "crc32({binary})", "unix_date({date})"]
+    + ["levenshtein({string}, {string})", "try_cast({long} AS INT)", "try_cast({dec} AS INT)"],
+    "long": ["({long} >> 5)", "({long} div {long})", "ceil({double})", "floor({double})", "round({long}, 0)", "unix_micros({ts})", "try_cast({string} AS BIGINT)", "try_add({long}, {long})", "try_multiply({long}, {long})", "try_cast({double} AS BIGINT)"],
+    "double": ["try_divide({double}, {double})", "try_divide({long}, {int})", "nanvl({double}, {double})"]
+    + ["({double} / {double})", "({long} / {long})", "sqrt({double})", "round({double}, 2)", "signum({double})"] * 2
+    + ["ceil({double})", "exp({double})", "ln({double})", "pow({double}, {double})", "sin({double})", "log10({double})", "cbrt({double})"],
+    "float": ["({float} + {float})"],
+    "dec": [f"CAST({{{kind}}} AS DECIMAL({p},{s}))" for kind in ANY for p, s in ((7, 2), (38, 18), (18, 0), (38, 0))]
+    + ["({dec} / {dec})", "({dec} + {int})", "({dec} * {long})"] * 5
+    + ["round({dec}, 1)", "round({dec}, -2)", "ceil({dec})", "floor({dec})", "bround({dec}, 1)", "round({dec})"] * 2,
+    "string": ["({string} || {string})", "concat({string}, {string}, {string})", "upper({string})", "lower({string})", "trim({string})"] * 2
+    + ["ltrim({string})", "rtrim({string})", "substring({string}, 2, 3)", "substring({string}, 1)", "substring({string}, -2, 5)"]
+    + ["substring({string}, 0, 2)", "left({string}, 2)", "right({string}, 2)", "substring({string}, {int}, {int})", "reverse({string})"]
+    + ["replace({string}, {string}, {string})", "replace({string}, 'a', 'bb')", "lpad({string}, 5, 'xy')", "rpad({string}, 3)"]
+    + ["repeat({string}, 3)", "concat_ws('-', {string}, {string})", "initcap({string})", "translate({string}, 'ab', 'xy')"]
+    + ["split_part({string}, 'a', 1)", "regexp_replace({string}, '[0-9]', '#')", "regexp_extract({string}, '(a)(b)?', 1)"]
+    + ["regexp_extract({string}, '(a+?)(.*)', 2)", "regexp_extract({string}, '^[^a]*(x|ab)*', 1)", "regexp_extract({string}, '[a-b]+', 0)"]
+    + ["trim('x' FROM {string})", "date_format({date}, 'yyyy-MM')", "date_format({ntz}, 'HH:mm:ss')", "md5({binary})", "hex({long})"]
+    + ["substring_index({string}, 'a', 1)", "overlay({string} PLACING 'zz' FROM 2)", "chr({long})", "format_string('%d', {int})"],
+    "date": ["date_add({date}, {int})", "date_sub({date}, 3)", "date_add({date}, 40)", "trunc({date}, 'MM')", "last_day({date})", "add_months({date}, 3)", "add_months({date}, {int})", "make_date({int}, {int}, {int})", "next_day({date}, 'MO')", "({date} + INTERVAL '2' DAY)", "({date} - INTERVAL '1' MONTH)", "trunc({date}, 'YEAR')", "date_from_unix_date({int})"],
+    "ntz": ["({ntz} + INTERVAL '2' HOUR)", "date_trunc('HOUR', {ntz})", "({ntz} - INTERVAL '1' MONTH)"],
+    "ts": ["({ts} + INTERVAL '2' HOUR)", "date_trunc('DAY', {ts})", "timestamp_micros({long})", "timestamp_seconds({long})"],
+}  # fmt: skip
+TIMES_OF_ZONES = {
+    "int": [f"{part}({{ts}})" for part in ("year", "quarter", "day", "dayofweek", "weekday", "dayofyear", "weekofyear", "hour", "minute", "second")]
+    + ["extract(yearofweek FROM {date})", "extract(day FROM ({ts} - {ts}))", "extract(year FROM make_ym_interval({byte}, {int}))", "datediff({ts}, {ts})", "extract(week FROM {ts})"],
+    "byte": ["extract(hour FROM ({ts} - {ts}))", "extract(minute FROM ({ntz} - {ntz}))", "extract(month FROM make_ym_interval({byte}, {byte}))"],
+    "long": ["unix_timestamp({ts})", "unix_timestamp({date})", "unix_timestamp({string}, 'yyyy-MM-dd HH:mm:ss')", "unix_seconds({ts})", "unix_millis({ts})"]
+    + [f"timestampdiff({unit}, {{ts}}, {{ts}})" for unit in ("SECOND", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")]
+    + ["to_unix_timestamp({string}, 'yyyy-MM-dd')", "timestampdiff(MONTH, {ntz}, {ntz})", "CAST(({ts} - {ts}) AS BIGINT)", "CAST(({date} - {date}) AS BIGINT)", "unix_timestamp({ntz})"],
+    "double": ["months_between({ts}, {ts})", "months_between({date}, {date})", "months_between({ts}, {date})"],
+    "dec": ["extract(second FROM {ts})", "extract(second FROM ({ts} - {ts}))", "extract(second FROM {ntz})"],
+    "bool": ["({dt} < {dt})", "({dt} = {dt})", "({dt} >= INTERVAL '1' DAY)", "({ym} > {ym})", "({ts} IN ({ts}, TIMESTAMP'2024-02-29 12:34:56.789Z'))", "({ts} BETWEEN {ts} AND {ts})", "({dt} <=> {dt})", "(({date} - {date}) > {dt})", "(({dt} * {byte}) > {dt})", "(({dt} / {int}) < {dt})", "(({ym} * {byte}) > {ym})", "(({ym} / {byte}) <= {ym})", "(make_dt_interval({byte}, {short}, {byte}, {dec}) > {dt})", "((-({ts} - {ts})) < abs({ts} - {ts}))", "({dt} BETWEEN INTERVAL '0' HOUR AND INTERVAL '36:00' HOUR TO MINUTE)"],
+    "string": [f"date_format({{ts}}, '{p}')" for p in ("yyyy-MM-dd HH:mm:ss", "yyyyMMdd", "yyyy-MM-dd\\'T\\'HH:mm:ss.SSS", "EEE, d MMM yyyy", "hh:mm a", "MMMM yy", "EEEE H:m:s", "DDD", "yyyy-MM-dd HH:mm:ss.SSSSSS")]
+    + ["date_format({date}, 'yyyy/MM/dd')", "from_unixtime({long})", "from_unixtime({long}, 'yyyy-MM-dd')", "monthname({date})", "dayname({date})"]
+    + ["from_unixtime(CAST({int} AS BIGINT) * 3600)"],
+    "date": ["to_date({string})", "to_date({string}, 'yyyy-MM-dd')", "to_date({string}, 'yyyyMMdd')", "to_date({ts})", "date({ts})"]
+    + [f"next_day({{date}}, '{day}')" for day in ("MO", "sunday", "Thu")]
+    + ["make_date({int}, {int}, {int})", "make_date(2024, month({date}), 31)", "trunc({ts}, 'MM')", "trunc({date}, 'WEEK')", "trunc({date}, 'QUARTER')", "try_add({date}, {int})", "({date} + {ym})", "({date} - {ym})", "timestampadd(DAY, {byte}, {date})"],
+    "ts": [f"date_trunc('{unit}', {{ts}})" for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")]
+    + [f"timestampadd({unit}, {{short}}, {{ts}})" for unit in ("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")]
+    + ["to_timestamp({string})", "to_timestamp({string}, 'yyyy-MM-dd HH:mm:ss')", "to_timestamp({string}, 'yyyy-MM-dd')", "to_timestamp({string}, 'yyyy-MM-dd\\'T\\'HH:mm:ss')"]
+    + [f"{f}_utc_timestamp({{ts}}, '{zone}')" for f in ("from", "to") for zone in ("Asia/Kolkata", "America/New_York", "+02:00", "Europe/Berlin")]
+    + ["({ts} + {dt})", "({ts} - {dt})", "({ts} + {ym})", "({ts} - {ym})", "({date} + {dt})", "({ts} + INTERVAL 1 DAY)", "({ts} + INTERVAL 1 MONTH)", "timestamp_millis({long})", "timestamp_seconds({int})"]
+    + ["make_timestamp({int}, {int}, {int}, {int}, {int}, {dec})", "make_timestamp(2024, 3, 31, {byte}, 30, 15.5)", "window({ts}, '5 minutes').start", "window({ts}, '1 hour', '1 hour', '10 minutes').end", "window({ts}, '1 day').start", "timestamp({date})", "timestamp({string})"]
+    + ["coalesce({ts}, {ts})", "try_to_timestamp({string}, 'yyyy-MM-dd HH:mm:ss')"],
+    "ntz": ["({ntz} + {dt})", "({ntz} - {dt})", "({ntz} + {ym})", "convert_timezone('Asia/Kolkata', 'America/New_York', {ntz})", "convert_timezone('Europe/Berlin', {ntz})", "to_timestamp_ntz({string})", "make_timestamp_ntz({int}, {int}, {int}, {int}, {int}, {dec})", "timestampadd(MONTH, {byte}, {ntz})", "timestampadd(HOUR, {short}, {ntz})"],
+    "dt": ["({ts} - {ts})", "({ntz} - {ntz})", "({date} - {date})", "({dt} + {dt})", "({dt} - {dt})", "(-{dt})", "abs({dt})", "({dt} * {byte})", "({dt} / {int})", "make_dt_interval({int}, {byte}, {short}, {dec})"],
+    "ym": ["({ym} + {ym})", "(-{ym})", "({ym} * {byte})", "({ym} / {int})", "make_ym_interval({byte}, {short})"],
+}  # fmt: skip
+OTHERS = {
+    "string": ["split_part({string}, ',', 2)", "split_part({string}, 'ab', -1)", "substring_index({string}, ',', 2)", "substring_index({string}, '-', -1)", "split({string}, ',')[0]", "split({string}, ',')[1]", r"split({string}, '\\.')[0]", "split({string}, ' ')[2]"]
+    + ["translate({string}, 'ab-', 'x')", "initcap({string})", "reverse({string})", "chr({int})", "char({byte})", "right({string}, {int})", "left({string}, {int})", "substr({string}, -3)", "substr({string}, {byte})", "substring({string}, -4, 2)"]
+    + ["overlay({string} PLACING {string} FROM 2 FOR 1)", "overlay({string} PLACING 'é' FROM 3)", "base64({binary})", "base64(CAST({string} AS BINARY))", "hex({string})", "hex({binary})", "hex({int})", "bin({long})", "bin({int})", "md5({string})", "sha1({string})", "sha2({string}, 256)", "sha({binary})", "decode({binary}, 'UTF-8')", "CAST({binary} AS STRING)", "CAST(CAST({string} AS BINARY) AS STRING)"]
+    + ["btrim({string})", "trim(BOTH 'ab ' FROM {string})", "trim(LEADING '0' FROM {string})", "rtrim('%_', {string})", "space({byte})", "nvl({string}, 'x')"]
+    + [f"regexp_replace({{string}}, '{p}', '{r}')" for p, r in (("[0-9]+", "#"), ("a", ""), ("(a)(b)", "$2$1"), (",", ", "), ("[^a-zA-Z0-9]", ""), (r"\\s+", " "), ("^0+", ""), ("-$", "!"), ("a|b|x", "<$0>"), (".", "y"), ("é+", "e"))]
+    + [r"regexp_extract({string}, '^(\\w+) (\\d*)', 2)", "regexp_extract({string}, '([^,]*),(.*)', 1)", r"regexp_extract({string}, '(\\d{4})-(\\d{2})', 2)", "regexp_extract({string}, '(.)(.)$', 1)", "regexp_extract({string}, '[^a]+', 0)"],
+    "bool": [f"({{string}} RLIKE '{p}')" for p in ("^.$", "^..$", "^[^a]*$", "é", "a|é", r"^\\d+$", r"\\W", r"\\s", "[x-z]+b?", "^a.+", "(?i)ab", "^$")]
+    + ["({string} ILIKE '%B%')", "({string} NOT LIKE 'a%')", "({string} LIKE 'a%b%')", "({string} LIKE ANY ('a%', '%b'))", "CAST({string} AS BOOLEAN)", "isnan({float})", "({date} IN (DATE'2024-02-29', DATE'1970-01-01', NULL))", "({dec} IN (1.5, 0, 5, NULL))"]
+    + ["({date} IN (DATE'2024-02-29', DATE'1970-01-01', DATE'1900-02-28', DATE'2000-02-29', DATE'2000-01-02', DATE'2000-01-03', DATE'2000-01-04', DATE'2000-01-05', DATE'2000-01-06', DATE'2000-01-07', DATE'2000-01-08'))"]
+    + ["({dec} IN (1.5, 0, 5, 1, 2, 3, 4, 7, 8, 9, 10, 11))", "({ts} = {date})", "({double} IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 2.5))", "({long} IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, NULL))"],
+    "int": ["levenshtein({string}, {string})", "ascii({string})", "bit_length({string})", "position('a', {string}, 2)", "locate(',', {string}, 3)", "shiftleft({int}, {int})", "shiftright({int}, {int})", "shiftrightunsigned({int}, {int})", "({int} >>> 3)", "bit_count({int})", "bit_count({byte})", "round({int}, -1)", "bround({int}, -2)", "pmod({int}, 7)", "char_length({string})", "try_cast({string} AS INT)"],
+    "byte": ["getbit({long}, {byte})", "getbit({int}, 3)", "round({byte}, -1)"],
+    "short": ["round({short}, -2)"],
+    "long": ["shiftleft({long}, {int})", "shiftright({long}, {int})", "shiftrightunsigned({long}, {int})", "factorial({int})", "round({long}, -3)", "bround({long}, -1)", "ceil({dec})", "CAST({ts} AS BIGINT)"],
+    "double": ["degrees({double})", "radians({double})", "rint({double})", "pmod({double}, {double})", "CAST({ts} AS DOUBLE)", "round({double}, 0)", "try_cast({string} AS DOUBLE)"],
+    "float": ["CAST({ts} AS FLOAT)", "try_cast({string} AS FLOAT)"],
+    "ts": ["CAST({double} AS TIMESTAMP)", "CAST({byte} AS TIMESTAMP)", "try_cast({string} AS TIMESTAMP)", "CAST({bool} AS TIMESTAMP)"],
+    "date": ["try_cast({string} AS DATE)"],
+    "dec": ["try_cast({string} AS DECIMAL(12,3))", "try_cast({string} AS DECIMAL(38,0))", "bround({dec}, 2)", "bround({dec}, 0)", "bround({dec}, -1)", "round({dec}, 2)", "round({dec}, -1)", "ceil({dec}, 1)", "floor({dec}, 2)", "floor({dec}, -1)", "ceil({double}, 2)"],
+    "binary": ["unhex({string})", "unhex(hex({string}))", "unbase64({string})", "unbase64(base64({binary}))", "encode({string}, 'utf-8')", "CAST({string} AS BINARY)"],
+}  # fmt: skip
+for _more in (SAME, ARITHMETIC, BITS, CASTS, TIMES_OF_ZONES, OTHERS):
+    for _kind, _texts in _more.items():
+        GRAMMAR[_kind] = GRAMMAR.get(_kind, []) + _texts
+
+
+def texts(rng: random.Random) -> str:
+    """Letters, or what looks like a number, a day, a time, a list."""
+    n = rng.randint
+    day = (
+        f"{n(0, 9999):04}-{n(0, 12):02}-{n(1, 31):02}"
+        if rng.random() < 0.2
+        else f"{n(1960, 2030)}-{n(1, 12):02}-{n(1, 29):02}"
+    )
+    clock = f"{n(0, 24):02}:{n(0, 59):02}:{n(0, 60):02}"
+    forms = (
+        lambda: "".join(rng.choices("abxAB01 é", k=n(0, 6))),
+        lambda: "".join(rng.choices("ab,.-x9 ", k=n(0, 12))),
+        lambda: rng.choice((day, day.replace("-", ""), day[:7], f" {day}")),
+        lambda: day + rng.choice(" T") + clock + rng.choice(("", "", f".{n(0, 10**6)}", "Z", "+02:00", "-09:30", " UTC")),
+        lambda: rng.choice(("", "-", "+")) + str(n(0, 10 ** n(1, 19))) + rng.choice(("", f".{n(0, 10**9)}", f"e{n(-330, 330)}", ".", "E5")),
+        lambda: rng.choice(("true", "F", "no", "Yes", "T", "n", "1", "y ")),
+        lambda: "".join(rng.choices("éßÄあ😀\u2028\u0085aZ\u0301", k=n(0, 5))),
+        lambda: "".join(rng.choices("0123456789abcdefABCDEF", k=n(0, 9))),
+    )  # fmt: skip
+    return rng.choice(forms)()
+
+
+def table(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:
+    """Two columns of each type; a third of the values are edges, a tenth null. ``moments``: seconds about which times lie, too."""
+    rng = random.Random(seed)
+
+    def moment(offset: int = 0) -> int:
+        if not moments or rng.random() < 0.4:
+            return rng.randint(0, 2 * 10**15)
+        near = rng.choice((3600, 7200, 86400 * 2)) * 10**6
+        return (rng.choice(moments) + offset) * 10**6 + rng.choice(
+            (0, -1, rng.randint(-near, near), rng.randint(-4, 4) * 900 * 10**6)
+        )
+
+    def column(edges, ordinary, kind):
+        values = [
+            None if (x := rng.random()) < 0.1 else rng.choice(edges) if x < 0.4 else ordinary() for _ in range(rows)
+        ]
+        return pa.array(values, kind)
+
+    columns = {}
+    for i in (1, 2):
+        for (name, bits), kind in zip(INTEGERS.items(), (pa.int8(), pa.int16(), pa.int32(), pa.int64()), strict=True):
+            edges = [0, 1, -1, 2, 7, -(2**bits), 2**bits - 1, 2 ** (bits - 1), -(2**bits) + 1, 10, 100]
+            columns[f"{name}{i}"] = column(edges, lambda: rng.randint(-12, 40), kind)
+        for name, (p, s) in DECIMALS.items():
+            edges = [scaled(n, s) for n in (0, 10**p - 1, -(10**p) + 1, 1, 5, -5)]
+            if p > s:
+                edges += [D(1), D(-1), D(2), D(7)]
+
+            def some(p=p, s=s):
+                return scaled(rng.randint(-(10 ** rng.randint(0, p)) + 1, 10 ** rng.randint(0, p) - 1), s)
+
+            columns[f"dec_{name}{i}"] = column(edges, some, pa.decimal128(p, s))
+        columns[f"double{i}"] = column(
+            DOUBLES, lambda: rng.choice((rng.uniform(-9, 9), rng.randint(-9, 9) / 4)), pa.float64()
+        )
+        columns[f"float{i}"] = column(DOUBLES, lambda: rng.randint(-99, 99) / 8, pa.float32())
+        columns[f"string{i}"] = column(TEXTS, lambda: texts(rng), pa.string())
+        columns[f"bool{i}"] = column([True, False], lambda: rng.random() < 0.5, pa.bool_())
+        columns[f"date{i}"] = column(
+            DATES, lambda: dt.date(1990, 1, 1) + dt.timedelta(rng.randint(0, 20000)), pa.date32()
+        )
+        columns[f"ntz{i}"] = column(
+            TIMES, lambda: moment(rng.choice((0, 3600, 7200, -18000, 19800))), pa.timestamp("us")
+        )
+        columns[f"ts{i}"] = column(TIMES, moment, pa.timestamp("us", "UTC"))
+        columns[f"binary{i}"] = column(
+            [b"", b"\x00", b"\xff", b"a"], lambda: bytes(rng.choices(range(256), k=3)), pa.binary()
+        )
+    return pa.table(columns)
+
+
+def scaled(digits: int, scale: int) -> decimal.Decimal:
+    return D(f"{digits}e-{scale}")
+
+
+class Expressing:
+    """Random SQL text. ``constants``: their share among the leaves; the others are columns."""
+
+    def __init__(self, rng: random.Random, constants: float = 0.25) -> None:
+        self.rng, self.constants = rng, constants
+
+    def any(self, depth: int) -> str:
+        return self.grown(self.rng.choice(ANY), depth)
+
+    def grown(self, kind: str, depth: int) -> str:
+        rng = self.rng
+        if depth <= 0 or kind not in GRAMMAR or rng.random() < 0.1:
+            if kind in ("dt", "ym"):  # no columns
+                return self.filled(rng.choice(LEAVES[kind]), 0)
+            if kind in LEAVES and rng.random() < self.constants:
+                return rng.choice(LEAVES[kind])
+            name = f"dec_{rng.choice(list(DECIMALS))}" if kind == "dec" else kind
+            return f"{name}{rng.randint(1, 2)}"
+        return self.filled(rng.choice(GRAMMAR[kind]), depth)
+
+    def filled(self, template: str, depth: int) -> str:
+        return re.sub(r"\{(\w+)\}", lambda found: self.grown(found[1], depth - 1), template)
