@@ -88,7 +88,7 @@ def _letters(function: str) -> Callable[[Expressions, Node], str]:
 
 
 def _where(text: str, known: str, found: Callable[[str], str], why: str) -> str:
-    """What is found where the text, ``{0}``, is of a known form; others are left to Spark."""
+    """The text that is found where the text, ``{0}``, is of a known form; others are left to Spark."""
     other = left_to_spark(why, "string")
     return once(text, lambda t: f"(CASE WHEN {t} IS NULL OR {known.format(t)} THEN {found(t)} ELSE {other} END)")
 

@@ -55,7 +55,7 @@ def read_plan(dataframe: Any) -> Catalyst:
 
 
 def offsets_of(zone: str) -> dict[str, Any]:
-    """What this JVM knows of a zone: ``name``, ``fixed``, and ``offsets``, as [second, offset from then on]. Raises Unsupported."""
+    """This JVM's knowledge of a zone: ``name``, ``fixed``, and ``offsets``, as [second, offset from then on]. Raises Unsupported."""
     from pyspark.sql import SparkSession
 
     try:

@@ -20,7 +20,7 @@ _UTC = Zone("UTC", 0)
 
 
 def shown(text: str, node: Node, zone: str | None) -> str:
-    """What clocks show, as a timestamp without a zone."""
+    """The time that clocks show, as a timestamp without a zone."""
     if node.type == "timestamp_ntz":
         return text
     if node.type != "timestamp":
