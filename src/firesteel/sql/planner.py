@@ -16,8 +16,8 @@ from firesteel.compile.stream_graph import StepConfig
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.errors import UsageError
 from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import checked
-from firesteel.sql.operators import joins, python, relational
+from firesteel.sql.expressions.types import carried, fields_of
+from firesteel.sql.operators import generating, joins, python, relational
 from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
@@ -85,6 +85,7 @@ class Planner:
             if node["outerAttrs"]:
                 raise Unsupported("a correlated subquery that Spark has not made a join of is not taken over")
             plan = unpacked(node["plan"])
+            packed = plan is not node["plan"]
             number = self._repeated.get(plan.handle, plan.handle)
             if number not in self._subqueries:
                 rows = self._rows(plan)
@@ -93,7 +94,8 @@ class Planner:
             name = f"side_{number}"
             if name not in (known for known, _ in sides):
                 sides.append((name, rows.pipeline))
-            return f"(SELECT {list(rows.columns)[ordinal]} FROM {name})"
+            text = f"(SELECT {list(rows.columns)[ordinal if packed else 0]} FROM {name})"
+            return text if packed or fields_of(node.type) is None else f"struct_extract_at({text}, {ordinal + 1})"
 
         return Expressions(given, subquery)
 
@@ -117,7 +119,7 @@ class Planner:
             if isinstance(rdd, dict) and rdd.get("rdd") in self.streams:
                 raise Unsupported("; ".join(self.left))  # Spark knows no rows of it
         output = self.catalyst.output_of(node)
-        columns = {a.id: checked(a.type) for a in output}
+        columns = {a.id: carried(a.type) for a in output}
         if not columns or len(columns) < len(output):
             raise Unsupported(f"{node.cls} has no columns, or one twice")
         frame = self.catalyst.dataframe_of(node, list(columns))
@@ -160,6 +162,7 @@ RULES: dict[str, Callable[[Planner, Node], Rows]] = {
     "Union": relational.union,
     "Aggregate": python.aggregate,
     "Join": joins.join,
+    "Generate": generating.generate,
     "Window": python.window,
     "WindowGroupLimit": relational.local_limit,
     "MapInArrow": python.map_batches,

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.sql.expressions.texts import quoted
+from firesteel.sql.expressions.types import quoted
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.planner import Planner
 from firesteel.sql.plans.catalyst import read_plan
@@ -23,7 +23,7 @@ def take_over(
     ``streams``: of the environment, by the number of the RDD that stands for them in the plan. Raises Unsupported where nothing would
     be gained (none of its relations can be read without Spark), or where a part with a stream of ours would be left to Spark.
     """
-    if len(set(schema.names)) < len(schema.names) or not schema.names:
+    if len(set(schema.names)) < len(schema.names) or not schema.names or "" in schema.names:
         raise Unsupported("columns without names of their own")
     catalyst = read_plan(dataframe)
     planner = Planner(catalyst, env, dict(streams or {}))

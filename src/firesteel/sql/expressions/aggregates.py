@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from firesteel.sql.expressions import statistics
 from firesteel.sql.expressions.arithmetic import decimal_quotient
 from firesteel.sql.expressions.texts import unscaled
 from firesteel.sql.expressions.translator import Expressions
@@ -23,7 +25,7 @@ class Parts:
     """``partial``: (text over rows, type) of each column before the exchange; ``final``: text in which ``{0}``, ``{1}`` stand
     for these columns' names, aggregating them."""
 
-    partial: tuple[tuple[str, str], ...]
+    partial: tuple[tuple[str, Any], ...]
     final: str
 
 
@@ -46,10 +48,18 @@ def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
         text, kind, digits = _summed(function, x)
         counted = (f"count({text}){where}", "long")
         return Parts(((_sum(text, kind, where), kind), counted), _mean("sum({0})", "sum({1})", kind, digits, function))
-    return None
+    partial = statistics.partial_of(function, x, where)
+    return None if partial is None else Parts(*partial)
 
 
-def whole(node: Node, x: Expressions, over: str = "") -> str:
+def collected(node: Node, x: Expressions) -> tuple[str, Parts]:
+    """A list in which the order of the rows does not show, of whole groups and in parts; see ``statistics.unordered_list``."""
+    function = _checked(node)
+    column, final = statistics.collected(function, x, _where(node, x), node["isDistinct"])
+    return column, Parts(((column, function.type),), final)
+
+
+def whole(node: Node, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 - one for each function
     """The aggregate of whole groups, or, with ``over``, of a window."""
     function, where = _checked(node), _where(node, x)
     distinct = "DISTINCT " if node["isDistinct"] else ""
@@ -62,7 +72,12 @@ def whole(node: Node, x: Expressions, over: str = "") -> str:
         if _plain(function).type != "double" or distinct:
             raise Unsupported(f"{function.cls} of {said(_plain(function).type)} is not taken over")
         return f"{_SPREADS[function.cls]}({x.text(_plain(function))}){tail}"
+    if function.cls == "ListAgg" and not over:
+        return statistics.listed(node, x, where)
     if function.cls not in ("Sum", "Average"):
+        text = None if distinct else statistics.whole_of(function, x, where, over)
+        if text is not None:
+            return text
         raise Unsupported(f"the aggregate {function.cls} is not taken over")
     text, kind, digits = _summed(function, x)
     if function.cls == "Sum":
@@ -118,6 +133,9 @@ def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
     children = function["children"]
     if all(child.cls == "Literal" and child["value"] is not None for child in children) and not distinct:
         return "*"
+    if distinct:
+        for child in children:
+            checked(child.type)
     if len(children) == 1:
         return x.text(children[0])
     known = " AND ".join(f"{text} IS NOT NULL" for text in x.texts(children))

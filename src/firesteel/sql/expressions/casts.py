@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from firesteel.sql.expressions.nested.casts import nested_cast
 from firesteel.sql.expressions.texts import digits_of, eval_mode, left_to_spark, once
 from firesteel.sql.expressions.times import intervals
 from firesteel.sql.expressions.times.dates import between_years
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 
 def _cast(x: Expressions, n: Node) -> str:
+    if isinstance(n.type, dict):
+        return nested_cast(x, n)
     child, to = n["child"], checked_inside(n.type)
     kind = checked_inside(child.type)
     text = x.text(child)

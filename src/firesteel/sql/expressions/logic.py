@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firesteel.sql.expressions.texts import literal, once
-from firesteel.sql.expressions.types import FLOATS, checked_inside, said
+from firesteel.sql.expressions.types import FLOATS, checked_inside, engine_type, fields_of, said
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ _COMPARED = {
 }
 
 
-def _same_types(n: Node, nodes: list[Node]) -> None:
-    kinds = {checked_inside(node.type) for node in nodes}
+def _same_types(n: Node, nodes: list[Node], of: Callable[[Any], str] = checked_inside) -> None:
+    """``of``: ``engine_type`` where values are only passed on, so that they may be nested."""
+    kinds = {of(node.type) for node in nodes}
     if len(kinds) > 1:
         raise Unsupported(f"{n.cls} of {' and '.join(sorted(map(said, kinds)))} is not taken over")
 
@@ -72,12 +73,12 @@ def _case(x: Expressions, n: Node) -> str:
     whens = " ".join(f"WHEN {x.text(b['_1'])} THEN {x.text(b['_2'])}" for b in n["branches"])
     other = n["elseValue"]
     values = [b["_2"] for b in n["branches"]] + ([other] if other else [])
-    _same_types(n, values)
+    _same_types(n, values, engine_type)
     return f"(CASE {whens}{f' ELSE {x.text(other)}' if other else ''} END)"
 
 
 def _coalesce(x: Expressions, n: Node) -> str:
-    _same_types(n, n["children"])
+    _same_types(n, n["children"], engine_type)
     return f"coalesce({', '.join(x.texts(n['children']))})"
 
 
@@ -100,11 +101,10 @@ def _extreme(function: str) -> Callable[[Expressions, Node], str]:
 # --- subqueries -------------------------------------------------------------------------------------------------------------
 
 
-def _struct_field(x: Expressions, n: Node) -> str:
-    """Of subqueries that Spark has merged: one gives all their values, as a struct."""
-    if n["child"].cls != "ScalarSubquery":
-        raise Unsupported("a field of a struct is not taken over")
-    return x.subquery(n["child"], n["ordinal"])
+def _subquery(x: Expressions, n: Node) -> str:
+    if fields_of(n.type) is not None:
+        raise Unsupported("a subquery that gives a struct is not taken over")
+    return x.subquery(n)
 
 
 def _child(x: Expressions, n: Node) -> str:
@@ -115,8 +115,7 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     "AttributeReference": lambda x, n: n.id,
     "Alias": _child,
     "Literal": _literal,
-    "ScalarSubquery": lambda x, n: x.subquery(n),
-    "GetStructField": _struct_field,
+    "ScalarSubquery": _subquery,
     "KnownNotNull": _child,
     "TryEval": _child,
     "DynamicPruningSubquery": lambda x, n: "true",  # the join beside it drops these rows, too

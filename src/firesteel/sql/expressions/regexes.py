@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firesteel.sql.expressions.strings import strings
 from firesteel.sql.expressions.texts import constant, left_to_spark, literal, once
@@ -19,7 +19,7 @@ _PLAIN = re.compile(rf"\^?(?:{_PIECE})*\$?", re.ASCII)
 """Patterns in which Java and the engine agree on texts of one line: letters, classes, groups, greedy and lazy repetition."""
 
 
-def _regex(node: Node) -> tuple[str, re.Pattern[str]]:
+def plain_regex(node: Node) -> tuple[str, re.Pattern[str]]:
     """The text of a constant pattern, and what Python makes of it."""
     pattern = str(constant(node, "a regular expression"))
     try:
@@ -49,7 +49,7 @@ def _repeats_nothing(pattern: str) -> bool:
     return False
 
 
-def _on_one_line(text: str, found: Callable[[str], str], kind: str) -> str:
+def on_one_line(text: str, found: Callable[[str], str], kind: Any) -> str:
     """Lines, with the ends that Java knows, are left to Spark."""
     other = left_to_spark("a regular expression on lines", kind)
     plain = r"NOT regexp_matches({0}, '[\n\r\x0b\f\x{{85}}\x{{2028}}\x{{2029}}]')"
@@ -58,29 +58,29 @@ def _on_one_line(text: str, found: Callable[[str], str], kind: str) -> str:
 
 def _matches(x: Expressions, n: Node) -> str:
     strings(n["left"])
-    pattern, _ = _regex(n["right"])
-    return _on_one_line(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
+    pattern, _ = plain_regex(n["right"])
+    return on_one_line(x.text(n["left"]), lambda t: f"regexp_matches({t}, {pattern})", "boolean")
 
 
 def _extract(x: Expressions, n: Node) -> str:
     strings(n["subject"])
-    (pattern, known), group = _regex(n["regexp"]), constant(n["idx"], "a group")
+    (pattern, known), group = plain_regex(n["regexp"]), constant(n["idx"], "a group")
     if not isinstance(group, int) or not 0 <= group <= known.groups:
         raise Unsupported("this group of a regular expression is not taken over")
-    return _on_one_line(x.text(n["subject"]), lambda t: f"regexp_extract({t}, {pattern}, {group})", "string")
+    return on_one_line(x.text(n["subject"]), lambda t: f"regexp_extract({t}, {pattern}, {group})", "string")
 
 
 def _replace(x: Expressions, n: Node) -> str:
     """Each place. A pattern that matches an empty text would find other places in Java."""
     strings(n["subject"])
-    (pattern, known), new = _regex(n["regexp"]), str(constant(n["rep"], "a replacement"))
+    (pattern, known), new = plain_regex(n["regexp"]), str(constant(n["rep"], "a replacement"))
     if constant(n["pos"], "a place to begin") != 1 or known.search(""):
         raise Unsupported("a regular expression of this kind is not taken over")
     groups = [int(group) for group in re.findall(r"\$(\d)", new)]
     if re.search(r"\\|\$(?!\d)|\$\d\d", new) or any(group > known.groups for group in groups):
         raise Unsupported("this replacement is not taken over")
     by = literal(re.sub(r"\$(\d)", r"\\\1", new), "string")
-    return _on_one_line(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
+    return on_one_line(x.text(n["subject"]), lambda t: f"regexp_replace({t}, {pattern}, {by}, 'g')", "string")
 
 
 RULES: dict[str, Callable[[Expressions, Node], str]] = {

@@ -200,7 +200,7 @@ def _up_to(x: Expressions, n: Node) -> str:
     return f"array_to_string({parts}[{f'1:{count}' if count > 0 else f'{count}:'}], {by})"
 
 
-def _part(x: Expressions, n: Node) -> str:
+def part(x: Expressions, n: Node) -> str:
     """One of the parts of a text; behind the last an empty one."""
     whole, place, other = n["left"], int(constant(n["right"], "a part's number")), n["defaultValueOutOfBound"]
     is_empty = isinstance(other, Node) and other.cls == "Literal" and other["value"] == ""
@@ -208,26 +208,6 @@ def _part(x: Expressions, n: Node) -> str:
         raise Unsupported(f"{n.cls} of {whole.cls} is not taken over")
     strings(whole["str"])
     return f"split_part({x.text(whole['str'])}, {literal(_separator(whole['delimiter']), 'string')}, {place})"
-
-
-_LETTER = re.compile(r"\\?[-,;:/ #@_=&%!|.*+?()\[\]{}^$\t]|[A-Za-z0-9]", re.ASCII)
-
-
-def _item(x: Expressions, n: Node) -> str:
-    """One of the parts between single characters; one that is not there is left to Spark."""
-    whole, place = n["child"], int(constant(n["ordinal"], "a part's number"))
-    if whole.cls != "StringSplit" or constant(whole["limit"], "a limit") != -1 or place < 0:
-        raise Unsupported(f"{n.cls} of {whole.cls} is not taken over")
-    strings(whole["str"])
-    by = str(constant(whole["regex"], "a separator"))
-    if not _LETTER.fullmatch(by) or by in tuple("|.*+?()[]{}^$"):
-        raise Unsupported("a split by this regular expression is not taken over")
-    other = left_to_spark("a part that is not there", "string")
-    parts = f"string_split({x.text(whole['str'])}, {literal(by[-1], 'string')})"
-    return once(
-        parts,
-        lambda p: f"(CASE WHEN {p} IS NULL OR len({p}) > {place} THEN {p}[{place + 1}] ELSE {other} END)",
-    )
 
 
 # --- texts of numbers -----------------------------------------------------------------------------------------------------
@@ -287,8 +267,6 @@ RULES = {
     "ConcatWs": _joined,
     "Substring": _substring,
     "SubstringIndex": _up_to,
-    "ElementAt": _part,
-    "GetArrayItem": _item,
     "Upper": _letters("upper"),
     "Lower": _letters("lower"),
     "InitCap": _capitals,

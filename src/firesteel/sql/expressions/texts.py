@@ -6,7 +6,20 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from firesteel.sql.expressions.types import FLOATS, INTEGERS, decimal_of, engine_type, is_days, is_months, is_text, said
+from firesteel.sql.expressions.types import (
+    FLOATS,
+    INTEGERS,
+    decimal_of,
+    element_of,
+    engine_type,
+    entry_of,
+    fields_of,
+    is_days,
+    is_months,
+    is_text,
+    quoted,
+    said,
+)
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 
@@ -28,12 +41,6 @@ def constant(node: Node, what: str) -> str | int:
     if node.cls != "Literal" or node["value"] is None or not isinstance(node["value"], str | int):
         raise Unsupported(f"{what} that is no constant is not taken over")
     return node["value"]
-
-
-def quoted(name: str) -> str:
-    """A column's name as the engine's identifier."""
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 def unscaled(text: str, scale: int) -> str:
@@ -84,8 +91,28 @@ def literal(value: Any, kind: Any) -> str:  # noqa: PLR0911 - one for each type
         return f"make_timestamp({int(value)})"
     if kind == "timestamp":
         return f"make_timestamptz({int(value)})"
+    if isinstance(kind, dict):
+        return f"CAST({_nested(value, kind)} AS {name})"
     if kind in FLOATS:
         return f"CAST('{value}' AS {name})"
     if kind in INTEGERS or decimal_of(kind):
         return f"CAST('{value}' AS {name})"
     raise Unsupported(f"a constant of type {said(kind)} is not taken over")
+
+
+def _nested(value: Any, kind: Any) -> str:
+    """Arrays come as lists of values, structs as lists of fields, maps as two lists: of keys and of values."""
+    if not isinstance(value, list):
+        raise Unsupported(f"a constant of type {said(kind)} is not taken over")
+    element, fields, entry = element_of(kind), fields_of(kind), entry_of(kind)
+    if element is not None:
+        return f"[{', '.join(literal(item, element) for item in value)}]"
+    if entry is not None:
+        keys, values = ([literal(item, part) for item in items] for items, part in zip(value, entry, strict=True))
+        return f"MAP([{', '.join(keys)}], [{', '.join(values)}])"
+    return struct_text([(name, literal(item, part)) for (name, part), item in zip(fields or [], value, strict=True)])
+
+
+def struct_text(fields: list[tuple[str, str]]) -> str:
+    """A struct of (name, text of the value) pairs."""
+    return f"struct_pack({', '.join(f'{quoted(name)} := {text}' for name, text in fields)})"

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firesteel.sql.expressions import arithmetic, binaries, bits, casts, logic, regexes, rounding, strings
+from firesteel.sql.expressions.nested import arrays, lambdas, maps
 from firesteel.sql.expressions.times import dates, intervals, patterns, timestamps
-from firesteel.sql.expressions.types import checked_inside
+from firesteel.sql.expressions.types import carried, checked_inside, element_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 
 
@@ -26,13 +27,16 @@ class Expressions:
     def text(self, node: Node) -> str:
         """Raises Unsupported."""
         given = self._given(node) if self._given else None
-        if given is not None:
-            return given
-        rule = RULES.get(node.cls)
+        return self.by_rule(node) if given is None else given
+
+    def by_rule(self, node: Node) -> str:
+        """As ``text``, without asking for what is computed already."""
+        rule = arrays.OF_TEXTS_TOO.get(node.cls) if element_of(node.type) is not None else RULES.get(node.cls)
+        rule = rule or RULES.get(node.cls)
         if rule is None:
             raise Unsupported(f"the expression {node.cls} is not taken over")
         if node.cls not in _UNTYPED:
-            checked_inside(node.type)
+            (carried if isinstance(node.type, dict) else checked_inside)(node.type)
         text = rule(self, node)
         if len(text) > _LONGEST:
             raise Unsupported("an expression as long as this is not taken over")
@@ -40,6 +44,16 @@ class Expressions:
 
     def texts(self, nodes: list[Node]) -> list[str]:
         return [self.text(node) for node in nodes]
+
+    def inside(self, variables: dict[int, str]) -> Expressions:
+        """For the body of a lambda: with the text of its variables, by their numbers, and without subqueries."""
+
+        def given(node: Node) -> str | None:
+            if node.cls == "NamedLambdaVariable" and node["exprId"] in variables:
+                return variables[node["exprId"]]
+            return self._given(node) if self._given else None
+
+        return Expressions(given)
 
     def subquery(self, node: Node, ordinal: int = 0) -> str:
         if self._subqueries is None:
@@ -60,6 +74,9 @@ RULES: dict[str, Callable[[Expressions, Node], str]] = {
     **bits.RULES,
     **binaries.RULES,
     **regexes.RULES,
+    **arrays.RULES,
+    **maps.RULES,
+    **lambdas.RULES,
 }
 _LONGEST = 1 << 17
 _UNTYPED = {"ScalarSubquery"}

@@ -50,7 +50,7 @@ def decimal_of(kind: Any) -> tuple[int, int] | None:
 
 
 def checked(kind: Any) -> str:
-    """The type, if it is one that is taken over. Raises Unsupported."""
+    """The type, if it is a plain one that is taken over: no array, struct or map. Raises Unsupported."""
     if isinstance(kind, str):
         if _CHAR.fullmatch(kind):
             return "string"
@@ -74,15 +74,82 @@ def checked_inside(kind: Any) -> str:
     return kind if is_days(kind) or is_months(kind) else checked(kind)
 
 
+def carried(kind: Any) -> Any:
+    """The type, if columns of it are taken over: a plain one, or an array, a struct or a map of such. Raises Unsupported."""
+    if not isinstance(kind, dict):
+        return checked(kind)
+    for _, part in _parts(kind):
+        carried(part)
+    return kind
+
+
+def element_of(kind: Any) -> Any:
+    """Of an array; None for other types."""
+    return kind["elementType"] if isinstance(kind, dict) and kind.get("type") == "array" else None
+
+
+def fields_of(kind: Any) -> list[tuple[str, Any]] | None:
+    """(name, type) of each field of a struct; None for other types."""
+    return _parts(kind) if isinstance(kind, dict) and kind.get("type") == "struct" else None
+
+
+def entry_of(kind: Any) -> tuple[Any, Any] | None:
+    """The types of a map's keys and values; None for other types."""
+    return (kind["keyType"], kind["valueType"]) if isinstance(kind, dict) and kind.get("type") == "map" else None
+
+
+def _parts(kind: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The types inside of a nested one, by name. Raises Unsupported."""
+    found = {
+        "array": lambda: [("element", kind["elementType"])],
+        "map": lambda: [("key", kind["keyType"]), ("value", kind["valueType"])],
+        "struct": lambda: _fields(kind["fields"]),
+    }.get(kind.get("type", ""))
+    if found is None:
+        raise Unsupported(f"the type {said(kind)} is not taken over")
+    return found()
+
+
+def _fields(fields: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    """The engine knows a field by its name in any case."""
+    names = [field["name"] for field in fields]
+    if not names or "" in names or len({name.casefold() for name in names}) < len(names):
+        raise Unsupported("a struct without fields of different names is not taken over")
+    if any("__COLLATIONS" in field["metadata"] for field in fields):
+        raise Unsupported("texts with a collation are not taken over")
+    return [(field["name"], field["type"]) for field in fields]
+
+
 def engine_type(kind: Any) -> str:
-    kind = checked(kind)
-    return kind.upper() if decimal_of(kind) else _ENGINE[kind]
+    kind = carried(kind)
+    if isinstance(kind, str):
+        return kind.upper() if decimal_of(kind) else _ENGINE[kind]
+    parts = [(name, engine_type(part)) for name, part in _parts(kind)]
+    if kind["type"] == "array":
+        return f"{parts[0][1]}[]"
+    if kind["type"] == "map":
+        return f"MAP({parts[0][1]}, {parts[1][1]})"
+    return f"STRUCT({', '.join(f'{quoted(name)} {part}' for name, part in parts)})"
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    kind = checked(kind)
-    found = decimal_of(kind)
-    return pa.decimal128(*found) if found else _ARROW[kind]
+    """Every value inside of a nested type may be null; what a DataFrame says of that is only for its users."""
+    kind = carried(kind)
+    if isinstance(kind, str):
+        found = decimal_of(kind)
+        return pa.decimal128(*found) if found else _ARROW[kind]
+    parts = [(name, arrow_type(part)) for name, part in _parts(kind)]
+    if kind["type"] == "array":
+        return pa.list_(pa.field(*parts[0]))
+    if kind["type"] == "map":
+        return pa.map_(parts[0][1], parts[1][1])
+    return pa.struct([pa.field(*part) for part in parts])
+
+
+def quoted(name: str) -> str:
+    """A column's name as the engine's identifier."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 def said(kind: Any) -> str:

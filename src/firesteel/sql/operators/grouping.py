@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.sql.expressions.aggregates import (
     Parts,
+    collected,
     decimal_sum,
     parts_of,
     sum_of_decimals,
     whole,
     whole_sum_of_decimals,
 )
+from firesteel.sql.expressions.statistics import unordered_list
 from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, checked, engine_type
+from firesteel.sql.expressions.types import FLOATS, carried, checked, engine_type
 from firesteel.sql.operators.keys import same
 from firesteel.sql.operators.relational import projected
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Grouping:
+class Grouping:
     """An aggregation being written. ``groups``: column by grouping expression."""
 
     planner: Planner
     x: Expressions
     """On the input."""
     groups: dict[Any, str]
-    partial: dict[str, tuple[str, str]] = field(default_factory=dict)
+    partial: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """(text, type) of each column of partial aggregates."""
     found: dict[Any, str] = field(default_factory=dict)
     """Final text by aggregate."""
@@ -48,6 +50,9 @@ class _Grouping:
             if key not in self.found:
                 self.found[key] = self._sum(node)
             return self.found[key]
+        unordered = unordered_list(node)
+        if unordered is not None:
+            return self._of_list(node, unordered)
         if node.cls != "AggregateExpression":
             return None
         if key not in self.found:
@@ -63,9 +68,18 @@ class _Grouping:
             else whole_sum_of_decimals(inner, self.x, kind)
         )
 
+    def _of_list(self, node: Node, aggregate: Node) -> str:
+        """A function of a list that is collected."""
+        key = same(aggregate)
+        if key not in self.found:
+            column, parts = collected(aggregate, self.x)
+            self.found[key] = self._final(parts) if self.parted else column
+        text = self.found[key]
+        return Expressions(lambda one: text if one is aggregate else self.given(one)).by_rule(node)
+
     def _final(self, parts: Parts | None) -> str:
         if parts is None:
-            raise _WholeGroups
+            raise WholeGroups
         names: list[str] = []
         for text, kind in parts.partial:
             name = next((n for n, known in self.partial.items() if known == (text, kind)), None)
@@ -76,7 +90,7 @@ class _Grouping:
         return parts.final.format(*names)
 
 
-class _WholeGroups(Exception):
+class WholeGroups(Exception):
     """An aggregate cannot be parted."""
 
 
@@ -90,7 +104,7 @@ def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
         return _with_subqueries(planner, node, rows)
     try:
         return _aggregated(planner, node, rows, parted=True)
-    except _WholeGroups:
+    except WholeGroups:
         return _aggregated(planner, node, rows, parted=False)
 
 
@@ -105,14 +119,14 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         name = expression.id if column else planner.names.new("g")
         groups[same(expression)], kinds[name] = name, kind
         texts[name] = f"({text} + 0)" if kind in FLOATS else text  # -0.0 is in the group of 0.0, and that is its name
-    grouping = _Grouping(planner, x, groups, parted=parted)
+    grouping = Grouping(planner, x, groups, parted=parted)
     out: list[str] = []
     columns: Columns = {}
     behind = Expressions(grouping.given)
     for item in node["aggregateExpressions"]:
         if item.id in columns:  # Spark may name a group twice
             continue
-        kind = checked(item.type)
+        kind = carried(item.type)
         columns[item.id] = kind
         out.append(f"CAST({behind.text(item)} AS {engine_type(kind)}) AS {item.id}")
     if not columns:

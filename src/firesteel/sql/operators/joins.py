@@ -83,6 +83,7 @@ def _pair(one: Node, left: set[str], right: set[str]) -> tuple[Node, Node] | Non
     for a, b in ((one["left"], one["right"]), (one["right"], one["left"])):
         reads_a, reads_b = attributes(a), attributes(b)
         if reads_a and reads_b and reads_a <= left and reads_b <= right:
+            checked(a.type)
             return a, b
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,9 +14,9 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.set_operations import union_of
 from firesteel.compile.stream_graph import SourceStep
 from firesteel.connectors.base import push_down
-from firesteel.sql.expressions.texts import quoted
 from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, checked, engine_type, said
+from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted, said
+from firesteel.sql.operators.nested_columns import fitted
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -45,7 +45,7 @@ def relation(planner: Planner, node: Node) -> Rows:
     items: list[str] = []
     columns: Columns = {}
     for attribute in output:
-        kind, name = checked(attribute.type), found.get(attribute["name"].lower())
+        kind, name = carried(attribute.type), found.get(attribute["name"].lower())
         if name is None:
             raise Unsupported(f"the column {attribute['name']} is not in the files")
         columns[attribute.id] = kind
@@ -56,8 +56,10 @@ def relation(planner: Planner, node: Node) -> Rows:
     )
 
 
-def _value(planner: Planner, name: str, there: pa.DataType, kind: str) -> str:
+def _value(planner: Planner, name: str, there: pa.DataType, kind: Any) -> str:
     """A column of the files as Spark reads it. INT96, in which Spark writes timestamps, says nothing of a zone: it is UTC."""
+    if isinstance(kind, dict):
+        return fitted(quoted(name), there, kind)
     if there == arrow_type(kind):
         return quoted(name)
     if kind == "timestamp" and there == pa.timestamp("us"):
@@ -85,7 +87,7 @@ def stream(planner: Planner, node: Node) -> Rows:
     columns: Columns = {}
     items: list[str] = []
     for attribute, name in zip(node["output"], pipeline.names, strict=True):
-        columns[attribute.id] = checked(attribute.type)
+        columns[attribute.id] = carried(attribute.type)
         items.append(f"CAST({quoted(name)} AS {engine_type(attribute.type)}) AS {attribute.id}")
     planner.taken += 1
     return Rows(pipeline, columns).selecting(", ".join(items), columns, "select")
@@ -93,7 +95,7 @@ def stream(planner: Planner, node: Node) -> Rows:
 
 def local(planner: Planner, node: Node) -> Rows:
     """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
-    columns = {a.id: checked(a.type) for a in node["output"]}
+    columns = {a.id: carried(a.type) for a in node["output"]}
     if len(columns) < len(node["output"]) or not columns or node["isStreaming"]:
         raise Unsupported("local rows without columns, or with one twice")
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
@@ -123,7 +125,7 @@ def projected(
     for item in items:
         if item.id in columns:  # Spark may name a column twice
             continue
-        kind = checked(item.type)
+        kind = carried(item.type)
         columns[item.id] = kind
         text = x.text(item)
         texts.append(text if text == item.id else f"CAST({text} AS {engine_type(kind)}) AS {item.id}")
@@ -143,7 +145,7 @@ def filter(planner: Planner, node: Node) -> Rows:
 def expand(planner: Planner, node: Node) -> Rows:
     rows = planner.rows(node["child"])
     x = Expressions()
-    columns = {a.id: checked(a.type) for a in node["output"]}
+    columns = {a.id: carried(a.type) for a in node["output"]}
     items = []
     for i, (name, kind) in enumerate(columns.items()):
         ways = [x.text(projection[i]) for projection in node["projections"]]
@@ -177,6 +179,8 @@ def sort(planner: Planner, node: Node) -> Rows:
         (one["child"], one["direction"].cls == "Ascending", one["nullOrdering"].cls == "NullsFirst")
         for one in node["order"]
     ]
+    for child, _, _ in by:
+        checked(child.type)
     plain = all(child.cls == "AttributeReference" and first == ascending for child, ascending, first in by)
     if plain and len({child.id for child, _, _ in by}) == len(by):
         pairs = [(child.id, ascending) for child, ascending, _ in by]
@@ -216,11 +220,11 @@ def local_limit(planner: Planner, node: Node) -> Rows:
 def union(planner: Planner, node: Node) -> Rows:
     if node.get("byName"):
         raise Unsupported("a union by names is Spark's")
-    columns: Columns = {a.id: checked(a.type) for a in planner.catalyst.output_of(node)}
+    columns: Columns = {a.id: carried(a.type) for a in planner.catalyst.output_of(node)}
     streams: list[Pipeline] = []
     for child in node["children"]:
         mine = planner.catalyst.output_of(child)
-        if [checked(a.type) for a in mine] != list(columns.values()):
+        if [engine_type(a.type) for a in mine] != [engine_type(kind) for kind in columns.values()]:
             raise Unsupported("a union of different types, or with a column twice, is not taken over")
         items = ", ".join(f"{a.id} AS {name}" for a, name in zip(mine, columns, strict=True))
         streams.append(planner.rows(child).selecting(items, columns, "union").step())

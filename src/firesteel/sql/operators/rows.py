@@ -6,6 +6,7 @@ Operators that need no exchange only wrap the query; the first one that needs it
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from firesteel.model.job_graph import ShipStrategy
 from firesteel.sql.expressions.types import arrow_type
 from firesteel.task.engine.fragments import INPUT, SqlFragment, SqlOfKeys
 
-Columns = dict[str, str]
+Columns = dict[str, Any]
 """Spark's type by column."""
 
 

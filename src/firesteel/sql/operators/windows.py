@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from firesteel.sql.expressions.aggregates import decimal_sum, whole, whole_sum_of_decimals
 from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import FLOATS, checked, engine_type
+from firesteel.sql.expressions.types import FLOATS, INTEGERS, carried, checked, engine_type
 from firesteel.sql.operators.relational import order_text
 from firesteel.sql.operators.rows import Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -14,7 +14,14 @@ from firesteel.sql.plans.nodes import Node, Unsupported
 if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
 
-_RANKS = {"Rank": "rank()", "DenseRank": "dense_rank()", "RowNumber": "row_number()"}
+_RANKS = {
+    "Rank": "rank()",
+    "DenseRank": "dense_rank()",
+    "RowNumber": "row_number()",
+    "CumeDist": "cume_dist()",
+    "PercentRank": "percent_rank()",
+}
+_ENDS_OF_FRAMES = {"First": "first_value", "Last": "last_value"}
 _ENDS = {
     "UnboundedPreceding": "UNBOUNDED PRECEDING",
     "CurrentRow": "CURRENT ROW",
@@ -27,18 +34,18 @@ def window(planner: Planner, node: Node) -> Rows:
     keys = tuple(part.id for part in node["partitionSpec"])
     if any(part.cls != "AttributeReference" for part in node["partitionSpec"]):
         raise Unsupported("a window by expressions is not taken over")
-    if any(part.type in FLOATS for part in node["partitionSpec"]):
+    if any(checked(part.type) in FLOATS for part in node["partitionSpec"]):
         raise Unsupported("a window by floating-point numbers is not taken over")
     columns, items = dict(rows.columns), ["*"]
-    x = Expressions(_given)
+    x = Expressions(function_text)
     for item in node["windowExpressions"]:
-        columns[item.id] = checked(item.type)
+        columns[item.id] = carried(item.type)
         items.append(f"CAST({x.text(item)} AS {engine_type(item.type)}) AS {item.id}")
     query = f"SELECT {', '.join(items)} FROM input0"
     return by_keys([rows.step()], [keys], query, columns, "sql(window)", keys)
 
 
-def _given(node: Node) -> str | None:
+def function_text(node: Node) -> str | None:  # noqa: PLR0911 - one for each kind of function
     """The text of a window function; of a decimal's sum as a decimal."""
     x = Expressions()
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
@@ -49,10 +56,47 @@ def _given(node: Node) -> str | None:
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
-        return whole(function, x, _over(node, x))
-    if function.cls not in _RANKS:
-        raise Unsupported(f"the window function {function.cls} is not taken over")
-    return f"{_RANKS[function.cls]} {_over(node, x, framed=False)}"
+        end = _ENDS_OF_FRAMES.get(function["aggregateFunction"].cls)
+        return whole(function, x, _over(node, x)) if end is None else _end_of_frame(node, function, end, x)
+    if function.cls in _RANKS:
+        return f"{_RANKS[function.cls]} {_over(node, x, framed=False)}"
+    if function.cls in ("Lag", "Lead"):
+        return _neighbour(node, function, x)
+    if function.cls == "NTile" and _is_positive(function["buckets"]):
+        return f"ntile({function['buckets']['value']}) {_over(node, x, framed=False)}"
+    if function.cls == "NthValue" and _is_positive(function["offset"]):
+        place = f"{x.text(function['input'])}, {function['offset']['value']}"
+        return f"nth_value({place}{_nulls(function)}) {_over(node, x)}"
+    raise Unsupported(f"the window function {function.cls} is not taken over")
+
+
+def _is_positive(node: Node) -> bool:
+    return node.cls == "Literal" and isinstance(node["value"], int) and node["value"] > 0
+
+
+def _nulls(function: Node) -> str:
+    if not isinstance(function["ignoreNulls"], bool):
+        raise Unsupported(f"the nulls of {function.cls} are not known")
+    return " IGNORE NULLS" if function["ignoreNulls"] else ""
+
+
+def _end_of_frame(node: Node, aggregate: Node, end: str, x: Expressions) -> str:
+    """The first or the last value of an order."""
+    function = aggregate["aggregateFunction"]
+    if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
+        raise Unsupported(f"{function.cls} of rows without an order is not taken over")
+    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, x)}"
+
+
+def _neighbour(node: Node, function: Node, x: Expressions) -> str:
+    lag = function.cls == "Lag"
+    offset, other = function["inputOffset" if lag else "offset"], function["default"]
+    if offset.cls != "Literal" or not isinstance(offset["value"], int):
+        raise Unsupported(f"{function.cls} of a place that is no constant is not taken over")
+    kind = engine_type(function["input"].type)
+    default = "NULL" if other.cls == "Literal" and other["value"] is None else x.text(other)
+    values = f"{x.text(function['input'])}, {offset['value']}, CAST({default} AS {kind}){_nulls(function)}"
+    return f"{'lag' if lag else 'lead'}({values}) {_over(node, x, framed=False)}"
 
 
 def _over(node: Node, x: Expressions, framed: bool = True) -> str:
@@ -63,23 +107,32 @@ def _over(node: Node, x: Expressions, framed: bool = True) -> str:
     if spec["orderSpec"]:
         parts.append(f"ORDER BY {order_text(spec['orderSpec'])}")
     if framed:
-        parts.append(_frame(spec["frameSpecification"], bool(spec["orderSpec"])))
+        parts.append(_frame(spec["frameSpecification"], spec["orderSpec"]))
     return f"OVER ({' '.join(parts)})"
 
 
-def _frame(frame: Node, ordered: bool) -> str:
+def _frame(frame: Node, order: list[Node]) -> str:
     if frame.cls != "SpecifiedWindowFrame":
         raise Unsupported("a window without a frame is not taken over")
     rows = frame["frameType"].cls == "RowFrame"
-    ends = [_end(frame[side], rows) for side in ("lower", "upper")]
-    if not ordered and not rows and ends[0] != _ENDS["UnboundedPreceding"]:
+    ends = [_end(frame[side], order, rows) for side in ("lower", "upper")]
+    if not order and not rows and ends[0] != _ENDS["UnboundedPreceding"]:
         raise Unsupported("a range without an order is not taken over")
     return f"{'ROWS' if rows else 'RANGE'} BETWEEN {ends[0]} AND {ends[1]}"
 
 
-def _end(end: Node, rows: bool) -> str:
+def _end(end: Node, order: list[Node], rows: bool) -> str:
+    """A range by numbers: of an order by one integer, or by one date in days."""
     if end.cls in _ENDS:
         return _ENDS[end.cls]
-    if rows and end.cls == "Literal" and isinstance(end["value"], int):
-        return f"{abs(end['value'])} {'PRECEDING' if end['value'] < 0 else 'FOLLOWING'}"
-    raise Unsupported("this bound of a window's frame is not taken over")
+    if end.cls != "Literal" or not isinstance(end["value"], int):
+        raise Unsupported("this bound of a window's frame is not taken over")
+    side, size = "PRECEDING" if end["value"] < 0 else "FOLLOWING", str(abs(end["value"]))
+    if rows:
+        return f"{size} {side}"
+    kind = order[0]["child"].type if len(order) == 1 else None
+    if kind in INTEGERS and end.type == kind:
+        return f"CAST({size} AS {engine_type(kind)}) {side}"
+    if kind == "date" and end.type == "integer":
+        return f"INTERVAL {size} DAY {side}"
+    raise Unsupported("this range of a window is not taken over")

@@ -146,6 +146,8 @@ private void node(Object v) {
         text(name);
         out.append(':');
         if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
+        else if (v instanceof org.apache.spark.sql.catalyst.expressions.Literal && name.equals("value"))
+            constant(p.productElement(i), ((org.apache.spark.sql.catalyst.expressions.Literal) v).dataType());
         else value(p.productElement(i));
     }
     if (v instanceof org.apache.spark.sql.catalyst.expressions.NamedExpression) {  // in a second list of parameters
@@ -153,6 +155,41 @@ private void node(Object v) {
         value(((org.apache.spark.sql.catalyst.expressions.NamedExpression) v).exprId());
     }
     out.append("}}");
+}
+
+// Arrays as lists, structs as lists of their fields, maps as two lists.
+private void constant(Object v, org.apache.spark.sql.types.DataType kind) {
+    if (v instanceof org.apache.spark.sql.catalyst.util.ArrayData && kind instanceof org.apache.spark.sql.types.ArrayType) {
+        items((org.apache.spark.sql.catalyst.util.ArrayData) v, ((org.apache.spark.sql.types.ArrayType) kind).elementType());
+    }
+    else if (v instanceof org.apache.spark.sql.catalyst.util.MapData && kind instanceof org.apache.spark.sql.types.MapType) {
+        org.apache.spark.sql.catalyst.util.MapData m = (org.apache.spark.sql.catalyst.util.MapData) v;
+        out.append('[');
+        items(m.keyArray(), ((org.apache.spark.sql.types.MapType) kind).keyType());
+        out.append(',');
+        items(m.valueArray(), ((org.apache.spark.sql.types.MapType) kind).valueType());
+        out.append(']');
+    }
+    else if (v instanceof org.apache.spark.sql.catalyst.InternalRow && kind instanceof org.apache.spark.sql.types.StructType) {
+        org.apache.spark.sql.catalyst.InternalRow r = (org.apache.spark.sql.catalyst.InternalRow) v;
+        org.apache.spark.sql.types.StructField[] fields = ((org.apache.spark.sql.types.StructType) kind).fields();
+        out.append('[');
+        for (int i = 0; i < fields.length; i++) {
+            if (i > 0) out.append(',');
+            constant(r.isNullAt(i) ? null : r.get(i, fields[i].dataType()), fields[i].dataType());
+        }
+        out.append(']');
+    }
+    else value(v);
+}
+
+private void items(org.apache.spark.sql.catalyst.util.ArrayData a, org.apache.spark.sql.types.DataType kind) {
+    out.append('[');
+    for (int i = 0; i < a.numElements(); i++) {
+        if (i > 0) out.append(',');
+        constant(a.isNullAt(i) ? null : a.get(i, kind), kind);
+    }
+    out.append(']');
 }
 
 private void typed(Object v) {

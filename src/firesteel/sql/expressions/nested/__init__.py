@@ -1,0 +1,1 @@
+"""Arrays, maps and structs, and functions of them. Begin with ``arrays``."""

@@ -1,0 +1,363 @@
+"""Arrays. The engine counts from 1 and takes negative places from the end; of places outside it gives null."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from firesteel.sql.expressions.nested.maps import map_value
+from firesteel.sql.expressions.regexes import on_one_line, plain_regex
+from firesteel.sql.expressions.strings import part
+from firesteel.sql.expressions.texts import left_to_spark, literal, struct_text
+from firesteel.sql.expressions.types import (
+    FLOATS,
+    INTEGERS,
+    checked,
+    element_of,
+    engine_type,
+    entry_of,
+    fields_of,
+    is_text,
+    said,
+)
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+
+# --- what several rules ask for ---------------------------------------------------------------------------------------
+
+
+def array_text(x: Expressions, n: Node) -> str:
+    if element_of(n.type) is None:
+        raise Unsupported(f"{said(n.type)} in place of an array is not taken over")
+    return x.text(n)
+
+
+def _compared(x: Expressions, n: Node) -> str:
+    """An array of plain values that are compared: where zeros of two signs may be in it, the fragment ends."""
+    text, kind = array_text(x, n), checked(element_of(n.type))
+    return _one_zero(text, n.type) if kind in FLOATS else text
+
+
+def _in_order(x: Expressions, n: Node, order: str) -> str:
+    """The sorted array. Of structs each field is compared, null being the smallest; the engine would have it as the largest."""
+    fields = fields_of(element_of(n.type))
+    if fields is None:
+        return f"list_sort({_compared(x, n)}, {order})"
+    keys: list[tuple[str, str]] = []
+    for i, (_, kind) in enumerate(fields):
+        if checked(kind) in FLOATS:
+            raise Unsupported("the order of structs with floating-point numbers is not taken over")
+        value = f"struct_extract_at(e, {i + 1})"
+        keys += [(f"n{i}", f"{value} IS NOT NULL"), (f"v{i}", value)]
+    keyed = f"CASE WHEN e IS NOT NULL THEN {struct_text([*keys, ('whole', 'e')])} END"
+    by_keys = f"list_sort(list_transform({array_text(x, n)}, lambda e: {keyed}), {order})"
+    return f"list_transform({by_keys}, lambda e: struct_extract_at(e, {len(keys) + 1}))"
+
+
+def _one_zero(array: str, kind: Any) -> str:
+    other = left_to_spark("zeros of two signs", kind)
+    return f"(CASE WHEN len(list_filter({array}, lambda e: e = 0 AND signbit(e))) > 0 THEN {other} ELSE {array} END)"
+
+
+def _value(x: Expressions, n: Node, array: Node) -> str:
+    """A value that is looked for in the array."""
+    if engine_type(n.type) != engine_type(element_of(array.type)):
+        raise Unsupported(f"{said(n.type)} in an array of another type is not taken over")
+    return x.text(n)
+
+
+def _place(x: Expressions, n: Node) -> str:
+    if n.type not in INTEGERS:
+        raise Unsupported(f"a place of type {said(n.type)} is not taken over")
+    return f"CAST(CAST({x.text(n)} AS INTEGER) AS BIGINT)"
+
+
+def _outside(n: Node) -> str:
+    if not isinstance(n["failOnError"], bool):
+        raise Unsupported(f"the mode of {n.cls} is not known")
+    return left_to_spark("a place outside of an array", n.type) if n["failOnError"] else "NULL"
+
+
+def _known(texts: list[str]) -> str:
+    return " AND ".join(f"{text} IS NOT NULL" for text in texts)
+
+
+# --- values of arrays -------------------------------------------------------------------------------------------------
+
+
+def _item(x: Expressions, n: Node) -> str:
+    """Spark counts from 0."""
+    array, at = array_text(x, n["child"]), _place(x, n["ordinal"])
+    outside = f"{array} IS NOT NULL AND ({at} < 0 OR {at} >= len({array}))"
+    return f"(CASE WHEN {outside} THEN {_outside(n)} ELSE {array}[{at} + 1] END)"
+
+
+def _element_at(x: Expressions, n: Node) -> str:
+    if n["defaultValueOutOfBound"] is not None:
+        return part(x, n)
+    if entry_of(n["left"].type) is not None:
+        return map_value(x, n["left"], n["right"])
+    array, at = array_text(x, n["left"]), _place(x, n["right"])
+    zero = f"WHEN {at} = 0 AND {array} IS NOT NULL THEN {left_to_spark('the place 0 of an array', n.type)}"
+    return f"(CASE {zero} WHEN abs({at}) > len({array}) THEN {_outside(n)} ELSE {array}[{at}] END)"
+
+
+def _size(x: Expressions, n: Node) -> str:
+    child = n["child"]
+    function = "len" if element_of(child.type) is not None else "cardinality" if entry_of(child.type) else None
+    if function is None or not isinstance(n["legacySizeOfNull"], bool):
+        raise Unsupported(f"the size of {said(child.type)} is not taken over")
+    size = f"CAST({function}({x.text(child)}) AS INTEGER)"
+    return f"coalesce({size}, -1)" if n["legacySizeOfNull"] else size
+
+
+def _contains(x: Expressions, n: Node) -> str:
+    array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
+    return (
+        f"(CASE WHEN {array} IS NULL OR {value} IS NULL THEN NULL WHEN list_contains({array}, {value}) THEN true"
+        f" WHEN list_count({array}) < len({array}) THEN NULL ELSE false END)"
+    )
+
+
+def _position(x: Expressions, n: Node) -> str:
+    array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
+    return f"(CASE WHEN {_known([array, value])} THEN CAST(coalesce(list_position({array}, {value}), 0) AS BIGINT) END)"
+
+
+def _overlap(x: Expressions, n: Node) -> str:
+    a, b = (_compared(x, n[side]) for side in ("left", "right"))
+    nulls = f"(list_count({a}) < len({a}) OR list_count({b}) < len({b}))"
+    return (
+        f"(CASE WHEN NOT ({_known([a, b])}) THEN NULL WHEN list_has_any({a}, {b}) THEN true"
+        f" WHEN len({a}) > 0 AND len({b}) > 0 AND {nulls} THEN NULL ELSE false END)"
+    )
+
+
+def _extreme(function: str) -> Callable[[Expressions, Node], str]:
+    return lambda x, n: f"{function}({_compared(x, n['child'])})"
+
+
+def _joined(x: Expressions, n: Node) -> str:
+    if not is_text(element_of(n["array"].type)):
+        raise Unsupported("array_join of other values than texts is not taken over")
+    if n["delimiter"].cls != "Literal":
+        raise Unsupported("array_join with a delimiter that is no constant is not taken over")
+    array, delimiter, null = array_text(x, n["array"]), x.text(n["delimiter"]), n["nullReplacement"]
+    known = [array, delimiter]
+    if null is not None:
+        known.append(x.text(null))
+        array = f"list_transform({array}, lambda e: coalesce(e, {known[-1]}))"
+    return f"(CASE WHEN {_known(known)} THEN coalesce(array_to_string({array}, {delimiter}), '') END)"
+
+
+# --- arrays of arrays ---------------------------------------------------------------------------------------------------
+
+
+def _created(x: Expressions, n: Node) -> str:
+    return f"CAST([{', '.join(x.texts(n['children']))}] AS {engine_type(n.type)})"
+
+
+def _distinct(array: str) -> str:
+    """The first of equal ones, nulls among them."""
+    return f"list_filter({array}, lambda e, i: list_position({array}, e) = i)"
+
+
+def _together(x: Expressions, n: Node) -> str:
+    a, b = (_compared(x, n[side]) for side in ("left", "right"))
+    return _distinct(f"({a} || {b})")
+
+
+def _of_both(found: str) -> Callable[[Expressions, Node], str]:
+    def rule(x: Expressions, n: Node) -> str:
+        a, b = (_compared(x, n[side]) for side in ("left", "right"))
+        kept = f"list_filter({_distinct(a)}, lambda e: list_position({b}, e) {found})"
+        return f"(CASE WHEN {_known([a, b])} THEN {kept} END)"
+
+    return rule
+
+
+def _without(x: Expressions, n: Node) -> str:
+    array, value = _compared(x, n["left"]), _value(x, n["right"], n["left"])
+    return f"(CASE WHEN {value} IS NOT NULL THEN list_filter({array}, lambda e: e IS NULL OR NOT (e = {value})) END)"
+
+
+def _repeated(x: Expressions, n: Node) -> str:
+    times = n["right"]
+    if times.cls != "Literal" or not isinstance(times["value"], int) or times["value"] > 10_000:
+        raise Unsupported("array_repeat of this number is not taken over")
+    items = f"[{x.text(n['left'])}]"
+    return f"CAST(list_transform(range(0, {max(times['value'], 0)}), lambda i: {items}[1]) AS {engine_type(n.type)})"
+
+
+def _inserted(x: Expressions, n: Node) -> str:
+    at, item = n["posExpr"], f"[{_value(x, n['itemExpr'], n['srcArrayExpr'])}]"
+    array = array_text(x, n["srcArrayExpr"])
+    if at.cls == "Literal" and at["value"] == 1:
+        return f"({item} || {array})"
+    if at.cls == "Literal" and at["value"] == -1 and n["legacyNegativeIndex"] is False:
+        return f"({array} || {item})"
+    raise Unsupported("array_insert at other places than the ends is not taken over")
+
+
+def _sorted(x: Expressions, n: Node) -> str:
+    up = n["ascendingOrder"]
+    if up.cls != "Literal" or not isinstance(up["value"], bool):
+        raise Unsupported("sort_array in an order that is no constant is not taken over")
+    order = "'ASC', 'NULLS FIRST'" if up["value"] else "'DESC', 'NULLS LAST'"
+    return _in_order(x, n["base"], order)
+
+
+_COMPARED = "If(LessThan(0,1),'-1',If(GreaterThan(0,1),'1','0'))"
+_NATURAL = (_COMPARED, f"If(And(IsNull(0),IsNull(1)),'0',If(IsNull(0),'1',If(IsNull(1),'-1',{_COMPARED})))")
+"""The comparison that Spark writes for ``array_sort`` without one, of values that are never null and of others."""
+
+
+def _sorted_naturally(x: Expressions, n: Node) -> str:
+    function = n["function"]
+    variables = [variable["exprId"] for variable in function["arguments"]]
+    if _shape(function["function"], variables) not in _NATURAL:
+        raise Unsupported("array_sort by a function is not taken over")
+    return _in_order(x, n["argument"], "'ASC', 'NULLS LAST'")
+
+
+def _shape(n: Node, variables: list[int]) -> str:
+    if n.cls == "NamedLambdaVariable" and n["exprId"] in variables:
+        return str(variables.index(n["exprId"]))
+    if n.cls == "Literal":
+        return f"'{n['value']}'"
+    return f"{n.cls}({','.join(_shape(child, variables) for child in n.nodes())})"
+
+
+def _slice(x: Expressions, n: Node) -> str:
+    """A place before the begin of the array gives nothing."""
+    array, start, size = array_text(x, n["x"]), _place(x, n["start"]), _place(x, n["length"])
+    first = f"(CASE WHEN {start} < 0 THEN len({array}) + {start} + 1 ELSE {start} END)"
+    wrong = f"{array} IS NOT NULL AND {start} IS NOT NULL AND {size} IS NOT NULL AND ({start} = 0 OR {size} < 0)"
+    return (
+        f"(CASE WHEN {wrong} THEN {left_to_spark('this slice of an array', n.type)} WHEN NOT ({_known([array, start, size])})"
+        f" THEN NULL WHEN {first} < 1 THEN [] ELSE {array}[{first}:{first} + {size} - 1] END)"
+    )
+
+
+def _concat(x: Expressions, n: Node) -> str:
+    return "(" + " || ".join(array_text(x, child) for child in n["children"]) + ")"
+
+
+def _flat(x: Expressions, n: Node) -> str:
+    array = array_text(x, n["child"])
+    return f"(CASE WHEN list_count({array}) = len({array}) THEN flatten({array}) END)"
+
+
+def _zipped(x: Expressions, n: Node) -> str:
+    names = [name["value"] for name in n["names"] if name.cls == "Literal"]
+    if len(names) != len(n["children"]) or not names:
+        raise Unsupported("arrays_zip without names is not taken over")
+    arrays = [array_text(x, child) for child in n["children"]]
+    longest = f"greatest({', '.join(f'len({array})' for array in arrays)})"
+    items = struct_text([(name, f"{array}[i]") for name, array in zip(names, arrays, strict=True)])
+    zipped = f"list_transform(range(1, {longest} + 1), lambda i: {items})"
+    return f"CAST((CASE WHEN {_known(arrays)} THEN {zipped} END) AS {engine_type(n.type)})"
+
+
+# --- sequences and parts of texts -----------------------------------------------------------------------------------------
+
+_LONGEST = 1_000_000
+_DAY = 86_400_000_000
+
+
+def _sequence(x: Expressions, n: Node) -> str:
+    """Of integers, and of dates by days. What leads away from the end, or is very long, is left to Spark."""
+    kind, step = element_of(n.type), n["stepOpt"]
+    start, stop = x.text(n["start"]), x.text(n["stop"])
+    if kind in INTEGERS and n["start"].type == n["stop"].type == kind and (step is None or step.type == kind):
+        a, b, by = (f"CAST({text} AS HUGEINT)" for text in (start, stop, "NULL" if step is None else x.text(step)))
+        begin = f"CAST({start} AS BIGINT)"
+        made = f"CAST({begin} + i * CAST({{by}} AS BIGINT) AS {engine_type(kind)})"
+    elif kind == "date" and n["start"].type == n["stop"].type == kind:
+        a, b = f"CAST({start} - DATE '1970-01-01' AS HUGEINT)", f"CAST({stop} - DATE '1970-01-01' AS HUGEINT)"
+        by = f"CAST({_days(step)} AS HUGEINT)"
+        made = f"({start} + CAST(i * {{by}} AS INTEGER))"
+    else:
+        raise Unsupported(f"a sequence of {said(kind)} is not taken over")
+    if step is None:
+        by = f"CAST(CASE WHEN {a} <= {b} THEN 1 ELSE -1 END AS HUGEINT)"
+    wrong = (
+        f"{by} = 0 OR ({by} > 0 AND {a} > {b}) OR ({by} < 0 AND {a} < {b}) OR abs({b} - {a}) // abs({by}) >= {_LONGEST}"
+    )
+    count = f"CAST(abs({b} - {a}) // abs({by}) AS BIGINT) + 1"
+    return (
+        f"(CASE WHEN NOT ({_known([start, stop, by])}) THEN NULL WHEN {wrong} THEN {left_to_spark('this sequence', n.type)}"
+        f" ELSE list_transform(range(0, {count}), lambda i: {made.format(by=by)}) END)"
+    )
+
+
+def _days(step: Node | None) -> str:
+    if step is None:
+        return "1"
+    if (
+        step.cls != "Literal"
+        or step.type != "interval day"
+        or not isinstance(step["value"], int)
+        or step["value"] % _DAY
+    ):
+        raise Unsupported("a sequence of dates by other steps than days is not taken over")
+    return str(step["value"] // _DAY)
+
+
+_META = r".*+?()[]{}^$|\\"
+
+
+def _split(x: Expressions, n: Node) -> str:
+    """By a text, or by a regular expression that matches no empty one."""
+    pattern, limit, text = n["regex"], n["limit"], x.text(n["str"])
+    if limit.cls != "Literal" or limit["value"] is None or limit["value"] > 0 or not is_text(n["str"].type):
+        raise Unsupported("split into a number of parts is not taken over")
+    if pattern.cls != "Literal" or not isinstance(pattern["value"], str):
+        raise Unsupported("split by what is no constant is not taken over")
+    plain = re.sub(rf"\\([{re.escape(_META)}])", r"\1", pattern["value"])
+    if plain and not re.search(
+        rf"(?<!\\)[{re.escape(_META)}]", re.sub(rf"\\[{re.escape(_META)}]", "", pattern["value"])
+    ):
+        return f"string_split({text}, {literal(plain, 'string')})"
+    form, known = plain_regex(pattern)
+    if re.search(r"[$]|^\^|[|(]\^", pattern["value"]) or known.search("") is not None:
+        raise Unsupported("split by this regular expression is not taken over")
+    return on_one_line(text, lambda t: f"regexp_split_to_array({t}, {form})", n.type)
+
+
+RULES: dict[str, Callable[[Expressions, Node], str]] = {
+    "GetArrayItem": _item,
+    "ElementAt": _element_at,
+    "Size": _size,
+    "ArrayContains": _contains,
+    "ArrayPosition": _position,
+    "ArraysOverlap": _overlap,
+    "ArrayMin": _extreme("list_min"),
+    "ArrayMax": _extreme("list_max"),
+    "ArrayJoin": _joined,
+    "CreateArray": _created,
+    "ArrayDistinct": lambda x, n: _distinct(_compared(x, n["child"])),
+    "ArrayUnion": _together,
+    "ArrayIntersect": _of_both("IS NOT NULL"),
+    "ArrayExcept": _of_both("IS NULL"),
+    "ArrayRemove": _without,
+    "ArrayRepeat": _repeated,
+    "ArrayInsert": _inserted,
+    "SortArray": _sorted,
+    "ArraySort": _sorted_naturally,
+    "Slice": _slice,
+    "Flatten": _flat,
+    "ArraysZip": _zipped,
+    "Sequence": _sequence,
+    "StringSplit": _split,
+    "KnownNotContainsNull": lambda x, n: array_text(x, n["child"]),
+}
+OF_TEXTS_TOO: dict[str, Callable[[Expressions, Node], str]] = {
+    "Concat": _concat,
+    "Reverse": lambda x, n: f"list_reverse({array_text(x, n['child'])})",
+}
+"""Rules for arrays of classes that Spark has for texts as well."""

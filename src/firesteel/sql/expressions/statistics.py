@@ -1,0 +1,213 @@
+"""Aggregate functions besides sums, means and extremes: bits, pairs of numbers, percentiles, lists, pivots.
+
+What depends on the order of the rows is not here, but ``max_by`` and ``min_by``: of rows that are equal in the order each engine takes one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from firesteel.sql.expressions.texts import left_to_spark, literal
+from firesteel.sql.expressions.types import (
+    FLOATS,
+    INTEGERS,
+    carried,
+    checked,
+    decimal_of,
+    element_of,
+    engine_type,
+    is_text,
+    said,
+)
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.expressions.translator import Expressions
+
+Partial = tuple[tuple[tuple[str, Any], ...], str]
+"""The (text, type) of columns before the exchange, and the text behind it; see ``aggregates.Parts``."""
+_BITS = {"BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor"}
+_BY = {"MaxBy": ("arg_max_null", "max"), "MinBy": ("arg_min_null", "min")}
+_PAIRS = {
+    "Corr": ("corr", 2),
+    "CovPopulation": ("covar_pop", 1),
+    "CovSample": ("covar_samp", 2),
+    "RegrSlope": ("regr_slope", 2),
+    "RegrIntercept": ("regr_intercept", 2),
+}
+"""The engine's function, and of how many pairs it gives a value."""
+
+
+def partial_of(function: Node, x: Expressions, where: str) -> Partial | None:
+    """None: the function needs whole groups, or is not one of these."""
+    if function.cls in _BITS:
+        bits = _BITS[function.cls]
+        return ((f"{bits}({_integer(x, function)}){where}", function.type),), f"{bits}({{0}})"
+    if function.cls in _BY:
+        by, end = _BY[function.cls]
+        value, order = _value_by(x, function)
+        columns = (
+            (f"{by}({value}, {order}){where}", carried(function.type)),
+            (f"{end}({order}){where}", checked(function["orderingExpr"].type)),
+        )
+        return columns, f"{by}({{0}}, {{1}})"
+    if function.cls == "PivotFirst" and not where:
+        kind, values = carried(function.type), _pivoted(x, function)
+        final = ", ".join(f"any_value({{0}}[{i + 1}])" for i in range(len(values)))
+        return ((f"[{', '.join(values)}]", kind),), f"[{final}]"
+    return None
+
+
+def whole_of(function: Node, x: Expressions, where: str, over: str) -> str | None:  # noqa: PLR0911 - one for each function
+    """Of whole groups. ``over``: of a window, where that is not refused. None: it is not one of these."""
+    tail = where + (f" {over}" if over else "")
+    if function.cls in _BITS:
+        return f"{_BITS[function.cls]}({_integer(x, function)}){tail}"
+    if function.cls in _BY:
+        return f"{_BY[function.cls][0]}({', '.join(_value_by(x, function))}){tail}"
+    if over:
+        return None
+    if function.cls in _PAIRS:
+        return _pair(function, x, where)
+    if function.cls == "Percentile":
+        return _percentile(function, x, where)
+    if function.cls == "PivotFirst" and not where:
+        return f"[{', '.join(_pivoted(x, function))}]"
+    return None
+
+
+def _integer(x: Expressions, function: Node) -> str:
+    if function["child"].type not in INTEGERS:
+        raise Unsupported(f"{function.cls} of {said(function['child'].type)} is not taken over")
+    return x.text(function["child"])
+
+
+def _value_by(x: Expressions, function: Node) -> tuple[str, str]:
+    checked(function["orderingExpr"].type)
+    return x.text(function["valueExpr"]), x.text(function["orderingExpr"])
+
+
+def _pair(function: Node, x: Expressions, where: str) -> str:
+    if function.get("nullOnDivideByZero") is False:
+        raise Unsupported(f"{function.cls} that divides by zero is not taken over")
+    sides = [function[name] for name in (("x", "y") if function.cls == "Corr" else ("left", "right"))]
+    if any(side.type != "double" for side in sides):
+        raise Unsupported(f"{function.cls} of {said(sides[0].type)} is not taken over")
+    (name, least), pair = _PAIRS[function.cls], ", ".join(x.texts(sides))
+    found = f"{name}({pair}){where}"
+    other = left_to_spark("a statistic that is no finite number", "double")
+    return f"(CASE WHEN regr_count({pair}){where} < {least} THEN NULL WHEN isfinite({found}) THEN {found} ELSE {other} END)"
+
+
+# --- percentiles ---------------------------------------------------------------------------------------------------------
+
+
+def _percentile(function: Node, x: Expressions, where: str) -> str:
+    """Between the two values nearest to the place, as Spark weighs them."""
+    child, share, often = function["child"], function["percentageExpression"], function["frequencyExpression"]
+    if share.cls != "Literal" or share["value"] is None or often.cls != "Literal" or often["value"] != 1:
+        raise Unsupported("percentiles of shares or frequencies that are no constants are not taken over")
+    if function["reverse"] is not False:
+        raise Unsupported("percentiles from the end are not taken over")
+    number = _number(x, child)
+    values = f"list({number}) FILTER (WHERE {_and_known(number, where)})"
+    if child.type in FLOATS:
+        values = f"CASE WHEN bool_or({number} = 0 AND signbit({number})) THEN {_no_zero()} ELSE {values} END"
+    many = element_of(share.type) is not None
+    texts = [_between(float(one)) for one in (share["value"] if many else [share["value"]])]
+    wanted = f"[{', '.join(texts)}]" if many else texts[0]
+    return f"list_transform([list_sort({values})], lambda v: CASE WHEN v IS NOT NULL THEN {wanted} END)[1]"
+
+
+def _no_zero() -> str:
+    return left_to_spark("zeros of two signs", {"type": "array", "elementType": "double", "containsNull": True})
+
+
+def _between(share: float) -> str:
+    """Of the sorted values ``v``."""
+    at = f"((len(v) - 1) * CAST('{share!r}' AS DOUBLE))"
+    low, high = (f"v[CAST({end}({at}) AS BIGINT) + 1]" for end in ("floor", "ceil"))
+    between = f"(ceil({at}) - {at}) * {low} + ({at} - floor({at})) * {high}"
+    return f"(CASE WHEN ceil({at}) = floor({at}) OR {low} = {high} THEN {low} ELSE {between} END)"
+
+
+def _number(x: Expressions, child: Node) -> str:
+    kind = checked(child.type)
+    if decimal_of(kind):
+        return f"CAST(CAST({x.text(child)} AS VARCHAR) AS DOUBLE)"
+    if kind not in INTEGERS and kind != "double":
+        raise Unsupported(f"percentiles of {said(kind)} are not taken over")
+    return f"CAST({x.text(child)} AS DOUBLE)"
+
+
+def _and_known(text: str, where: str) -> str:
+    condition = where.removeprefix(" FILTER (WHERE ").removesuffix(")")
+    return f"{text} IS NOT NULL" + (f" AND ({condition})" if where else "")
+
+
+# --- lists ---------------------------------------------------------------------------------------------------------------
+
+_UNORDERED = {
+    "SortArray": "base",
+    "ArraySort": "argument",
+    "Size": "child",
+    "ArrayContains": "left",
+    "ArrayMin": "child",
+    "ArrayMax": "child",
+}
+"""Functions of a list in which its order does not show, with the field that holds it."""
+
+
+def unordered_list(node: Node) -> Node | None:
+    """The aggregate in such a function of ``collect_list`` or ``collect_set``; None where it is something else."""
+    field = _UNORDERED.get(node.cls)
+    child = node[field] if field else None
+    if not isinstance(child, Node) or child.cls != "AggregateExpression":
+        return None
+    return child if child["aggregateFunction"].cls in ("CollectList", "CollectSet") else None
+
+
+def collected(function: Node, x: Expressions, where: str, distinct: bool) -> tuple[str, str]:
+    """The list of the rows' values, without nulls, and the text that makes one of many such lists."""
+    child = function["child"]
+    if function.get("ignoreNulls") is False:
+        raise Unsupported(f"{function.cls} with nulls is not taken over")
+    distinct = distinct or function.cls == "CollectSet"
+    kind = checked(child.type) if distinct else carried(child.type)
+    if distinct and kind in FLOATS:
+        raise Unsupported(f"{function.cls} of {said(kind)} is not taken over")
+    text = x.text(child)
+    column = f"list({'DISTINCT ' if distinct else ''}{text}) FILTER (WHERE {_and_known(text, where)})"
+    joined = "coalesce(flatten(list({0})), [])"
+    return f"coalesce({column}, [])", f"list_distinct({joined})" if distinct else joined
+
+
+def listed(node: Node, x: Expressions, where: str) -> str:
+    """Texts in one, in their own order: by another one equals could stand in any."""
+    function = node["aggregateFunction"]
+    child, delimiter, order = function["child"], function["delimiter"], function["orderExpressions"]
+    if not is_text(child.type) or delimiter.cls != "Literal" or len(order) != 1:
+        raise Unsupported("listagg of these values is not taken over")
+    by = order[0]
+    if x.text(by["child"]) != x.text(child):
+        raise Unsupported("listagg in another order than that of its values is not taken over")
+    direction = "ASC" if by["direction"].cls == "Ascending" else "DESC"
+    between = literal(delimiter["value"] or "", "string")
+    distinct = "DISTINCT " if node["isDistinct"] else ""
+    return f"string_agg({distinct}{x.text(child)}, {between} ORDER BY {x.text(child)} {direction}){where}"
+
+
+# --- pivots --------------------------------------------------------------------------------------------------------------
+
+
+def _pivoted(x: Expressions, function: Node) -> list[str]:
+    """A value for each of the pivot's constants. The rows are groups by then: there is one for each at most."""
+    column, values = function["pivotColumn"], function["pivotColumnValues"]
+    if checked(column.type) in FLOATS or not all(value is None or isinstance(value, str | int) for value in values):
+        raise Unsupported(f"a pivot by {said(column.type)} is not taken over")
+    value, by = x.text(function["valueColumn"]), x.text(column)
+    kind = engine_type(function["valueColumn"].type)
+    return [
+        f"CAST(any_value({value}) FILTER (WHERE {by} IS NOT DISTINCT FROM {literal(one, column.type)}) AS {kind})"
+        for one in values
+    ]

@@ -1,0 +1,83 @@
+"""Rows of the values of arrays and maps: ``explode``, ``posexplode``, ``inline``, ``stack``, each with ``LATERAL VIEW`` or without.
+
+The engine's ``unnest`` gives a row for each value, of several lists in step; a list of nothing gives none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firesteel.sql.expressions.translator import Expressions
+from firesteel.sql.expressions.types import carried, element_of, engine_type, entry_of, fields_of, said
+from firesteel.sql.operators.rows import Columns, Rows
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
+
+
+def generate(planner: Planner, node: Node) -> Rows:
+    rows, generator = planner.rows(node["child"]), node["generator"]
+    unwanted = {planner.catalyst.output_of(node["child"])[i].id for i in node["unrequiredChildIndex"]}
+    kept: Columns = {name: kind for name, kind in rows.columns.items() if name not in unwanted}
+    output: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
+    if set(output) & set(rows.columns):
+        raise Unsupported("a generator whose columns are there already is not taken over")
+    lists, fields = _lists(planner, generator)
+    names = [planner.names.new("u") for _ in lists]
+    columns: Columns = {**rows.columns, **dict.fromkeys(names, "generated")}
+    rows = rows.selecting(
+        ", ".join(["*", *(f"{text} AS {n}" for text, n in zip(lists, names, strict=True))]), columns, "generate"
+    )
+    if node["outer"] is True:
+        unnested = [f"unnest(CASE WHEN len({names[0]}) > 0 THEN {name} ELSE [NULL] END) AS {name}" for name in names]
+    else:
+        unnested = [f"unnest({name}) AS {name}" for name in names]
+    rows = rows.selecting(", ".join([*kept, *unnested]), columns, "generate")
+    values = [f"struct_extract_at({names[0]}, {i + 1})" for i in range(len(output))] if fields else names
+    if len(values) != len(output):
+        raise Unsupported(f"{generator.cls} of other columns is not taken over")
+    items = [
+        f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
+    ]
+    return rows.selecting(", ".join([*kept, *items]), {**kept, **output}, "generate")
+
+
+def _lists(planner: Planner, generator: Node) -> tuple[list[str], bool]:
+    """The lists that are walked in step, and True where their values are structs, each field a column."""
+    x = Expressions()
+    if generator.cls == "Stack":
+        return _stacked(x, generator["children"]), False
+    if generator.cls not in ("Explode", "PosExplode", "Inline"):
+        raise Unsupported(f"the generator {generator.cls} is not taken over")
+    child = generator["child"]
+    text = x.text(child)
+    if generator.cls == "Inline":
+        if fields_of(element_of(child.type)) is None:
+            raise Unsupported(f"inline of {said(child.type)} is not taken over")
+        return [text], True
+    if element_of(child.type) is not None:
+        lists = [text]
+    elif entry_of(child.type) is not None:
+        lists = [f"map_keys({text})", f"map_values({text})"]
+    else:
+        raise Unsupported(f"explode of {said(child.type)} is not taken over")
+    return ([f"range(0, len({lists[0]}))", *lists] if generator.cls == "PosExplode" else lists), False
+
+
+def _stacked(x: Expressions, children: list[Node]) -> list[str]:
+    """A list for each column; the last row may have too few values."""
+    rows, *values = children
+    if rows.cls != "Literal" or not isinstance(rows["value"], int) or rows["value"] < 1:
+        raise Unsupported("stack of a number of rows that is no constant is not taken over")
+    width = -(-len(values) // rows["value"])
+    lists: list[str] = []
+    for i in range(width):
+        column = values[i::width]
+        kind = next((engine_type(one.type) for one in column if one.type != "void"), None)
+        if kind is None or any(one.type != "void" and engine_type(one.type) != kind for one in column):
+            raise Unsupported("stack of values of different types is not taken over")
+        texts = ["NULL" if one.type == "void" else x.text(one) for one in column]
+        texts += ["NULL"] * (rows["value"] - len(texts))
+        lists.append(f"CAST([{', '.join(texts)}] AS {kind}[])")
+    return lists

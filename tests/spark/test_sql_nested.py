@@ -1,0 +1,192 @@
+"""Arrays, structs and maps in DataFrames that our own tasks compute, generators, aggregates and windows, compared with Spark's answers."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sql_expressions_kit as plain_kit
+import sql_nested_kit as kit
+from firesteel.sql.expressions.nested import arrays, lambdas, maps
+
+pytestmark = pytest.mark.spark
+
+QUERIES = {
+    "columns": "SELECT row, ai1, al1, ad1, at1, ay1, ac1, aai1, s1, as1, mi1, mt1 FROM nested",
+    "fields": "SELECT row, s1.a, as1.b, as1[0] AS z FROM nested WHERE size(as1) > 0",
+    "some fields": "SELECT row, s1.c AS c, s1.b AS b FROM nested",
+    "constants": "SELECT row, array(1, 2) AS a, map('a', 1) AS m, named_struct('x', 1, 'y', array('b', NULL)) AS s FROM nested",
+    "made": "SELECT row, array(1, 2, k) AS a, map('a', row) AS m, named_struct('p', row, 'q', array(k)) AS s FROM nested",
+    "inner join": "SELECT x.row, y.s1, x.mi1 FROM nested x JOIN nested y ON x.k = y.row",
+    "left join": "SELECT x.row, y.s1, x.mi1 FROM nested x LEFT JOIN nested y ON x.k = y.row AND x.row > 5",
+    "full join": "SELECT x.row, y.aai1 FROM nested x FULL JOIN nested y ON x.row = y.row + 3",
+    "union": "SELECT row, ai1 FROM nested UNION ALL SELECT row, array(1) FROM nested",
+    "explode": "SELECT row, explode(ai1) AS e FROM nested",
+    "explode a map": "SELECT row, explode(mt1) FROM nested",
+    "explode outer": "SELECT row, explode_outer(at1) AS e FROM nested",
+    "posexplode": "SELECT row, posexplode(ay1) AS (p, e) FROM nested",
+    "posexplode outer": "SELECT row, posexplode_outer(mi1) AS (p, q, e) FROM nested",
+    "inline": "SELECT row, inline(as1) FROM nested",
+    "inline outer": "SELECT row, inline_outer(as1) FROM nested",
+    "lateral views": "SELECT row, e, p FROM nested LATERAL VIEW OUTER explode(aai1) a AS l LATERAL VIEW posexplode(l) b AS p, e",
+    "stack": "SELECT stack(2, row, 'a', k, 'b') AS (n, s) FROM nested",
+    "stack with too few": "SELECT row, stack(3, k, row, 7L) AS (n) FROM nested",
+    "groups of exploded": "SELECT e, count(*) AS c FROM (SELECT explode(ai1) AS e FROM nested) GROUP BY e",
+    "lists": "SELECT k, sort_array(collect_list(int1)) AS l, size(collect_set(string1)) AS n, array_sort(collect_set(date1)) AS d FROM nested GROUP BY k",
+    "lists of whole groups": "SELECT k, sort_array(collect_list(struct(int1, row)), false) AS l, count(DISTINCT string1) AS c FROM nested GROUP BY k",
+    "lists of nothing": "SELECT sort_array(collect_list(string1)) AS l, size(collect_set(string1)) AS n FROM nested WHERE row < 0",
+    "structs of aggregates": "SELECT k, named_struct('a', sum(row), 'b', count(*)) AS s, array(min(row), max(row)) AS a FROM nested GROUP BY k",
+    "bits and extremes": "SELECT k, bit_and(int1) AS a, bit_xor(long1) AS b, max_by(s1, row) AS c, min_by(string1, row) AS d FROM nested GROUP BY k",
+    "percentiles": "SELECT k, median(int1) AS a, percentile(row, array(0.1, 0.5)) AS b, percentile_cont(0.25) WITHIN GROUP (ORDER BY dec91) AS c FROM nested GROUP BY k",
+    "pairs": "SELECT k, corr(row, int1 % 9) AS a, covar_samp(row, k) AS b, regr_slope(row, int1 % 9) AS c, regr_intercept(row, int1 % 9) AS d FROM nested GROUP BY k",
+    "pairs of one": "SELECT row, corr(row, k) AS a, covar_pop(row, k) AS b, covar_samp(row, k) AS c, regr_slope(row, k) AS d FROM nested GROUP BY row",
+    "texts in one": "SELECT k, listagg(string1, ',') WITHIN GROUP (ORDER BY string1) AS a FROM nested GROUP BY k",
+    "pivot": "SELECT * FROM (SELECT k, bool1, int1 FROM nested) PIVOT (count(*) AS c, max(int1) AS m FOR bool1 IN (true, false))",
+    "pivot of texts": "SELECT * FROM (SELECT k, string1, row FROM nested) PIVOT (max(row) FOR string1 IN ('a', 'ß', 'x'))",
+    "neighbours": "SELECT row, lag(int1, 2, 7) OVER w AS a, lead(s1) OVER w AS b, lag(ai1) IGNORE NULLS OVER w AS c FROM nested WINDOW w AS (PARTITION BY k ORDER BY row)",
+    "places": "SELECT row, nth_value(int1, 2) OVER w AS a, ntile(3) OVER w AS b, cume_dist() OVER w AS c, last(s1) OVER w AS d FROM nested WINDOW w AS (PARTITION BY k ORDER BY row)",
+    "ranges": "SELECT row, sum(row) OVER (PARTITION BY k ORDER BY row RANGE BETWEEN 10 PRECEDING AND 5 FOLLOWING) AS a FROM nested",
+}  # fmt: skip
+BY_SPARK = {
+    "groups of arrays": ("SELECT DISTINCT ai1 FROM nested", "the type array is not taken over"),
+    "an order of structs": ("SELECT s1 FROM nested ORDER BY s1", "the type struct is not taken over"),
+    "a join of arrays": ("SELECT x.row FROM nested x JOIN nested y ON x.ai1 = y.ai2", "the type array is not taken over"),
+    "lists in an order": ("SELECT k, collect_list(row) AS l FROM nested WHERE row = 1 GROUP BY k", "CollectList is not taken over"),
+    "the first": ("SELECT k, first(k) AS f FROM nested GROUP BY k", "First is not taken over"),
+    "names that differ by case": ("SELECT named_struct('a', row, 'A', k) AS s FROM nested", "fields of different names"),
+    "collations": ("SELECT named_struct('a', string1 COLLATE UTF8_LCASE) AS s FROM nested", "texts with a collation"),
+    "a struct of a subquery": ("SELECT row, (SELECT max_by(s1, row) FROM nested) AS s FROM nested", "gives a struct"),
+}  # fmt: skip
+FAILING = {
+    "INVALID_ARRAY_INDEX": "SELECT ai1[7] AS a FROM nested",
+    "INVALID_ARRAY_INDEX_IN_ELEMENT_AT": "SELECT element_at(ai1, -7) AS a FROM nested",
+    "DUPLICATED_MAP_KEY": "SELECT map(k, 1, k, 2) AS m FROM nested",
+    "NULL_MAP_KEY": "SELECT map(string1, 1) AS m FROM nested",
+}
+
+
+@pytest.fixture(scope="module")
+def views(spark, tmp_path_factory):
+    home = tmp_path_factory.mktemp("nested")
+    rows = kit.table(60, 3).append_column("k", pa.array([i % 7 for i in range(60)]))
+    rows = rows.append_column("row", pa.array(range(60)))
+    for i in range(2):
+        pq.write_table(rows.slice(30 * i, 30), home / f"{i}.parquet")
+    spark.read.parquet(str(home)).createOrReplaceTempView("nested")
+
+
+def told(stream):
+    return "".join(line for line in stream.explain().splitlines() if "Spark computes" in line)
+
+
+def rows_of(table):
+    return sorted(map(list, zip(*map(plain_kit.plain, table.columns), strict=True)), key=repr)
+
+
+def assert_as_spark(spark, env, query):
+    frame = spark.sql(query)
+    stream = env.from_dataframe(frame)
+    assert told(stream) == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # so that Spark does not compute it
+        ours = stream.to_arrow()
+    theirs = frame.toArrow()
+    assert [(f.name, str(f.type)) for f in ours.schema] == [(f.name, str(f.type)) for f in theirs.schema]
+    assert ours.num_rows == theirs.num_rows > 0
+    for mine, its in zip(rows_of(ours), rows_of(theirs), strict=True):
+        assert kit.near(mine, its), (mine, its)
+
+
+def test_a_query_of_everything(spark, env, views):
+    """One query for the quick tests; the parts are below."""
+    query = """
+        SELECT k, e % 2 AS e, max_by(s1, row) AS s, sort_array(collect_list(m)) AS l, named_struct('c', count(*)) AS c
+        FROM (SELECT k, row, s1, transform(ai1, x -> coalesce(x, 0) % 5) AS a, mi1['a'] AS m FROM nested)
+        LATERAL VIEW OUTER explode(a) t AS e GROUP BY k, e % 2"""
+    assert_as_spark(spark, env, query)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_the_same_rows(spark, env, views, query):
+    assert_as_spark(spark, env, query)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("query", "why"), BY_SPARK.values(), ids=BY_SPARK)
+def test_the_unknown_stays_on_spark(spark, env, views, query, why):
+    stream = env.from_dataframe(spark.sql(query))
+    assert why in told(stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert rows_of(stream.to_arrow()) == rows_of(spark.sql(query).toArrow())
+
+
+@pytest.mark.full
+def test_lists_of_spark_in_a_join_of_ours(spark, env, views):
+    query = """SELECT x.row, x.s1, sort_array(y.l) AS l FROM nested x
+               JOIN (SELECT k, collect_list(row) AS l FROM nested GROUP BY k) y ON x.k = y.k"""
+    stream = env.from_dataframe(spark.sql(query))
+    assert "CollectList is not taken over" in told(stream)
+    assert stream._pipeline.node.kind.startswith("sql(")
+    assert rows_of(stream.to_arrow()) == rows_of(spark.sql(query).toArrow())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("error", FAILING)
+def test_errors_are_sparks(spark, env, views, error):
+    from firesteel.errors import JobExecutionError
+
+    stream = env.from_dataframe(spark.sql(FAILING[error]))
+    assert told(stream) == ""
+    with pytest.warns(UserWarning, match="Spark computes"), pytest.raises(JobExecutionError, match=error):
+        stream.to_arrow()
+
+
+@pytest.fixture
+def settings(spark):
+    names = ["spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage", *kit.UNPRUNED]
+    before = {name: spark.conf.get(name) for name in names}
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    logging.disable(logging.CRITICAL)  # Spark writes a trace for each expression that it refuses
+    yield
+    logging.disable(logging.NOTSET)
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.full
+def test_the_engine_gives_what_spark_gives(spark, tmp_path, settings):
+    """Every expression of nested values, in both eval modes."""
+    tally = kit.expressions(spark, tmp_path, seed=0, rounds=1, rows=200)
+    print(plain_kit.report(tally))
+    assert tally.wrong == []
+    assert tally.values > 80_000
+    assert {*arrays.RULES, *maps.RULES, *lambdas.RULES} - set(tally.classes) == set()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("what", ["groups", "windows"])
+def test_random_groups_and_windows(spark, tmp_path, settings, what):
+    tally = plain_kit.Tally()
+    {"groups": kit.groups, "windows": kit.windows}[what](kit.kit_of(spark, tmp_path, 0, 200), 0, 1, tally)
+    print(plain_kit.report(tally))
+    assert tally.wrong == []
+    assert tally.values > 3_000
+
+
+@pytest.mark.full
+def test_an_accelerated_session_gives_and_shows_the_same(spark, views, capsys):
+    import firesteel
+
+    frame = spark.sql("SELECT row, s1, as1, mi1, aai1, ac1, map(k, ay1) AS m FROM nested ORDER BY row")
+    with firesteel.accelerate(spark, {"firesteel.sql.min-input-bytes": "0b", "firesteel.progress": "false"}) as active:
+        ours, ours_shown = frame.collect(), (frame.show(5, False), capsys.readouterr().out)
+    assert "took over 2 of 2" in active.explain()
+    assert ours == frame.collect()
+    assert ours_shown == (frame.show(5, False), capsys.readouterr().out)
