@@ -7,14 +7,12 @@ source.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from firesteel.api.connectors import reading
-from firesteel.api.connectors.reading import Files
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.compile.stream_graph import StepConfig
-from firesteel.connectors.formats.parquet import ParquetSource
-from firesteel.errors import UsageError
+from firesteel.connectors.files.paths import InputFile
+from firesteel.connectors.formats.parquet import Footer
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import carried, fields_of
 from firesteel.sql.operators import generating, joins, python, relational
@@ -24,6 +22,17 @@ from firesteel.sql.plans.catalyst import Catalyst
 from firesteel.sql.plans.nodes import Node, Unsupported, walk
 from firesteel.sql.plans.repeated import repeated
 from firesteel.sql.plans.wanted import Wanted, wanted_columns
+from firesteel.sql.scans.chosen import Chosen, chosen
+from firesteel.sql.scans.ranges import range_of
+from firesteel.sql.scans.relation import relation
+
+
+class _LeftWith(Unsupported):
+    """A relation goes to Spark together with the operators above it that choose from its rows. ``top``: the last of them."""
+
+    def __init__(self, top: int, reason: Unsupported) -> None:
+        super().__init__(str(reason))
+        self.top = top
 
 
 @dataclass(slots=True)
@@ -44,11 +53,16 @@ class Planner:
     """By the number of the first of equal subtrees: what it gives, as a step."""
     _subqueries: dict[int, Rows] = field(default_factory=dict)
     """By the number of the first plan of equal subqueries, each a step."""
-    _files: dict[tuple[str, ...], Pipeline] = field(default_factory=dict)
+    footers: dict[InputFile, Footer] = field(default_factory=dict)
+    """Of Parquet files, once read."""
+    chosen: dict[int, Chosen] = field(init=False)
+    """By the number of a relation."""
+    _settings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._wanted = wanted_columns(self.catalyst.root)
         self._repeated = repeated(self.catalyst.root, self.catalyst.firsts())
+        self.chosen = chosen(self.catalyst.root)
 
     def wanted(self, relation: Node) -> list[Node]:
         """The attributes of a relation that anything above it reads."""
@@ -71,10 +85,16 @@ class Planner:
             if rule is None:
                 raise Unsupported(f"the operator {node.cls} is not taken over")
             return rule(self, node)
+        except _LeftWith as left:  # Spark reads only what is chosen of it
+            if left.top != node.handle:
+                raise
         except Unsupported as reason:
             self.left.append(f"{node.cls}: {reason}")
-            self.taken = taken  # what is below goes to Spark with it
-            return self._by_spark(node)
+            top = self.chosen[node.handle].top if node.handle in self.chosen else node.handle
+            if top != node.handle:
+                raise _LeftWith(top, reason) from reason
+        self.taken = taken  # what is below goes to Spark with it
+        return self._by_spark(node)
 
     def expressions(
         self, sides: list[tuple[str, Pipeline]], given: Callable[[Node], str | None] | None = None
@@ -99,19 +119,11 @@ class Planner:
 
         return Expressions(given, subquery)
 
-    def files(self, paths: list[str]) -> Pipeline:
-        """A source of Parquet files. Their footers are read once, however often the query names the table. Raises Unsupported."""
-        key = tuple(paths)
-        if key not in self._files:
-            try:
-                self._files[key] = reading.read_parquet(self.env, Files(paths, False, None), merge_schema=False)  # type: ignore[arg-type]
-            except UsageError as error:
-                raise Unsupported(f"the files cannot be read here: {error}") from error
-        known = self._files[key]
-        source = getattr(known.node.work, "source", None)
-        if isinstance(source, ParquetSource) and source.hybrid_calendar:
-            raise Unsupported("files of the old calendar are read by Spark")
-        return known.at(replace(known.node, config=StepConfig()))
+    def setting(self, name: str) -> str:
+        """Of the session."""
+        if name not in self._settings:
+            self._settings[name] = str(self.catalyst.session.conf.get(name))
+        return self._settings[name]
 
     def _by_spark(self, node: Node) -> Rows:
         for part in walk(node):
@@ -149,7 +161,8 @@ def unpacked(plan: Node) -> Node:
 
 
 RULES: dict[str, Callable[[Planner, Node], Rows]] = {
-    "LogicalRelation": relational.relation,
+    "LogicalRelation": relation,
+    "Range": range_of,
     "OneRowRelation": relational.one_row,
     "LocalRelation": relational.local,
     "LogicalRDD": relational.stream,

@@ -5,7 +5,7 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from firesteel.connectors.base import Split
-from firesteel.connectors.files.conditions import Condition, has_type
+from firesteel.connectors.files.conditions import Condition, condition, has_type
 from firesteel.connectors.files.partitions import Values
 from firesteel.connectors.files.paths import InputFile, InputFiles, PathLike, first_line, is_local
 from firesteel.connectors.files.reading.evolution import check_merge_schema, common_type, widened
 from firesteel.connectors.files.reading.footers import FooterSource
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
+from firesteel.connectors.files.reading.source import Listed, for_each_file
 from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
@@ -59,7 +60,7 @@ class _Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class _Footer:
+class Footer:
     file: InputFile
     schema: pa.Schema
     rows: NDArray[np.int64]
@@ -68,9 +69,11 @@ class _Footer:
     """Plain bytes, (row group, top-level column), the columns in this file's order."""
     hybrid: bool
     """True: Spark wrote it in the hybrid of the Julian and the Gregorian calendar."""
+    int96: frozenset[str]
+    """Columns of timestamps in the form that says nothing of a zone, nor has statistics."""
 
 
-class ParquetSource(FooterSource[_Footer]):
+class ParquetSource(FooterSource[Footer]):
     """Rows of Parquet files.
 
     ``paths``: a path, glob, directory, ``pyarrow.fs`` URL, or a list of these. Types are exactly what pyarrow makes of the
@@ -98,13 +101,43 @@ class ParquetSource(FooterSource[_Footer]):
         partitions: bool | pa.Schema = True,
         merge_schema: bool = False,
     ) -> None:
+        self._hints: tuple[Condition, ...] = ()
         super().__init__(paths, filesystem, partitions, merge_schema)
         if columns is not None or filter is not None:
             self.__dict__.update(self.push_down(columns, filter).__dict__)
 
+    @classmethod
+    def of_listed(
+        cls, listed: Listed, name: str, agreed: Callable[[list[Footer]], pa.Schema], known: dict[InputFile, Footer]
+    ) -> ParquetSource:
+        """Rows of files that were listed already. ``agreed``: names and types of the columns to read, of all footers; a column that a file
+        lacks is null in its rows, and other types are cast. ``known``: footers that were read already; those read now are added. Raises
+        UsageError, and what ``agreed`` raises."""
+        source = cls.__new__(cls)
+        source._merges, source._hints = True, ()
+        source._take(listed, name)
+        files = listed.found.files
+        missing = [i for i, file in enumerate(files) if file not in known]
+        known.update(
+            (footer.file, footer) for footer in for_each_file(listed.found, missing, cls._read_footer).values()
+        )
+        source._footers = {i: known[file] for i, file in enumerate(files)}
+        source._have(agreed(list(source._footers.values())))
+        return source
+
     @staticmethod
-    def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
+    def _read_footer(found: InputFiles, file: InputFile) -> Footer:
         return _read_footer(found, file)
+
+    def hinted(self, conditions: Sequence[pc.Expression]) -> ParquetSource:
+        """The same source without row groups whose statistics say that one of the conditions is true of none of their rows. What is read
+        is not filtered: whoever asks does that."""
+        hinted: ParquetSource = self.push_down(None, None)
+        hinted._hints = (*self._hints, *(condition(one, self.schema, self.name) for one in conditions))
+        return hinted
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_hints": ()}
 
     @property
     def hybrid_calendar(self) -> bool:
@@ -138,7 +171,7 @@ class ParquetSource(FooterSource[_Footer]):
             for footer, number, ids in files
         )
 
-    def _plainly(self, footer: _Footer, row_groups: tuple[int, ...]) -> FileRows | None:
+    def _plainly(self, footer: Footer, row_groups: tuple[int, ...]) -> FileRows | None:
         """The rows, if the file has all columns that are read, in the very types."""
         columns = self._columns_to_read()
         there = {
@@ -162,13 +195,13 @@ class ParquetSource(FooterSource[_Footer]):
         which = f"row group {ids[0]}" if len(ids) == 1 else f"row groups {ids[0]}-{ids[-1]}"
         return f"{self._prefix + first.path}, {which}"
 
-    def _prune(self, footers: list[_Footer]) -> list[NDArray[np.intp]]:
+    def _prune(self, footers: list[Footer]) -> list[NDArray[np.intp]]:
         """Row groups of each file that may hold rows the filter keeps, by the statistics in the footers and, where the
         filter looks at partition columns too, their values."""
         import pyarrow.dataset as pads  # slow to import, and only the driver needs it
 
         everything = [np.flatnonzero(footer.rows) for footer in footers]
-        prune = [part for part in self._conjuncts if part.prunes]
+        prune = [part for part in (*self._conjuncts, *self._hints) if part.prunes]
         if not prune:
             return everything
         known = self._known_values()
@@ -179,13 +212,13 @@ class ParquetSource(FooterSource[_Footer]):
             usable = [part.expression for part in prune if told.issuperset(part.columns)]
             if not usable:
                 return everything[index]
-            condition = reduce(and_, usable)
+            both = reduce(and_, usable)
             about = known.get(self._values[self._kept[index]])
             fragment = pads.ParquetFileFormat().make_fragment(
                 footers[index].file.path, self._filesystem, partition_expression=about
             )
             try:
-                groups = [group.id for group in fragment.subset(condition, schema=self._all_schema).row_groups]
+                groups = [group.id for group in fragment.subset(both, schema=self._all_schema).row_groups]
                 single = [part for part in prune if part.rejects_null and told.issuperset(part.columns)]
                 kept = set(self._alive(fragment, groups, single))
             except (OSError, pa.ArrowException):
@@ -227,7 +260,7 @@ class ParquetSource(FooterSource[_Footer]):
                     found &= (pc.field(name) >= least) & (pc.field(name) <= most)
         return found
 
-    def _told_by(self, footer: _Footer) -> set[str]:
+    def _told_by(self, footer: Footer) -> set[str]:
         """Columns of which the footer's statistics tell: those that the file has, in the type of all the files."""
         if not self._merges:
             return set(self._file_schema.names)
@@ -333,19 +366,23 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 # --- footers -------------------------------------------------------------------------------------------------
 
 
-def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
+def _read_footer(found: InputFiles, file: InputFile) -> Footer:
     label = found.label(file.path)
     try:
         with (
             found.filesystem.open_input_file(file.path) as stream,
             pq.ParquetFile(stream, coerce_int96_timestamp_unit="us") as opened,
         ):
+            if stream.size() != file.size:
+                raise UsageError(
+                    f"{label} has changed since it was listed.", hint="Run again when nothing writes there."
+                )
             schema = opened.schema_arrow
             twice = named_twice(schema.names)
             if twice is not None:
                 raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
-            return _Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}))
+            return Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}), _int96(opened.metadata, schema))
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
@@ -355,6 +392,13 @@ def _read_footer(found: InputFiles, file: InputFile) -> _Footer:
         ) from None
 
 
+def _int96(metadata: Any, schema: pa.Schema) -> frozenset[str]:
+    if not has_type(schema, pa.types.is_timestamp):
+        return frozenset()
+    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+
+
 def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
     """By the version of Spark that wrote the file, and its own notes. INT96 came last, in Spark 3.1."""
     version = metadata.get(b"org.apache.spark.version", b"4").split(b".")
@@ -362,7 +406,7 @@ def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
     return old or bool({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"} & set(metadata))
 
 
-def _plain_bytes(footer: _Footer, names: set[str]) -> NDArray[np.int64]:
+def _plain_bytes(footer: Footer, names: set[str]) -> NDArray[np.int64]:
     """Per row group, of the columns that must be read; at least 1, so that rows without columns count."""
     wanted = [i for i, name in enumerate(footer.schema.names) if name in names]
     return np.maximum(footer.column_bytes[:, wanted].sum(axis=1), footer.rows // 8 + 1)

@@ -94,7 +94,7 @@ class TextSource(FileSource):
                 blocks = [(piece, block.decode(errors=self._errors).encode()) for piece, block in blocks]
                 data = b"".join(block for _, block in blocks)
         ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)
-        columns = {"value": _lines(data, ends)}
+        columns = {"value": lines_of(data, ends)}
         if len(self._all_schema) > 1:
             counts = np.diff(np.searchsorted(ends, np.cumsum([0, *(len(block) for _, block in blocks)])))
             columns.update(self._repeated([piece for piece, _ in blocks], counts))
@@ -126,7 +126,7 @@ class TextSource(FileSource):
         raise AssertionError("the position lies in one of the blocks")
 
 
-def _lines(data: bytes, ends: np.ndarray[Any, Any]) -> pa.Array:
+def lines_of(data: bytes, ends: np.ndarray[Any, Any]) -> pa.Array:
     """A string array of the lines of ``data``, which end at ``ends``: the same bytes less the ends."""
     if len(data) - len(ends) > 0x7FFFFFFF:
         raise FiresteelError("A line of text is longer than 2 GiB, which does not fit into one value.")

@@ -1,10 +1,9 @@
-"""Operators of one input, unions and relations: each a function from Spark's operator to rows."""
+"""Operators of one input, unions, and rows that the driver has: each a function from Spark's operator to rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,11 +11,8 @@ from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.set_operations import union_of
-from firesteel.compile.stream_graph import SourceStep
-from firesteel.connectors.base import push_down
 from firesteel.sql.expressions.translator import Expressions
-from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted, said
-from firesteel.sql.operators.nested_columns import fitted
+from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -24,58 +20,6 @@ if TYPE_CHECKING:
     from firesteel.sql.planner import Planner
 
 # --- leaves ---------------------------------------------------------------------------------------------------------
-
-_OPTIONS = {"path", "serialization.format", "paths"}
-
-
-def relation(planner: Planner, node: Node) -> Rows:
-    files, output = node["relation"], planner.wanted(node)
-    if not isinstance(files, Node) or files["format"] != "ParquetFileFormat" or node["isStreaming"]:
-        raise Unsupported("only Parquet files are read without Spark")
-    if files["partitions"]["fields"] or files["bucketed"]:
-        raise Unsupported("tables with partitions or buckets are read by Spark")
-    if files["index"] not in ("InMemoryFileIndex", "CatalogFileIndex") or set(files["options"]) - _OPTIONS:
-        raise Unsupported("this way of reading files is Spark's own")
-    if not files["paths"]:
-        raise Unsupported("there are no files")
-    pipeline = planner.files(files["paths"])
-    if len({name.lower() for name in pipeline.names}) < len(pipeline.names):
-        raise Unsupported("columns that differ by case alone")
-    found = {name.lower(): name for name in pipeline.names}
-    items: list[str] = []
-    columns: Columns = {}
-    for attribute in output:
-        kind, name = carried(attribute.type), found.get(attribute["name"].lower())
-        if name is None:
-            raise Unsupported(f"the column {attribute['name']} is not in the files")
-        columns[attribute.id] = kind
-        items.append(f"{_value(planner, name, pipeline.schema.field(name).type, kind)} AS {attribute.id}")
-    planner.taken += 1
-    return Rows(_narrow(pipeline, [found[a["name"].lower()] for a in output]), columns).selecting(
-        ", ".join(items) or "1", columns, "scan"
-    )
-
-
-def _value(planner: Planner, name: str, there: pa.DataType, kind: Any) -> str:
-    """A column of the files as Spark reads it. INT96, in which Spark writes timestamps, says nothing of a zone: it is UTC."""
-    if isinstance(kind, dict):
-        return fitted(quoted(name), there, kind)
-    if there == arrow_type(kind):
-        return quoted(name)
-    if kind == "timestamp" and there == pa.timestamp("us"):
-        if planner.catalyst.session.conf.get("spark.sql.parquet.int96TimestampConversion") != "false":
-            raise Unsupported("spark.sql.parquet.int96TimestampConversion is Spark's own")
-        return f"({quoted(name)} AT TIME ZONE 'UTC')"
-    raise Unsupported(f"the column {name} is {there} in the files, not {said(kind)}")
-
-
-def _narrow(pipeline: Pipeline, names: list[str]) -> Pipeline:
-    """The source of fewer columns: without a projection behind it, so that the engine may read the files itself."""
-    work = pipeline.node.work
-    assert isinstance(work, SourceStep)
-    narrowed = push_down(work.source, [name for name in pipeline.names if name in names], None)
-    assert narrowed is not None
-    return pipeline.at(replace(pipeline.node, work=SourceStep(narrowed), schema=narrowed.schema))
 
 
 def stream(planner: Planner, node: Node) -> Rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,24 @@ from firesteel.sql.plans.plan_reader import SOURCE
 
 KNOWN = ("4.3",)
 """Versions of Spark whose plans the rules were held to; in another one a field may mean something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file as Spark listed it. ``path``: without escapes."""
+
+    scheme: str | None
+    authority: str | None
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Files with the same values of the partition columns, which are written as constants in plans are."""
+
+    values: list[Any]
+    files: list[FoundFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,15 @@ class Catalyst:
     def firsts(self) -> list[int]:
         """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
         return [int(number) for number in self._reader.firsts().split()]
+
+    def files_of(self, relation: Node, filters: Sequence[Node]) -> list[Folder]:
+        """The files of a relation, without directories that partition columns in the conditions of these Filter operators rule out.
+        Raises Unsupported."""
+        try:
+            text = self._reader.files(relation.handle, ",".join(str(one.handle) for one in filters))
+        except Exception as error:
+            raise Unsupported(f"Spark cannot list the files: {str(error).strip().splitlines()[0]}") from error
+        return [Folder(one["values"], [FoundFile(*file) for file in one["files"]]) for one in json.loads(text)]
 
     def dataframe_of(self, node: Node, names: list[str]) -> Any:
         """The subtree as a DataFrame of Spark's, its columns called ``names``."""

@@ -255,7 +255,7 @@ private void files(Object v) {
     out.append(",\"index\":");
     text(simple(r.location()));
     out.append(",\"partitions\":").append(r.partitionSchema().json());
-    out.append(",\"bucketed\":").append(r.bucketSpec().isDefined());
+    out.append(",\"data\":").append(r.dataSchema().json());
     out.append(",\"options\":[");
     scala.collection.Iterator it = r.options().iterator();
     boolean first = true;
@@ -263,14 +263,95 @@ private void files(Object v) {
         scala.Tuple2 pair = (scala.Tuple2) it.next();
         if (!first) out.append(',');
         first = false;
+        out.append('[');
         text((String) pair._1());
-    }
-    out.append("],\"paths\":[");
-    String[] paths = r.location().inputFiles();
-    for (int i = 0; i < paths.length; i++) {
-        if (i > 0) out.append(',');
-        text(paths[i]);
+        out.append(',');
+        text((String) pair._2());
+        out.append(']');
     }
     out.append("]}}");
+}
+
+public String files(int number, String filters) {  // of a relation, without directories that these Filter operators rule out
+    org.apache.spark.sql.execution.datasources.LogicalRelation l =
+        (org.apache.spark.sql.execution.datasources.LogicalRelation) plans.get(number);
+    org.apache.spark.sql.execution.datasources.HadoopFsRelation r =
+        (org.apache.spark.sql.execution.datasources.HadoopFsRelation) l.relation();
+    org.apache.spark.sql.types.StructType columns = r.partitionSchema();
+    scala.collection.immutable.List kept = scala.collection.immutable.Nil$.MODULE$;
+    if (filters.length() > 0) {
+        String[] numbers = filters.split(",");
+        for (int i = 0; i < numbers.length; i++) {
+            org.apache.spark.sql.catalyst.plans.logical.Filter f =
+                (org.apache.spark.sql.catalyst.plans.logical.Filter) plans.get(Integer.parseInt(numbers[i]));
+            kept = conditions(f.condition(), l, columns, kept);
+        }
+    }
+    scala.collection.immutable.Seq normal =
+        org.apache.spark.sql.execution.datasources.DataSourceStrategy$.MODULE$.normalizeExprs(kept, l.output());
+    scala.collection.Iterator folders =
+        r.location().listFiles(normal, scala.collection.immutable.Nil$.MODULE$).iterator();
+    out.setLength(0);
+    out.append('[');
+    while (folders.hasNext()) {
+        if (out.length() > 1) out.append(',');
+        folder((org.apache.spark.sql.execution.datasources.PartitionDirectory) folders.next(), columns);
+    }
+    return out.append(']').toString();
+}
+
+private scala.collection.immutable.List conditions(
+    org.apache.spark.sql.catalyst.expressions.Expression e,
+    org.apache.spark.sql.execution.datasources.LogicalRelation l,
+    org.apache.spark.sql.types.StructType columns,
+    scala.collection.immutable.List kept
+) {
+    if (e instanceof org.apache.spark.sql.catalyst.expressions.And) {
+        org.apache.spark.sql.catalyst.expressions.And both = (org.apache.spark.sql.catalyst.expressions.And) e;
+        return conditions(both.right(), l, columns, conditions(both.left(), l, columns, kept));
+    }
+    boolean looks = e.deterministic() && !org.apache.spark.sql.catalyst.expressions.SubqueryExpression.hasSubquery(e);
+    scala.collection.Iterator reads = e.references().iterator();
+    looks = looks && reads.hasNext();
+    while (looks && reads.hasNext()) {
+        long id = ((org.apache.spark.sql.catalyst.expressions.Attribute) reads.next()).exprId().id();
+        looks = false;
+        scala.collection.Iterator known = l.output().iterator();
+        while (known.hasNext()) {
+            org.apache.spark.sql.catalyst.expressions.Attribute one =
+                (org.apache.spark.sql.catalyst.expressions.Attribute) known.next();
+            for (int i = 0; i < columns.length(); i++)
+                if (one.exprId().id() == id && one.name().equalsIgnoreCase(columns.apply(i).name())) looks = true;
+        }
+    }
+    return looks ? new scala.collection.immutable.$colon$colon(e, kept) : kept;
+}
+
+private void folder(
+    org.apache.spark.sql.execution.datasources.PartitionDirectory folder, org.apache.spark.sql.types.StructType columns
+) {
+    out.append("{\"values\":[");
+    for (int i = 0; i < columns.length(); i++) {
+        if (i > 0) out.append(',');
+        value(folder.values().isNullAt(i) ? null : folder.values().get(i, columns.apply(i).dataType()));
+    }
+    out.append("],\"files\":[");
+    scala.collection.Iterator files = folder.files().iterator();
+    boolean first = true;
+    while (files.hasNext()) {
+        org.apache.spark.sql.execution.datasources.FileStatusWithMetadata one =
+            (org.apache.spark.sql.execution.datasources.FileStatusWithMetadata) files.next();
+        java.net.URI at = one.getPath().toUri();
+        if (!first) out.append(',');
+        first = false;
+        out.append('[');
+        value(at.getScheme());
+        out.append(',');
+        value(at.getAuthority());
+        out.append(',');
+        text(at.getPath());
+        out.append(',').append(one.getLen()).append(']');
+    }
+    out.append("]}");
 }
 """

@@ -57,6 +57,8 @@ class FooterSource(FileSource, Generic[_F]):
         """Reads the footers of all files that are left after filters on partitions."""
         assert self._found is not None, "list_splits is called on the driver"
         missing = [number for number in self._kept if number not in self._footers]
+        if not missing:
+            return
         self._footers.update(for_each_file(self._found, missing, self._read_footer))
         self._agreed(self._found)
 

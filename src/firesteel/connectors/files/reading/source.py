@@ -53,8 +53,17 @@ class Piece:
     values: Values = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Files that were listed already. ``values``: by file, those of the partition columns."""
+
+    found: InputFiles
+    partitions: Partitions | None
+    values: list[Values]
+
+
 class FileSource:
-    """Rows of files on a ``pyarrow.fs`` filesystem. Subclasses call ``_find`` and then ``_have``."""
+    """Rows of files on a ``pyarrow.fs`` filesystem. Subclasses call ``_find`` or ``_take``, and then ``_have``."""
 
     kind = "read_files"
     counts_by_column = True
@@ -72,19 +81,24 @@ class FileSource:
         """Lists the files and finds partition columns. Returns the listing and the files in it."""
         paths = [paths] if isinstance(paths, str) or not isinstance(paths, Iterable) else list(paths)
         found = find_files(paths, as_filesystem(filesystem))
-        self.name = f"{self.kind} {short_name(paths)}"
+        columns, values = find_partitions(found, partitions, schema)
+        self._take(Listed(found, columns, values), short_name(paths))
+        return found, list(found.files)
+
+    def _take(self, listed: Listed, name: str) -> None:
+        """``name``: of the files, for people."""
+        found = listed.found
+        self.name = f"{self.kind} {name}"
         self.pruned = ""
         """``"3 of 120 partitions"`` where filters left some out; else empty."""
         self._filesystem = found.filesystem
         self._prefix = found.prefix
         self._found: InputFiles | None = found
-        self._partitions: Partitions | None
-        self._partitions, values = find_partitions(found, partitions, schema)
+        self._partitions: Partitions | None = listed.partitions
         self._kept: list[int] = list(range(len(found.files)))
         """Numbers of the files that are read; driver only, as is ``_values``."""
-        self._values: list[Values] = values
+        self._values: list[Values] = listed.values
         self._conjuncts: tuple[Condition, ...] = ()
-        return found, list(found.files)
 
     def _partition_names(self) -> list[str]:
         return [] if self._partitions is None else self._partitions.schema.names

@@ -1,0 +1,42 @@
+"""The operators right above a relation that only choose from its rows: what it is read for, and what goes to Spark with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firesteel.sql.operators.keys import conjuncts
+from firesteel.sql.plans.nodes import Node, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``top``: number of the outermost of these operators, or of the relation."""
+
+    top: int
+    filters: tuple[Node, ...] = ()
+
+    def conditions(self) -> list[Node]:
+        """Each is true of every row that is wanted."""
+        return [one for each in self.filters for one in conjuncts(each["condition"])]
+
+
+def chosen(root: Node) -> dict[int, Chosen]:
+    """By the number of the relation."""
+    found: dict[int, Chosen] = {}
+    seen: set[int] = set()
+    for node in walk(root):
+        if node.handle < 0 or node.handle in seen:
+            continue
+        chain = _chain(node)
+        seen |= {one.handle for one in chain}
+        if chain[-1].cls == "LogicalRelation":
+            found[chain[-1].handle] = Chosen(chain[0].handle, tuple(one for one in chain if one.cls == "Filter"))
+    return found
+
+
+def _chain(node: Node) -> list[Node]:
+    """A projection and filters, as they follow each other, and what is below them."""
+    chain = [node]
+    while chain[-1].cls == "Filter" or (chain[-1].cls == "Project" and len(chain) == 1):
+        chain.append(chain[-1]["child"])
+    return chain

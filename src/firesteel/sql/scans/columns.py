@@ -1,0 +1,59 @@
+"""The columns of a relation that a query wants: of the files, and of the directories they lie in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from firesteel.sql.expressions.types import carried, checked
+from firesteel.sql.plans.nodes import Node, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class DataColumn:
+    """A column of the files. ``default``: files that lack it have a value all the same. ``exact``: its case matters."""
+
+    name: str
+    kind: Any
+    default: bool
+    exact: bool
+
+    def is_called(self, name: str) -> bool:
+        return name == self.name if self.exact else name.lower() == self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """``wanted``: (id, type, name) of all. ``data``: those of the files; ``partitions``: by partition column of the relation its name and
+    its type, empty if it is not wanted."""
+
+    wanted: list[tuple[str, Any, str]]
+    data: list[DataColumn]
+    partitions: list[tuple[str, str]]
+
+
+def columns_of(files: Node, chosen: list[Node], exact: bool) -> Columns:
+    """Raises Unsupported for a type that is not taken over, and for columns of Spark's own, such as ``_metadata``."""
+    parts = {_key(one["name"], exact): one for one in files["partitions"]["fields"]}
+    data = {_key(one["name"], exact): one for one in files["data"]["fields"]}
+    if len(data) < len(files["data"]["fields"]) or len({one.id for one in chosen}) < len(chosen):
+        raise Unsupported("columns that differ by case alone, or one twice")
+    wanted: list[tuple[str, Any, str]] = []
+    own: list[DataColumn] = []
+    kinds: dict[str, str] = {}
+    for one in chosen:
+        kind, key = carried(one.type), _key(one["name"], exact)
+        if key in parts:
+            name = parts[key]["name"]
+            kinds[key] = checked(kind)
+        elif key in data:
+            name = data[key]["name"]
+            own.append(DataColumn(name, kind, "EXISTS_DEFAULT" in data[key]["metadata"], exact))
+        else:
+            raise Unsupported(f"the column {one['name']} is Spark's own")
+        wanted.append((one.id, kind, name))
+    return Columns(wanted, own, [(part["name"], kinds.get(key, "")) for key, part in parts.items()])
+
+
+def _key(name: str, exact: bool) -> str:
+    return name if exact else name.lower()

@@ -1,0 +1,118 @@
+"""Files as Spark's plans name them: a source of our own for the formats that it reads as Spark does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from firesteel.api.connectors import reading
+from firesteel.api.steps.pipeline import Pipeline
+from firesteel.compile.stream_graph import SourceStep, StreamNode
+from firesteel.connectors.files.reading.source import FileSource, Listed
+from firesteel.connectors.formats.parquet import Footer, ParquetSource
+from firesteel.errors import UsageError
+from firesteel.sql.expressions.types import quoted
+from firesteel.sql.operators.rows import Rows, schema_of
+from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.scans import lines, orc, parquet
+from firesteel.sql.scans.chosen import Chosen
+from firesteel.sql.scans.columns import Columns, columns_of
+from firesteel.sql.scans.hints import hints
+from firesteel.sql.scans.listing import listed
+from firesteel.sql.scans.nested_columns import fitted
+
+if TYPE_CHECKING:
+    from firesteel.sql.planner import Planner
+
+_INDEXES = ("InMemoryFileIndex", "CatalogFileIndex")
+_LISTING = {"path", "paths", "basepath", "recursivefilelookup", "pathglobfilter", "modifiedbefore", "modifiedafter"}
+"""Options that only say which files there are, which Spark has listed."""
+_SETTINGS = {"spark.sql.files.ignoreCorruptFiles": "false", "spark.sql.files.ignoreMissingFiles": "false"}
+"""Settings of the session, and their values with which files are read by all alike."""
+
+
+def relation(planner: Planner, node: Node) -> Rows:
+    """Rows of files. Raises Unsupported."""
+    files = node["relation"]
+    if not isinstance(files, Node) or files.cls != "HadoopFsRelation" or node["isStreaming"]:
+        raise Unsupported("only files are read without Spark")
+    if files["index"] not in _INDEXES:
+        raise Unsupported("this way of reading files is Spark's own")
+    options = {name.lower(): value for name, value in files["options"] if name.lower() not in _LISTING}
+    columns = columns_of(files, planner.wanted(node), planner.setting("spark.sql.caseSensitive") == "true")
+    chosen = planner.chosen.get(node.handle, Chosen(node.handle))
+    _check_settings(planner, _SETTINGS)
+    make = _maker(planner, files, options, columns, chosen)
+    found = listed(planner.catalyst.files_of(node, chosen.filters), columns.partitions)
+    kinds = {column: kind for column, kind, _ in columns.wanted}
+    if not found.found.files:
+        planner.taken += 1
+        return Rows(reading.from_arrow(planner.env, schema_of(kinds).empty_table()), kinds)  # type: ignore[arg-type]
+    source = make(found, _name([file.path for file in found.found.files]))
+    planner.taken += 1
+    begun = Pipeline(planner.env, StreamNode(source.name, SourceStep(source), source.schema))  # type: ignore[arg-type]
+    written = dict(zip([column.name for column in columns.data], source.schema.names, strict=False))
+    names = {column: written.get(name, name) for column, _, name in columns.wanted}
+    items = ", ".join(f"{_value(source.schema, names[column], kind)} AS {column}" for column, kind in kinds.items())
+    # without a projection in between, so that the engine may read the files itself
+    return Rows(begun, kinds).selecting(items, kinds, "scan")
+
+
+def _value(schema: pa.Schema, name: str, kind: Any) -> str:
+    """A column of the source; of a nested one those fields that are wanted."""
+    return fitted(quoted(name), schema.field(name).type, kind) if isinstance(kind, dict) else quoted(name)
+
+
+Make = Callable[[Listed, str], FileSource]
+
+
+def _maker(planner: Planner, files: Node, options: Mapping[str, str], columns: Columns, chosen: Chosen) -> Make:
+    """Makes the source of listed files. Raises Unsupported, as it does itself."""
+    kind = files["format"]
+    known = {"ParquetFileFormat": parquet.OPTIONS, "OrcFileFormat": orc.OPTIONS}.get(kind)
+    if known is not None and set(options) - known:
+        raise Unsupported("this way of reading files is Spark's own")
+    if kind == "ParquetFileFormat":
+        _check_settings(planner, parquet.SETTINGS)
+        return lambda found, name: _parquet(planner, found, name, columns, chosen)
+    if kind == "OrcFileFormat":
+        _check_settings(planner, orc.SETTINGS)
+        return lambda found, name: orc.source(found, name, columns.data)
+    if kind in lines.FORMATS:
+        _check_settings(planner, lines.SETTINGS)
+        names = [field["name"] for field in files["data"]["fields"]]
+        return lines.maker(kind, options, columns, names, planner.setting)
+    raise Unsupported(f"files of the format {kind} are read by Spark")
+
+
+def _check_settings(planner: Planner, expected: Mapping[str, str]) -> None:
+    for name, value in expected.items():
+        if planner.setting(name).upper() != value.upper():
+            raise Unsupported(f"{name} is Spark's own")
+
+
+def _parquet(planner: Planner, found: Listed, name: str, columns: Columns, chosen: Chosen) -> ParquetSource:
+    """Footers are read once, however often the query names the table."""
+
+    def agreed(footers: list[Footer]) -> pa.Schema:
+        return parquet.agreed(footers, columns.data)
+
+    try:
+        source = ParquetSource.of_listed(found, name, agreed, planner.footers)
+    except UsageError as error:
+        raise Unsupported(f"the files cannot be read here: {error}") from error
+    written = dict(zip([column.name for column in columns.data], source.schema.names, strict=False))
+    of_files = {column: written[name] for column, _, name in columns.wanted if name in written}
+    return source.hinted(hints(chosen.conditions(), of_files))
+
+
+def _name(paths: list[str]) -> str:
+    """The directory of a table, as people call it."""
+    folder = os.path.commonpath(paths) if len(paths) > 1 else paths[0]
+    parts = [part for part in folder.split("/") if part]
+    while len(parts) > 1 and "=" in parts[-1]:
+        parts.pop()
+    return parts[-1] if parts else "/"
