@@ -15,7 +15,7 @@ from firesteel.connectors.files.paths import InputFile
 from firesteel.connectors.formats.parquet import Footer
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import carried, fields_of
-from firesteel.sql.operators import generating, joins, python, relational
+from firesteel.sql.operators import generating, joins, limits, python, relational
 from firesteel.sql.operators.keys import Names
 from firesteel.sql.operators.rows import Rows
 from firesteel.sql.plans.catalyst import Catalyst
@@ -170,14 +170,18 @@ RULES: dict[str, Callable[[Planner, Node], Rows]] = {
     "Filter": relational.filter,
     "Expand": relational.expand,
     "Sort": relational.sort,
-    "GlobalLimit": relational.limit,
-    "LocalLimit": relational.local_limit,
+    "GlobalLimit": limits.limit,
+    "LocalLimit": relational.unchanged,
+    "Offset": limits.offset,
+    "Repartition": relational.unchanged,
+    "RepartitionByExpression": relational.unchanged,
+    "RebalancePartitions": relational.unchanged,
     "Union": relational.union,
     "Aggregate": python.aggregate,
     "Join": joins.join,
     "Generate": generating.generate,
     "Window": python.window,
-    "WindowGroupLimit": relational.local_limit,
+    "WindowGroupLimit": relational.unchanged,
     "MapInArrow": python.map_batches,
     "MapInPandas": python.map_batches,
     "ArrowEvalPython": python.evaluate,

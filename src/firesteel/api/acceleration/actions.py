@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from firesteel.api.acceleration.hooks import SPARKS, Action, sparks
+from firesteel.errors import UsageError
 
 if TYPE_CHECKING:
     from firesteel.api.acceleration.takeover import Takeover
 
 
 def _collect(active: Takeover, _original: Action, frame: Any) -> Any:
-    return active.answer(frame, "collect", partial(_rows, frame))
+    def rows(table: pa.Table) -> list[Any]:
+        try:
+            return _rows(frame, table)
+        except (OverflowError, ValueError) as error:  # Spark says so in its own words
+            raise UsageError("Python does not know a year in it") from error
+
+    return active.answer(frame, "collect", rows)
 
 
 def _iterate(

@@ -7,7 +7,7 @@ from typing import Any
 
 from firesteel.sql.expressions import statistics
 from firesteel.sql.expressions.arithmetic import decimal_quotient
-from firesteel.sql.expressions.texts import unscaled
+from firesteel.sql.expressions.texts import eval_mode, unscaled
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, INTEGERS, checked, decimal_of, engine_type, said
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -43,11 +43,17 @@ def parts_of(node: Node, x: Expressions) -> Parts | None:  # noqa: PLR0911 - one
         text, kind, digits = _summed(function, x)
         if digits is not None:
             return Parts(((f"sum({text}){where}", kind),), f"CAST({unscaled('sum({0})', digits)} AS BIGINT)")
-        return Parts(((_sum(text, kind, where), kind),), _sum("{0}", kind, ""))
+        total = (_sum(text, kind, where), kind)
+        if _is_judged(function):
+            return Parts((total, (_size(text, kind, where), kind)), _within("{1}", kind, _sum("{0}", kind, "")))
+        return Parts((total,), _sum("{0}", kind, ""))
     if function.cls == "Average":
         text, kind, digits = _summed(function, x)
-        counted = (f"count({text}){where}", "long")
-        return Parts(((_sum(text, kind, where), kind), counted), _mean("sum({0})", "sum({1})", kind, digits, function))
+        total, counted = (_sum(text, kind, where), kind), (f"count({text}){where}", "long")
+        if _is_judged(function):
+            mean = _mean(_within("{2}", kind, "sum({0})"), "sum({1})", kind, digits, function)
+            return Parts((total, counted, (_size(text, kind, where), kind)), mean)
+        return Parts((total, counted), _mean("sum({0})", "sum({1})", kind, digits, function))
     partial = statistics.partial_of(function, x, where)
     return None if partial is None else Parts(*partial)
 
@@ -80,10 +86,14 @@ def whole(node: Node, x: Expressions, over: str = "") -> str:  # noqa: PLR0911 -
             return text
         raise Unsupported(f"the aggregate {function.cls} is not taken over")
     text, kind, digits = _summed(function, x)
+    total = f"sum({distinct}{text}){tail}"
+    if _is_judged(function):
+        if distinct:
+            raise Unsupported("a sum of distinct decimals that may overflow is not taken over")
+        total = f"(CASE WHEN {_size(text, kind, tail)} IS NOT NULL THEN {total} END)"
     if function.cls == "Sum":
-        total = f"sum({distinct}{text}){tail}"
         return f"CAST({unscaled(total, digits) if digits is not None else total} AS {engine_type(function.type)})"
-    return _mean(f"sum({distinct}{text}){tail}", f"count({distinct}{text}){tail}", kind, digits, function)
+    return _mean(total, f"count({distinct}{text}){tail}", kind, digits, function)
 
 
 def decimal_sum(node: Node) -> Node | None:
@@ -146,6 +156,8 @@ def _counted(function: Node, x: Expressions, distinct: bool = False) -> str:
 
 def _summed(function: Node, x: Expressions) -> tuple[str, str, int | None]:
     """The text that is added up, the type of the sum, and the scale where Spark adds up a decimal's digits."""
+    if eval_mode(function) == "TRY":  # null where it overflows on the way, too
+        raise Unsupported(f"try_{function.cls.lower()} is not taken over")
     child = function["child"]
     if child.cls == "UnscaledValue":
         found = decimal_of(child["child"].type)
@@ -165,6 +177,25 @@ def _summed(function: Node, x: Expressions) -> tuple[str, str, int | None]:
 
 def _sum(text: str, kind: str, where: str) -> str:
     return f"CAST(sum({text}){where} AS {engine_type(kind)})"
+
+
+def _is_judged(function: Node) -> bool:
+    """True where a sum of decimals that overflows on the way, in some order of the rows, is null in Spark: without ANSI mode."""
+    found = decimal_of(function["child"].type)
+    return found is not None and found[0] > _NARROW and eval_mode(function) != "ANSI"
+
+
+_NARROW = 28
+"""Sums of decimals of so many digits have ten more, and so do not overflow."""
+
+
+def _size(text: str, kind: str, where: str) -> str:
+    """The sum of absolute values: if it fits, the rows' sums in any order do; if not, the fragment ends."""
+    return _sum(f"abs({text})", kind, where)
+
+
+def _within(sizes: str, kind: str, total: str) -> str:
+    return f"(CASE WHEN {_sum(sizes, kind, '')} IS NOT NULL THEN {total} END)"
 
 
 def _mean(total: str, count: str, kind: str, digits: int | None, function: Node) -> str:

@@ -1,4 +1,4 @@
-"""Rows of the values of arrays and maps: ``explode``, ``posexplode``, ``inline``, ``stack``, each with ``LATERAL VIEW`` or without.
+"""Rows of the values of arrays and maps: ``explode``, ``posexplode``, ``inline``, ``stack``, each with ``LATERAL VIEW`` or without; and copies of rows.
 
 The engine's ``unnest`` gives a row for each value, of several lists in step; a list of nothing gives none.
 """
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 def generate(planner: Planner, node: Node) -> Rows:
+    if node["generator"].cls == "ReplicateRows" and not node["outer"]:
+        return _copies(planner, node)
     rows, generator = planner.rows(node["child"]), node["generator"]
     unwanted = {planner.catalyst.output_of(node["child"])[i].id for i in node["unrequiredChildIndex"]}
     kept: Columns = {name: kind for name, kind in rows.columns.items() if name not in unwanted}
@@ -41,6 +43,20 @@ def generate(planner: Planner, node: Node) -> Rows:
         f"CAST({v} AS {engine_type(kind)}) AS {name}" for v, (name, kind) in zip(values, output.items(), strict=True)
     ]
     return rows.selecting(", ".join([*kept, *items]), {**kept, **output}, "generate")
+
+
+def _copies(planner: Planner, node: Node) -> Rows:
+    """Each row as often as its first element says: the end of INTERSECT ALL and EXCEPT ALL."""
+    generator = node["generator"]
+    rows = planner.rows(node["child"])
+    x = Expressions()
+    times, *values = generator["children"]
+    columns: Columns = {a.id: carried(a.type) for a in node["generatorOutput"]}
+    items = [f"{x.text(value)} AS {name}" for name, value in zip(columns, values, strict=True)]
+    others = [name for name in rows.columns if name not in columns]
+    columns |= {name: rows.columns[name] for name in others}
+    copied = f"CROSS JOIN LATERAL (SELECT unnest(range({x.text(times)}))) n(fs_copy)"
+    return rows.selecting(", ".join([*items, *others]), columns, "copies", copied)
 
 
 def _lists(planner: Planner, generator: Node) -> tuple[list[str], bool]:

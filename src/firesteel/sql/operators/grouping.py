@@ -18,6 +18,7 @@ from firesteel.sql.expressions.aggregates import (
 from firesteel.sql.expressions.statistics import unordered_list
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import FLOATS, carried, checked, engine_type
+from firesteel.sql.operators.distincts import picked_by_max
 from firesteel.sql.operators.keys import same
 from firesteel.sql.operators.relational import projected
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
@@ -100,6 +101,7 @@ def aggregate(planner: Planner, node: Node) -> Rows:
 
 def aggregate_of(planner: Planner, node: Node, rows: Rows) -> Rows:
     """The aggregation of these rows."""
+    node = picked_by_max(node)
     if any(map(_has_subquery, node["aggregateExpressions"])):
         return _with_subqueries(planner, node, rows)
     try:

@@ -34,7 +34,6 @@ _SQL = {
     "semi": "SEMI JOIN",
     "anti": "ANTI JOIN",
 }
-_NESTED = ("inner", "left", "semi", "anti", "exists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +151,14 @@ def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, 
 
 
 def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> Rows:
-    """Every pair, the right side in the memory of each task."""
-    if how not in _NESTED:
-        raise Unsupported(f"a {how} join without equal keys is not taken over")
+    """Every pair: one side, of outer joins that whose rows may be alone not, in the memory of each task; of full joins in one."""
     out = _columns(how, node, left.columns, right.columns)
+    if how == "full":
+        text = Expressions().text(node["condition"]) if node["condition"] is not None else "true"
+        query = _query(how, out, "input0", "input1", text)
+        return by_keys([left.step(), right.step()], [(), ()], query, out, "sql(nested full join)", None)
+    if how == "right":
+        how, left, right = "left", right, left
     sides: list[tuple[str, Pipeline]] = []
     text = planner.expressions(sides).text(node["condition"]) if node["condition"] is not None else "true"
     name = planner.names.new("side")

@@ -40,16 +40,28 @@ def stream(planner: Planner, node: Node) -> Rows:
 def local(planner: Planner, node: Node) -> Rows:
     """Rows that the plan itself holds: of ``VALUES``, of a small pandas DataFrame, or none because a condition is never true."""
     columns = {a.id: carried(a.type) for a in node["output"]}
-    if len(columns) < len(node["output"]) or not columns or node["isStreaming"]:
-        raise Unsupported("local rows without columns, or with one twice")
+    if len(columns) < len(node["output"]) or node["isStreaming"]:
+        raise Unsupported("local rows with a column twice")
+    if not columns:  # for their number
+        return _numbered(planner, node["data"])
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
     table = planner.catalyst.dataframe_of(node, list(columns)).toArrow() if node["data"] else schema.empty_table()
     return Rows(reading.from_arrow(planner.env, table.cast(schema)), columns)  # type: ignore[arg-type]
 
 
 def one_row(planner: Planner, node: Node) -> Rows:
-    one = pa.table({"fs_one": pa.array([1], pa.int32())})
-    return Rows(reading.from_arrow(planner.env, one), {"fs_one": "integer"})  # type: ignore[arg-type]
+    return _numbered(planner, 1)
+
+
+def _numbered(planner: Planner, count: int) -> Rows:
+    name = planner.names.new("one")
+    rows = pa.table({name: pa.array([1] * count, pa.int32())})
+    return Rows(reading.from_arrow(planner.env, rows), {name: "integer"})  # type: ignore[arg-type]
+
+
+def unchanged(planner: Planner, node: Node) -> Rows:
+    """Of an operator that only says how rows are spread, or a hint that they are cut behind it. An order below it stays."""
+    return planner.rows(node["child"])
 
 
 # --- operators that only wrap the query ------------------------------------------------------------------------------
@@ -96,11 +108,14 @@ def expand(planner: Planner, node: Node) -> Rows:
         whens = " ".join(f"WHEN {k} THEN {way}" for k, way in enumerate(ways))
         text = ways[0] if len(set(ways)) == 1 else f"CASE fs_way {whens} END"
         items.append(f"CAST({text} AS {engine_type(kind)}) AS {name}")
+    if not columns:  # rows without columns: one is kept, for their number
+        columns[planner.names.new("way")] = "integer"
+        items.append(f"fs_way AS {next(iter(columns))}")
     ways = ", ".join(f"({k})" for k in range(len(node["projections"])))
     return rows.selecting(", ".join(items), columns, "expand", f"CROSS JOIN (VALUES {ways}) w(fs_way)")
 
 
-# --- order and limits ------------------------------------------------------------------------------------------------
+# --- order ---------------------------------------------------------------------------------------------------------
 
 
 def order_text(order: list[Node]) -> str:
@@ -131,31 +146,6 @@ def sort(planner: Planner, node: Node) -> Rows:
         return Rows(ordering.sort(rows.step(), pairs, True), rows.columns)
     text = order_text(node["order"])
     return by_keys([rows.step()], [()], f"SELECT * FROM input0 ORDER BY {text}", rows.columns, "sql(sort)", None)
-
-
-def limit(planner: Planner, node: Node) -> Rows:
-    """The first rows, of an order where there is one: in each subtask, then in one."""
-    if node["limitExpr"].cls != "Literal":
-        raise Unsupported("a limit that is no constant is not taken over")
-    n, child = node["limitExpr"]["value"], node["child"]
-    while child.cls == "LocalLimit":
-        child = child["child"]
-    chosen = None
-    if child.cls == "Project" and child["child"].cls == "Sort":
-        chosen, child = child["projectList"], child["child"]
-    if child.cls == "Sort" and child["global"] is True:
-        rows = planner.rows(child["child"])
-        tail = f"ORDER BY {order_text(child['order'])} LIMIT {n}"
-        local = rows.selecting("*", rows.columns, f"top {n}", tail)
-        first = by_keys([local.step()], [()], f"SELECT * FROM input0 {tail}", rows.columns, f"sql(top {n})", None)
-        return projected(planner, first, chosen) if chosen is not None else first
-    rows = planner.rows(node["child"])
-    return Rows(ordering.limit(rows.step(), n), rows.columns)
-
-
-def local_limit(planner: Planner, node: Node) -> Rows:
-    """Only ever a hint that the rows behind it are cut."""
-    return planner.rows(node["child"])
 
 
 # --- several inputs --------------------------------------------------------------------------------------------------

@@ -30,43 +30,60 @@ _ENDS = {
 
 
 def window(planner: Planner, node: Node) -> Rows:
-    rows = planner.rows(node["child"])
-    keys = tuple(part.id for part in node["partitionSpec"])
-    if any(part.cls != "AttributeReference" for part in node["partitionSpec"]):
-        raise Unsupported("a window by expressions is not taken over")
-    if any(checked(part.type) in FLOATS for part in node["partitionSpec"]):
-        raise Unsupported("a window by floating-point numbers is not taken over")
-    columns, items = dict(rows.columns), ["*"]
-    x = Expressions(function_text)
+    rows, keys = _with_keys(planner, planner.rows(node["child"]), node["partitionSpec"])
+    columns = {name: kind for name, kind in rows.columns.items() if name not in keys or not name.startswith(_KEY)}
+    items, kept = list(columns), keys if set(keys) <= set(columns) else None
+    x = Expressions(lambda part: function_text(part, keys))
     for item in node["windowExpressions"]:
         columns[item.id] = carried(item.type)
         items.append(f"CAST({x.text(item)} AS {engine_type(item.type)}) AS {item.id}")
     query = f"SELECT {', '.join(items)} FROM input0"
-    return by_keys([rows.step()], [keys], query, columns, "sql(window)", keys)
+    return by_keys([rows.step()], [keys], query, columns, "sql(window)", kept)
 
 
-def function_text(node: Node) -> str | None:  # noqa: PLR0911 - one for each kind of function
+_KEY = "part"
+Keys = tuple[str, ...] | None
+
+
+def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, tuple[str, ...]]:
+    """The rows with a column for each expression by which they are parted: Spark has made one zero of two and one NaN of all there."""
+    x, names = Expressions(), list[str]()
+    new: dict[str, tuple[str, str]] = {}
+    for part in parts:
+        if checked(part.type) not in FLOATS and part.cls == "AttributeReference":
+            names.append(part.id)
+            continue
+        text, kind, name = x.text(part), checked(part.type), planner.names.new(_KEY)
+        new[name] = (f"({text} + 0)" if kind in FLOATS else text, kind)
+        names.append(name)
+    if new:
+        items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
+        rows = rows.selecting(items, {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}, "keys")
+    return rows, tuple(dict.fromkeys(names))
+
+
+def function_text(node: Node, keys: Keys = None) -> str | None:  # noqa: PLR0911 - one for each kind of function
     """The text of a window function; of a decimal's sum as a decimal."""
     x = Expressions()
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
         inner = decimal_sum(node)
         if inner is not None:
-            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], x))
+            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], x, keys))
     if node.cls != "WindowExpression":
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
         end = _ENDS_OF_FRAMES.get(function["aggregateFunction"].cls)
-        return whole(function, x, _over(node, x)) if end is None else _end_of_frame(node, function, end, x)
+        return whole(function, x, _over(node, x, keys)) if end is None else _end_of_frame(node, end, x, keys)
     if function.cls in _RANKS:
-        return f"{_RANKS[function.cls]} {_over(node, x, framed=False)}"
+        return f"{_RANKS[function.cls]} {_over(node, x, keys, framed=False)}"
     if function.cls in ("Lag", "Lead"):
-        return _neighbour(node, function, x)
+        return _neighbour(node, x, keys)
     if function.cls == "NTile" and _is_positive(function["buckets"]):
-        return f"ntile({function['buckets']['value']}) {_over(node, x, framed=False)}"
+        return f"ntile({function['buckets']['value']}) {_over(node, x, keys, framed=False)}"
     if function.cls == "NthValue" and _is_positive(function["offset"]):
         place = f"{x.text(function['input'])}, {function['offset']['value']}"
-        return f"nth_value({place}{_nulls(function)}) {_over(node, x)}"
+        return f"nth_value({place}{_nulls(function)}) {_over(node, x, keys)}"
     raise Unsupported(f"the window function {function.cls} is not taken over")
 
 
@@ -80,15 +97,17 @@ def _nulls(function: Node) -> str:
     return " IGNORE NULLS" if function["ignoreNulls"] else ""
 
 
-def _end_of_frame(node: Node, aggregate: Node, end: str, x: Expressions) -> str:
+def _end_of_frame(node: Node, end: str, x: Expressions, keys: Keys) -> str:
     """The first or the last value of an order."""
+    aggregate = node["windowFunction"]
     function = aggregate["aggregateFunction"]
     if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
         raise Unsupported(f"{function.cls} of rows without an order is not taken over")
-    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, x)}"
+    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, x, keys)}"
 
 
-def _neighbour(node: Node, function: Node, x: Expressions) -> str:
+def _neighbour(node: Node, x: Expressions, keys: Keys) -> str:
+    function = node["windowFunction"]
     lag = function.cls == "Lag"
     offset, other = function["inputOffset" if lag else "offset"], function["default"]
     if offset.cls != "Literal" or not isinstance(offset["value"], int):
@@ -96,14 +115,16 @@ def _neighbour(node: Node, function: Node, x: Expressions) -> str:
     kind = engine_type(function["input"].type)
     default = "NULL" if other.cls == "Literal" and other["value"] is None else x.text(other)
     values = f"{x.text(function['input'])}, {offset['value']}, CAST({default} AS {kind}){_nulls(function)}"
-    return f"{'lag' if lag else 'lead'}({values}) {_over(node, x, framed=False)}"
+    return f"{'lag' if lag else 'lead'}({values}) {_over(node, x, keys, framed=False)}"
 
 
-def _over(node: Node, x: Expressions, framed: bool = True) -> str:
+def _over(node: Node, x: Expressions, keys: Keys, framed: bool = True) -> str:
+    """``keys``: the columns of the partition, which is the same for all functions of a step; None: as the function itself has it."""
     spec = node["windowSpec"]
     parts: list[str] = []
-    if spec["partitionSpec"]:
-        parts.append(f"PARTITION BY {', '.join(x.texts(spec['partitionSpec']))}")
+    by = x.texts(spec["partitionSpec"]) if keys is None else list(keys)
+    if by:
+        parts.append(f"PARTITION BY {', '.join(by)}")
     if spec["orderSpec"]:
         parts.append(f"ORDER BY {order_text(spec['orderSpec'])}")
     if framed:

@@ -8,7 +8,10 @@ from firesteel.sql.plans.nodes import Node
 
 _CHOOSING = ("Project", "Aggregate", "Expand")
 """Give columns of their own making, so that of what is below only those that they name are read."""
-_PASSING = ("Filter", "Join", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Window", "WindowGroupLimit", "Generate")
+_PASSING = (
+    *("Filter", "Join", "Sort", "GlobalLimit", "LocalLimit", "Offset", "Window", "WindowGroupLimit", "Generate"),
+    *("Repartition", "RepartitionByExpression", "RebalancePartitions"),
+)
 """Give the columns of what is below by their names. Any other operator may look at all of them, by their places."""
 _WIDTHS = {"boolean": 0, "byte": 1, "short": 2, "integer": 4, "date": 4, "long": 8}
 
