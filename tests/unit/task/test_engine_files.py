@@ -33,6 +33,8 @@ SCHEMA = pa.schema(
         "x": pa.binary(),
         "t": pa.date32(),
         "b": pa.bool_(),
+        "y": pa.timestamp("us"),
+        "z": pa.timestamp("us", "UTC"),
     }
 )
 QUERIES = [
@@ -42,6 +44,7 @@ QUERIES = [
     "SELECT s, sum(d) AS d, max(t) AS t, bool_or(b) AS b FROM input WHERE n >= 50 GROUP BY s",
     "SELECT w, x FROM input WHERE i BETWEEN 3 AND 9 AND s <> 'ß'",
     "SELECT count(*) AS c FROM input WHERE t < DATE '1970-01-01'",
+    "SELECT max(y) AS y, min(z) AS z, count(y) AS c FROM input WHERE z >= TIMESTAMPTZ '1960-01-01 00:00:00+00'",
 ]
 
 
@@ -62,6 +65,8 @@ def rows(rng, number):
             "x": [some(b"", b"\xff\0") for _ in range(number)],
             "t": [some(dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(9999, 12, 31)) for _ in range(number)],
             "b": [some(True, False) for _ in range(number)],
+            "y": [some(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)) for _ in range(number)],
+            "z": [some(dt.datetime(1960, 1, 1, 0, 0, 0, 1), dt.datetime(2024, 7, 1)) for _ in range(number)],
         },
         schema=SCHEMA,
     )
@@ -132,6 +137,27 @@ def test_left_to_the_source(source, tmp_path):
     pq.write_table(pa.table({"n": [1]}), starred)
     known = ParquetSource(str(tmp_path / "k=1" / "..").replace("k=1/..", "") + "a*b.parquet")
     assert known.files([split.payload for split in known.list_splits(1 << 30)]) is None
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2**31 - 1, 0], pa.int32()).cast(pa.date32()),
+        pa.array([-(2**31) + 1, 0], pa.int32()).cast(pa.date32()),
+        pa.array([2**63 - 1, 0], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        pa.array([-(2**63) + 1, 0], pa.int64()).cast(pa.timestamp("us")),
+    ],
+)
+def test_what_the_engine_takes_for_infinite_is_left_to_the_source(tmp_path, column):
+    pq.write_table(pa.table({"t": column}), tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path))
+    assert source.files([split.payload for split in source.list_splits(1 << 30)]) is None
+    pq.write_table(pa.table({"t": column[1:]}), tmp_path / "a.parquet")
+    source = ParquetSource(str(tmp_path))
+    assert source.files([split.payload for split in source.list_splits(1 << 30)]) is not None
+    pq.write_table(pa.table({"t": column[1:]}), tmp_path / "a.parquet", write_statistics=False)
+    source = ParquetSource(str(tmp_path))
+    assert source.files([split.payload for split in source.list_splits(1 << 30)]) is None
 
 
 def test_a_file_that_changed_or_is_gone(source, tmp_path):

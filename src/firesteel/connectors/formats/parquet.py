@@ -43,7 +43,8 @@ _THREADS = 16
 _GLOBS = set("*?[]{}\\")
 _PLAIN = {
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-    *(pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary(), pa.date32()),
+    *(pa.float32(), pa.float64(), pa.bool_(), pa.string(), pa.binary()),
+    *(pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")),
 }
 
 
@@ -71,6 +72,8 @@ class Footer:
     """True: Spark wrote it in the hybrid of the Julian and the Gregorian calendar."""
     int96: frozenset[str]
     """Columns of timestamps in the form that says nothing of a zone, nor has statistics."""
+    ends: frozenset[str]
+    """Columns of days and timestamps that may hold the first or the last value of their type, which some readers take for infinite."""
 
 
 class ParquetSource(FooterSource[Footer]):
@@ -174,9 +177,9 @@ class ParquetSource(FooterSource[Footer]):
     def _plainly(self, footer: Footer, row_groups: tuple[int, ...]) -> FileRows | None:
         """The rows, if the file has all columns that are read, in the very types."""
         columns = self._columns_to_read()
-        there = {
-            field.name: plain_type(field.type) for field in footer.schema if not pa.types.is_dictionary(field.type)
-        }
+        odd = footer.int96 | footer.ends
+        fields = [field for field in footer.schema if not pa.types.is_dictionary(field.type) and field.name not in odd]
+        there = {field.name: plain_type(field.type) for field in fields}
         wanted = [self._file_schema.field(name) for name in columns]
         if not all(there.get(field.name) == field.type and _is_plain(field.type) for field in wanted):
             return None
@@ -382,7 +385,8 @@ def _read_footer(found: InputFiles, file: InputFile) -> Footer:
             if twice is not None:
                 raise UsageError(f"{label} has two columns '{twice}'.", hint="Write it again with different names.")
             rows, sizes = _plain_column_bytes(opened.metadata, schema)
-            return Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}), _int96(opened.metadata, schema))
+            int96, ends = _int96(opened.metadata, schema), _ends(opened.metadata, schema)
+            return Footer(file, schema, rows, sizes, _is_hybrid(schema.metadata or {}), int96, ends)
     except FileNotFoundError:
         raise UsageError(f"{label} was listed and is gone now.", hint="Run again when nothing writes there.") from None
     except (OSError, pa.ArrowException) as error:
@@ -397,6 +401,24 @@ def _int96(metadata: Any, schema: pa.Schema) -> frozenset[str]:
         return frozenset()
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+
+
+def _ends(metadata: Any, schema: pa.Schema) -> frozenset[str]:
+    """By the statistics; what has none may hold any value."""
+    times = {field.name for field in schema if pa.types.is_date32(field.type) or pa.types.is_timestamp(field.type)}
+    if not times:
+        return frozenset()
+    places = [(i, metadata.schema.column(i).path) for i in range(metadata.num_columns)]
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    return frozenset(name for i, name in places if name in times and any(_reaches_end(g.column(i)) for g in groups))
+
+
+def _reaches_end(chunk: Any) -> bool:
+    told = chunk.statistics
+    if told is None or not told.has_min_max:
+        return told is None or not told.has_null_count or told.null_count < chunk.num_values
+    most = (1 << 31 if chunk.physical_type == "INT32" else 1 << 63) - 1
+    return not isinstance(told.max_raw, int) or told.max_raw >= most or told.min_raw <= -most
 
 
 def _is_hybrid(metadata: dict[bytes, bytes]) -> bool:
