@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import join_queries_kit
+import oracle
 import runtime_support
 from firesteel import ExecutionEnvironment, Split, col
 from firesteel.errors import JobCancelledError
@@ -391,6 +392,61 @@ def _joined(env, folder, query, strategy, fails, hold, slow):
     hint = {"decided": None, "hint": None if query.how == "full" else query.small, "never": "never"}[strategy]
     found = sides[0].key_by("k").join(sides[1].key_by("k"), query.how, broadcast=hint)
     return found.map_in_arrow(holding(folder, "half", after=1), found.schema) if hold == "joined" else found
+
+
+SQL = """
+    SELECT n_name, count(*) AS c, sum(price) AS price, count(DISTINCT l_quantity) AS q FROM {lines}
+    JOIN (SELECT s_suppkey, n_name FROM supplier JOIN nation ON s_nationkey = n_nationkey) ON l_suppkey = s_suppkey
+    WHERE l_orderkey IN (SELECT o_orderkey FROM orders WHERE o_orderdate >= DATE '1995-01-01') GROUP BY n_name"""
+LINES = """
+    SELECT l_orderkey, l_suppkey, l_quantity, l_extendedprice * (1 - l_discount) AS price FROM lineitem
+    WHERE l_shipdate < DATE '1998-01-01'"""
+
+
+def slow_once(folder):
+    """A step whose first task never ends, wherever it runs; its mirror does."""
+    where = str(folder)
+
+    def slow(batches):
+        import time
+        from pathlib import Path
+
+        try:
+            (Path(where) / "slow").touch(exist_ok=False)
+        except FileExistsError:
+            yield from batches
+            return
+        while True:
+            time.sleep(0.05)
+
+    return slow
+
+
+def case_sql(spark, folder, fault):
+    """A query over a query with a Python step between: in tasks of ours that read, join and group by the engine. ``fault``: "lost": tasks hold
+    in the step, until an executor is gone; "slow": one of them ends only by its mirror."""
+    prefix = "jobmanager.adaptive-batch-scheduler.speculative."
+    more = {
+        "data-volume-per-task": "100 kb",
+        "firesteel.decider.least-volume-per-slot": "0",
+        prefix + "enabled": str(fault == "slow").lower(),
+        prefix + "block-slow-node-duration": "0 s",
+        "slow-task-detector.check-interval": "100 ms",
+        "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+    }
+    env = environment(spark, folder, **more)
+    for table in oracle.tpch(0.01).iterdir():
+        spark.read.parquet(str(table)).createOrReplaceTempView(table.name)
+    lines = env.from_dataframe(spark.sql(LINES))
+    step = holding(folder, "step") if fault == "lost" else slow_once(folder)
+    found = env.sql(SQL, lines=lines.map_in_arrow(step, lines.schema))
+    told = found.explain()
+    found.write_parquet(folder / "out")
+    env.execute("sql")
+    late.run_all()
+    records = story(folder)
+    whole = SQL.replace("{lines}", f"({LINES})")
+    return {"explain": told, "attempts": records.attempts(), "left": left_behind(folder), "sql": whole}
 
 
 class Work:
