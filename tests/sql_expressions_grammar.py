@@ -324,24 +324,24 @@ def scaled(digits: int, scale: int) -> decimal.Decimal:
 
 
 class Expressing:
-    """Random SQL text. ``constants``: their share among the leaves; the others are columns."""
+    """Random SQL text. ``constants``: their share among the leaves; the others are columns. ``kinds``: those of whole trees."""
 
-    def __init__(self, rng: random.Random, constants: float = 0.25) -> None:
-        self.rng, self.constants = rng, constants
+    def __init__(self, rng: random.Random, constants: float = 0.25, grammar=GRAMMAR, kinds=ANY) -> None:
+        self.rng, self.constants, self.grammar, self.kinds = rng, constants, grammar, kinds
 
     def any(self, depth: int) -> str:
-        return self.grown(self.rng.choice(ANY), depth)
+        return self.grown(self.rng.choice(self.kinds), depth)
 
     def grown(self, kind: str, depth: int) -> str:
         rng = self.rng
-        if depth <= 0 or kind not in GRAMMAR or rng.random() < 0.1:
+        if depth <= 0 or kind not in self.grammar or rng.random() < 0.1:
             if kind in ("dt", "ym"):  # no columns
                 return self.filled(rng.choice(LEAVES[kind]), 0)
             if kind in LEAVES and rng.random() < self.constants:
                 return rng.choice(LEAVES[kind])
             name = f"dec_{rng.choice(list(DECIMALS))}" if kind == "dec" else kind
             return f"{name}{rng.randint(1, 2)}"
-        return self.filled(rng.choice(GRAMMAR[kind]), depth)
+        return self.filled(rng.choice(self.grammar[kind]), depth)
 
     def filled(self, template: str, depth: int) -> str:
         return re.sub(r"\{(\w+)\}", lambda found: self.grown(found[1], depth - 1), template)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import sys
@@ -25,7 +26,7 @@ from firesteel.sql.expressions.types import arrow_type, engine_type
 from firesteel.sql.plans.catalyst import offsets_of, read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
 from firesteel.task.engine.connection import MACROS
-from sql_expressions_grammar import GRAMMAR, Expressing, table
+from sql_expressions_grammar import ANY, GRAMMAR, Expressing, table
 
 MODES = {"ANSI": "true", "LEGACY": "false"}
 
@@ -45,14 +46,14 @@ class Tally:
 
 
 class Kit:
-    """A table of edge values in Spark and in an engine, in a session of one zone."""
+    """A table of edge values in Spark and in an engine, in a session of one zone. ``columns``: what makes them."""
 
-    def __init__(self, spark, home: Path, rows: int = 400, seed: int = 0, zone: str = "UTC") -> None:
+    def __init__(self, spark, home: Path, rows: int = 400, seed: int = 0, zone: str = "UTC", columns=table) -> None:
         home.mkdir(parents=True, exist_ok=True)
         spark.conf.set("spark.sql.session.timeZone", zone)
         self.spark, self.rows, self.home = spark, rows, home
         moments = tuple(second for second, _ in offsets_of(zone)["offsets"])
-        self.table = table(rows, seed, moments).append_column("row", pa.array(range(rows)))
+        self.table = columns(rows, seed, moments).append_column("row", pa.array(range(rows)))
         self._files = 0
         self.frame = self._frame(self.table)
         self.engine = duckdb.connect(config={"threads": 1, "autoinstall_known_extensions": False})
@@ -168,7 +169,8 @@ class Kit:
         for i, (text, item, given, values) in known.items():
             ok, mine = given[rows.to_numpy()], values.take(rows)
             its = theirs.column(f"v{i}").combine_chunks()
-            assert pa.types.is_timestamp(its.type) or its.type == arrow_type(item.type), (texts[i], its.type)
+            named_otherwise = pa.types.is_timestamp(its.type) or pa.types.is_nested(its.type)
+            assert named_otherwise or its.type == arrow_type(item.type), (texts[i], its.type)
             tally.values += int(ok.sum())
             tally.left += int((~ok).sum())
             if not ok.any():
@@ -183,32 +185,53 @@ class Kit:
 
 def number(values: pa.Array) -> pa.Array:
     """Days and microseconds as numbers, for Python ends with the year 9999."""
-    if pa.types.is_date(values.type):
-        return values.cast(pa.int32())
-    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+    return values.cast(_numbered(values.type))
+
+
+def _numbered(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_numbered(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_numbered(kind.key_type), _numbered(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _numbered(field.type)) for field in kind])
+    return pa.int32() if pa.types.is_date(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
 def alike(a: pa.Array, b: pa.Array) -> np.ndarray:
     """The same value, row by row; zeros of different signs are not; NaN is itself."""
     a, b = number(a), number(b)
+    if pa.types.is_nested(a.type):
+        return np.fromiter(map(same, a.to_pylist(), b.to_pylist()), bool)
     if pa.types.is_floating(a.type):
         bits = np.int64 if a.type.bit_width == 64 else np.int32
         x, y = (np.where(np.isnan(v), np.nan, v) for v in (a.fill_null(0).to_numpy(), b.fill_null(0).to_numpy()))
-        same = np.asarray(x.astype(a.type.to_pandas_dtype())).view(bits) == np.asarray(
+        equal = np.asarray(x.astype(a.type.to_pandas_dtype())).view(bits) == np.asarray(
             y.astype(a.type.to_pandas_dtype())
         ).view(bits)
     else:
-        same = np.asarray(pc.fill_null(pc.equal(a, b), True))
-    return same & (np.asarray(a.is_null()) == np.asarray(b.is_null()))
+        equal = np.asarray(pc.fill_null(pc.equal(a, b), True))
+    return equal & (np.asarray(a.is_null()) == np.asarray(b.is_null()))
+
+
+def same(a: object, b: object) -> bool:
+    """The same value of Python, as ``alike`` has it."""
+    if isinstance(a, float) and isinstance(b, float):
+        return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(map(same, a.values(), b.values()))
+    return a == b
 
 
 def run(
-    kit: Kit, seed: int, rounds: int, width: int = 40, depth: int = 3, first: dict[str, list[str]] | None = None
+    kit: Kit, seed: int, rounds: int, width: int = 40, depth: int = 3, first=None, grammar=GRAMMAR, kinds=ANY
 ) -> Tally:
     """With the seed 0 each production of the grammar over columns first, or each of ``first``; then random trees."""
-    tally, random_one = Tally(), Expressing(random.Random(seed))
-    columns = Expressing(random.Random(seed), constants=0)
-    singles = [columns.filled(template, 1) for texts in (first or GRAMMAR).values() for template in texts]
+    tally, random_one = Tally(), Expressing(random.Random(seed), grammar=grammar, kinds=kinds)
+    columns = Expressing(random.Random(seed), 0, grammar)
+    singles = [columns.filled(template, 1) for texts in (first or grammar).values() for template in texts]
     singles = singles if seed == 0 else []
     batches = [singles[i : i + width] for i in range(0, len(singles), width)]
     batches += [[random_one.any(1 + i % depth) for _ in range(width)] for i in range(rounds)]
@@ -228,7 +251,8 @@ def report(tally: Tally) -> str:
     return "\n".join([*lines, "wrong:", *tally.wrong[:60]])
 
 
-def main() -> None:
+def session():
+    """A Spark for long runs, in which nothing is compiled and nothing written."""
     from pyspark.sql import SparkSession
 
     builder = (
@@ -243,6 +267,11 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("OFF")
     logging.disable(logging.CRITICAL)
+    return spark
+
+
+def main() -> None:
+    spark = session()
     seed, rounds = (int(text) for text in sys.argv[1:3])
     zone = sys.argv[3]
     rows = int(sys.argv[4]) if len(sys.argv) > 4 else 1000

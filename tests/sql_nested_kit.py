@@ -23,8 +23,9 @@ from firesteel.sql.operators.keys import Names, same
 from firesteel.sql.operators.windows import function_text
 from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
+from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
+from sql_expressions_grammar import table as plain_table
 
-D = plain_kit.D
 KINDS = {
     "ai": pa.list_(pa.int32()),
     "al": pa.list_(pa.int64()),
@@ -171,19 +172,19 @@ GRAMMAR["mt"] = [
     "map_concat({mt}, {mt})",
 ]
 UNPRUNED = ("spark.sql.optimizer.nestedSchemaPruning.enabled", "spark.sql.optimizer.expression.nestedPruning.enabled")
-"""Else Spark takes fields out of structs before the rows are joined with the kit's guards."""
+"""Else Spark takes fields out of structs where it reads them, and the engine has whole ones."""
 ANY = (*KINDS, "bool", "int", "long", "double", "date", "string")
 
 
-def table(rows: int, seed: int) -> pa.Table:
+def table(rows: int, seed: int, moments: tuple[int, ...] = ()) -> pa.Table:
     """The plain columns, and two of each nested kind: nulls, empty ones, nulls inside, short lists of edges."""
     rng = random.Random(seed)
     values = {
         "int": lambda: rng.choice([None, 0, 1, -1, 2, 3, 5, 2**31 - 1, -(2**31), rng.randint(-9, 9)]),
         "long": lambda: rng.choice([None, 0, 1, -1, 2**63 - 1, -(2**63), rng.randint(-9, 9)]),
-        "double": lambda: rng.choice([None, *plain_kit.DOUBLES, 0.5, 0.25, -3.5]),
-        "string": lambda: rng.choice([None, *plain_kit.TEXTS]),
-        "date": lambda: rng.choice([None, *plain_kit.DATES]),
+        "double": lambda: rng.choice([None, *DOUBLES, 0.5, 0.25, -3.5]),
+        "string": lambda: rng.choice([None, *TEXTS]),
+        "date": lambda: rng.choice([None, *DATES]),
         "dec9": lambda: rng.choice([None, D("0.00"), D("9999999.99"), D("-9999999.99"), D("0.01"), D("1.50")]),
     }
 
@@ -218,7 +219,7 @@ def table(rows: int, seed: int) -> pa.Table:
     for i in (1, 2):
         columns[f"dec9{i}"] = pa.array([values["dec9"]() for _ in range(rows)], pa.decimal128(9, 2))
         columns[f"int{i}"] = pa.array([values["int"]() for _ in range(rows)], pa.int32())
-    plain = plain_kit.table(rows, seed)
+    plain = plain_table(rows, seed, moments)
     columns |= {
         name: plain.column(name)
         for name in plain.column_names
@@ -274,7 +275,7 @@ def expressions(spark, home: Path, seed: int, rounds: int, rows: int = 400) -> p
 def kit_of(spark, home: Path, seed: int, rows: int) -> plain_kit.Kit:
     for name in UNPRUNED:
         spark.conf.set(name, "false")
-    kit = plain_kit.Kit(spark, home, rows, seed, table)
+    kit = plain_kit.Kit(spark, home, rows, seed, columns=table)
     kit.frame.createOrReplaceTempView("edges")
     return kit
 
@@ -282,7 +283,7 @@ def kit_of(spark, home: Path, seed: int, rows: int) -> plain_kit.Kit:
 def groups(kit: plain_kit.Kit, seed: int, rounds: int, tally: plain_kit.Tally) -> None:
     """Every aggregate in each round, by random groups, at once and in parts."""
     rng = random.Random(seed)
-    express = plain_kit.Expressing(rng, 0.1, GRAMMAR, ANY)
+    express = Expressing(rng, 0.1, GRAMMAR, ANY)
     for i in range(rounds):
         by = rng.choice(["row % 7", "row % 60", "bool1", "string1", "0", "least(row, 300)"])
         texts = [express.filled(template, i % 2 + 1) for template in AGGREGATES]
@@ -291,7 +292,7 @@ def groups(kit: plain_kit.Kit, seed: int, rounds: int, tally: plain_kit.Tally) -
 
 def windows(kit: plain_kit.Kit, seed: int, rounds: int, tally: plain_kit.Tally) -> None:
     rng = random.Random(seed)
-    express = plain_kit.Expressing(rng, 0.1, GRAMMAR, ANY)
+    express = Expressing(rng, 0.1, GRAMMAR, ANY)
     for _ in range(rounds):
         texts = []
         for template in (*WINDOWS, *FRAMED, *RANGES):
@@ -337,9 +338,9 @@ def _compared(kit, query, texts, ours, tally):
         except Exception as error:
             tally.wrong.append(f"{text}: Spark raises {str(error).splitlines()[0][:150]}")
             continue
-        b = _rows(theirs)
+        b = rows_of(theirs)
         for answer, (sql, kind) in zip(answers, found, strict=True):
-            a = _rows(answer.cast(pa.schema([theirs.schema.field(0), pa.field("v", arrow_type(kind))])))
+            a = rows_of(answer.cast(pa.schema([theirs.schema.field(0), pa.field("v", arrow_type(kind))])))
             tally.values += len(a)
             if len(a) != len(b) or not all(near(x, y) for x, y in zip(a, b, strict=True)):
                 tally.wrong.append(
@@ -347,8 +348,9 @@ def _compared(kit, query, texts, ours, tally):
                 )
 
 
-def _rows(values: pa.Table) -> list[list[object]]:
-    return sorted(map(list, zip(*map(plain_kit.plain, values.columns), strict=True)), key=lambda row: repr(row[0]))
+def rows_of(values: pa.Table) -> list[list[object]]:
+    columns = (plain_kit.number(column).to_pylist() for column in values.columns)
+    return sorted(map(list, zip(*columns, strict=True)), key=repr)
 
 
 def near(a: object, b: object) -> bool:

@@ -83,10 +83,6 @@ def told(stream):
     return "".join(line for line in stream.explain().splitlines() if "Spark computes" in line)
 
 
-def rows_of(table):
-    return sorted(map(list, zip(*map(plain_kit.plain, table.columns), strict=True)), key=repr)
-
-
 def assert_as_spark(spark, env, query):
     frame = spark.sql(query)
     stream = env.from_dataframe(frame)
@@ -97,7 +93,7 @@ def assert_as_spark(spark, env, query):
     theirs = frame.toArrow()
     assert [(f.name, str(f.type)) for f in ours.schema] == [(f.name, str(f.type)) for f in theirs.schema]
     assert ours.num_rows == theirs.num_rows > 0
-    for mine, its in zip(rows_of(ours), rows_of(theirs), strict=True):
+    for mine, its in zip(kit.rows_of(ours), kit.rows_of(theirs), strict=True):
         assert kit.near(mine, its), (mine, its)
 
 
@@ -123,7 +119,7 @@ def test_the_unknown_stays_on_spark(spark, env, views, query, why):
     assert why in told(stream)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert rows_of(stream.to_arrow()) == rows_of(spark.sql(query).toArrow())
+        assert kit.rows_of(stream.to_arrow()) == kit.rows_of(spark.sql(query).toArrow())
 
 
 @pytest.mark.full
@@ -133,7 +129,7 @@ def test_lists_of_spark_in_a_join_of_ours(spark, env, views):
     stream = env.from_dataframe(spark.sql(query))
     assert "CollectList is not taken over" in told(stream)
     assert stream._pipeline.node.kind.startswith("sql(")
-    assert rows_of(stream.to_arrow()) == rows_of(spark.sql(query).toArrow())
+    assert kit.rows_of(stream.to_arrow()) == kit.rows_of(spark.sql(query).toArrow())
 
 
 @pytest.mark.full
