@@ -400,10 +400,12 @@ def _windowed(kit, root):
     item = root["windowExpressions"][0]
     if {node.id for node in walk(item) if node.cls == "AttributeReference"} - columns:
         raise Unsupported("common expressions")
+    keys = tuple(part.id for part in root["partitionSpec"])
+    x = Expressions(lambda part: function_text(part, keys))
     row = next(node.id for node in walk(root) if node.cls == "AttributeReference" and node["name"] == "row")
     return [
         (
-            f"SELECT {row} AS row, CAST({Expressions(function_text).text(item)} AS {engine_type(item.type)}) AS v FROM ({below})",
+            f"SELECT {row} AS row, CAST({x.text(item)} AS {engine_type(item.type)}) AS v FROM ({below})",
             item.type,
         )
     ]

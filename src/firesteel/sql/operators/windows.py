@@ -42,10 +42,10 @@ def window(planner: Planner, node: Node) -> Rows:
 
 
 _KEY = "part"
-Keys = tuple[str, ...] | None
+Keys = tuple[str, ...]
 
 
-def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, tuple[str, ...]]:
+def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, Keys]:
     """The rows with a column for each expression by which they are parted: Spark has made one zero of two and one NaN of all there."""
     x, names = Expressions(), list[str]()
     new: dict[str, tuple[str, str]] = {}
@@ -62,28 +62,28 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, t
     return rows, tuple(dict.fromkeys(names))
 
 
-def function_text(node: Node, keys: Keys = None) -> str | None:  # noqa: PLR0911 - one for each kind of function
-    """The text of a window function; of a decimal's sum as a decimal."""
+def function_text(node: Node, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function
+    """The text of a window function over the rows of equal ``keys``; of a decimal's sum as a decimal."""
     x = Expressions()
     if node.cls == "MakeDecimal" and node["child"].cls == "WindowExpression":
         inner = decimal_sum(node)
         if inner is not None:
-            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], x, keys))
+            return whole_sum_of_decimals(inner, x, checked(node.type), _over(node["child"], keys))
     if node.cls != "WindowExpression":
         return None
     function = node["windowFunction"]
     if function.cls == "AggregateExpression":
         end = _ENDS_OF_FRAMES.get(function["aggregateFunction"].cls)
-        return whole(function, x, _over(node, x, keys)) if end is None else _end_of_frame(node, end, x, keys)
+        return whole(function, x, _over(node, keys)) if end is None else _end_of_frame(node, end, x, keys)
     if function.cls in _RANKS:
-        return f"{_RANKS[function.cls]} {_over(node, x, keys, framed=False)}"
+        return f"{_RANKS[function.cls]} {_over(node, keys, framed=False)}"
     if function.cls in ("Lag", "Lead"):
         return _neighbour(node, x, keys)
     if function.cls == "NTile" and _is_positive(function["buckets"]):
-        return f"ntile({function['buckets']['value']}) {_over(node, x, keys, framed=False)}"
+        return f"ntile({function['buckets']['value']}) {_over(node, keys, framed=False)}"
     if function.cls == "NthValue" and _is_positive(function["offset"]):
         place = f"{x.text(function['input'])}, {function['offset']['value']}"
-        return f"nth_value({place}{_nulls(function)}) {_over(node, x, keys)}"
+        return f"nth_value({place}{_nulls(function)}) {_over(node, keys)}"
     raise Unsupported(f"the window function {function.cls} is not taken over")
 
 
@@ -103,7 +103,7 @@ def _end_of_frame(node: Node, end: str, x: Expressions, keys: Keys) -> str:
     function = aggregate["aggregateFunction"]
     if aggregate["filter"] is not None or aggregate["isDistinct"] or not node["windowSpec"]["orderSpec"]:
         raise Unsupported(f"{function.cls} of rows without an order is not taken over")
-    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, x, keys)}"
+    return f"{end}({x.text(function['child'])}{_nulls(function)}) {_over(node, keys)}"
 
 
 def _neighbour(node: Node, x: Expressions, keys: Keys) -> str:
@@ -115,16 +115,15 @@ def _neighbour(node: Node, x: Expressions, keys: Keys) -> str:
     kind = engine_type(function["input"].type)
     default = "NULL" if other.cls == "Literal" and other["value"] is None else x.text(other)
     values = f"{x.text(function['input'])}, {offset['value']}, CAST({default} AS {kind}){_nulls(function)}"
-    return f"{'lag' if lag else 'lead'}({values}) {_over(node, x, keys, framed=False)}"
+    return f"{'lag' if lag else 'lead'}({values}) {_over(node, keys, framed=False)}"
 
 
-def _over(node: Node, x: Expressions, keys: Keys, framed: bool = True) -> str:
-    """``keys``: the columns of the partition, which is the same for all functions of a step; None: as the function itself has it."""
+def _over(node: Node, keys: Keys, framed: bool = True) -> str:
+    """``keys``: the columns of the partition, which is the same for all functions of a step."""
     spec = node["windowSpec"]
     parts: list[str] = []
-    by = x.texts(spec["partitionSpec"]) if keys is None else list(keys)
-    if by:
-        parts.append(f"PARTITION BY {', '.join(by)}")
+    if keys:
+        parts.append(f"PARTITION BY {', '.join(keys)}")
     if spec["orderSpec"]:
         parts.append(f"ORDER BY {order_text(spec['orderSpec'])}")
     if framed:
