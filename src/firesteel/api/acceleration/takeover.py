@@ -80,7 +80,7 @@ class Takeover:
         def checked(root: Node) -> None:
             _checks_gain(root)
             if check is not None:
-                check(_files_of(root))
+                check(asked[0].named().inputFiles())
 
         def computed(pipeline: Pipeline) -> tuple[Any, str]:
             staged = asked[0].staged(pipeline, action)
@@ -178,7 +178,3 @@ def _plan_of(frame: Any) -> Node:
 def _checks_gain(root: Node) -> None:
     if not any(node.cls in _GAINING for node in walk(root)):
         raise UsageError("it only passes rows on: Spark does that without a detour")
-
-
-def _files_of(root: Node) -> list[str]:
-    return [str(path) for node in walk(root) if node.cls == "HadoopFsRelation" for path in node["paths"]]
