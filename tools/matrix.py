@@ -29,6 +29,7 @@ JAVA_SINCE = {"17": (3, 5), "21": (4, 0), "25": (4, 2)}
 """The first Spark of each. The Arrow of older ones calls what Java 21 changed, their Hadoop what Java 24 took out."""
 TESTS = (
     "tests/spark/test_versions.py",
+    "tests/spark/test_sql_plans.py",
     "tests/jobs/test_api_jobs.py::test_the_example",
     "tests/jobs/test_api_jobs.py::test_functions_on_pandas_groups_and_sides",
     "tests/jobs/test_api_jobs.py::test_joins_unions_distincts_in_one_job",
@@ -45,7 +46,7 @@ TESTS = (
     "tests/spark/test_killing.py::test_one_that_waits_for_a_slot_is_killed_when_it_starts",
     "tests/cluster/test_runtime_cluster.py::test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences",
 )
-"""An embedded job, functions of all kinds, DataFrames in and out, sinks, restarts, mirrors, kills, a cluster; and whether
+"""An embedded job, functions of all kinds, plans of DataFrames, DataFrames in and out, sinks, restarts, mirrors, kills, a cluster; and whether
 streams run, or say that they cannot."""
 TOOLS = ("pytest", "iniconfig", "packaging", "pluggy", "pygments", "hypothesis", "sortedcontainers", "duckdb", "psutil")
 """Of the lock, for the tests."""

@@ -23,7 +23,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import FiresteelError, JobCancelledError, UsageError, error_words
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_MIN_INPUT_BYTES
-from firesteel.sql.plans.catalyst import read_plan
+from firesteel.sql.plans.catalyst import Catalyst, read_plan
 from firesteel.sql.plans.nodes import Node, Unsupported, walk
 
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
@@ -77,8 +77,8 @@ class Takeover:
             asked.append(Query.of(frame()))
             return asked[0].named()
 
-        def checked(root: Node) -> None:
-            _checks_gain(root)
+        def checked(plan: Catalyst) -> None:
+            _checks_gain(plan)
             if check is not None:
                 check(asked[0].named().inputFiles())
 
@@ -104,7 +104,7 @@ class Takeover:
         query: Callable[[], Any],
         action: str,
         compute: Callable[[Pipeline], tuple[Any, str]],
-        check: Callable[[Node], None] | None,
+        check: Callable[[Catalyst], None] | None,
     ) -> Any:
         """The result of ``compute`` (which gives the id of its job, too) for a query that is taken over; SPARKS: it was left, or failed here.
 
@@ -167,14 +167,13 @@ def _check_size(frame: Any, environment: ExecutionEnvironment) -> None:
         raise UsageError(f"it reads {format_bytes(total)}, less than {format_bytes(least)} ({SQL_MIN_INPUT_BYTES.key})")
 
 
-def _plan_of(frame: Any) -> Node:
+def _plan_of(frame: Any) -> Catalyst:
     try:
-        root: Node = read_plan(frame).root
+        return read_plan(frame)
     except Unsupported as reason:
         raise UsageError(str(reason)) from reason
-    return root
 
 
-def _checks_gain(root: Node) -> None:
-    if not any(node.cls in _GAINING for node in walk(root)):
+def _checks_gain(plan: Catalyst) -> None:
+    if not any(node.cls in _GAINING for node in walk(plan.root)):
         raise UsageError("it only passes rows on: Spark does that without a detour")

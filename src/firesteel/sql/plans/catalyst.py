@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
-
-KNOWN = ("4.3",)
-"""Versions of Spark whose plans the rules were held to; in another one a field may mean something else."""
+from firesteel.sql.plans.versions import version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +22,13 @@ class FoundFile:
     authority: str | None
     path: str
     size: int
+
+    @property
+    def url(self) -> str:
+        """With escapes, as Hadoop writes it."""
+        scheme = "" if self.scheme is None else f"{self.scheme}:"
+        authority = "" if self.authority is None else f"//{self.authority}"
+        return f"{scheme}{authority}{quote(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +74,7 @@ class Catalyst:
 def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
     session = dataframe.sparkSession
-    version = ".".join(session.version.split(".")[:2])
-    if version not in KNOWN:
-        raise Unsupported(f"plans of Spark {version} are not read yet, only those of {', '.join(KNOWN)}")
+    version_of(session)
     if session.conf.get("spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY":
         raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:

@@ -142,7 +142,7 @@ private void node(Object v) {
     boolean rows = simple(v).equals("LocalRelation");
     for (int i = 0; i < p.productArity(); i++) {
         if (i > 0) out.append(',');
-        String name = fieldName(p, i);
+        String name = p.productElementName(i);
         text(name);
         out.append(':');
         if (rows && name.equals("data")) out.append(((scala.collection.Seq) p.productElement(i)).size());
@@ -201,15 +201,6 @@ private void typed(Object v) {
         type = "null";
     }
     out.append(",\"t\":").append(type);
-}
-
-private String fieldName(scala.Product p, int i) {
-    try {
-        java.lang.reflect.Method named = p.getClass().getMethod("productElementName", new Class[] { Integer.TYPE });
-        return (String) named.invoke(p, new Object[] { Integer.valueOf(i) });
-    } catch (Exception older) {
-        return p.getClass().getDeclaredFields()[i].getName();
-    }
 }
 
 private void function(Object v) {
