@@ -336,6 +336,7 @@ def test_other_actions(spark, source, options):
         "foreach",
         "foreachPartition",
         *["isEmpty"] * 2,
+        "count",  # of what describe found, which are rows of the plan itself
     ]
 
 

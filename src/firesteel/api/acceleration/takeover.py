@@ -24,7 +24,7 @@ from firesteel.errors import FiresteelError, JobCancelledError, UsageError, erro
 from firesteel.humanize import format_bytes
 from firesteel.options import SQL_MIN_INPUT_BYTES
 from firesteel.sql.plans.catalyst import Catalyst, read_plan
-from firesteel.sql.plans.nodes import Node, Unsupported, walk
+from firesteel.sql.plans.nodes import Unsupported, walk
 
 _GAINING = {"Aggregate", "Join", "Sort", "Window"}
 """Operators without which a query only passes rows on: a detour by our tasks would gain nothing where Spark needs them after all."""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
@@ -22,13 +21,6 @@ class FoundFile:
     authority: str | None
     path: str
     size: int
-
-    @property
-    def url(self) -> str:
-        """With escapes, as Hadoop writes it."""
-        scheme = "" if self.scheme is None else f"{self.scheme}:"
-        authority = "" if self.authority is None else f"//{self.authority}"
-        return f"{scheme}{authority}{quote(self.path)}"
 
 
 @dataclass(frozen=True, slots=True)
