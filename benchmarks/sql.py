@@ -1,7 +1,7 @@
 """Benchmark 22: the queries of TPC-H, and of TPC-DS, written for Spark: our tasks, Spark's adaptive execution, DuckDB alone.
 
 Each contender is a process of its own with two cores; each run asks all queries, one after another. Planning by Catalyst counts. Spark comes
-with its defaults, and tuned: as few partitions as fill the cores, and broadcasts up to 64 MiB. All answers must have the same rows.
+with its defaults, and tuned: with four partitions, which fill the cores. All answers must have the same rows.
 
 ``FIRESTEEL_SQL_SCALE`` (1), ``FIRESTEEL_SQL_QUERIES`` (``1,6,18``; all), ``--only tpch`` or ``--only tpcds``.
 """
@@ -30,8 +30,6 @@ CHOSEN = [int(word) for word in os.environ.get("FIRESTEEL_SQL_QUERIES", "").spli
 MASTER = "local[2]"
 TUNED = {
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.autoBroadcastJoinThreshold": "64m",
-    "spark.sql.adaptive.autoBroadcastJoinThreshold": "64m",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
 Asked = Callable[[str], tuple[pa.Table, float]]
