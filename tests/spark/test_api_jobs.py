@@ -38,5 +38,6 @@ def test_dataframes_in_and_out(env, spark, tmp_path):
     small = env.from_collection([{"k": 1}, {"k": 2}])
     beside = stream.with_broadcast(small=small).map_in_arrow(only_keys_of, "k bigint")
     assert sorted(set(beside.to_arrow().column(0).to_pylist())) == [1, 2]
+    plain = ExecutionEnvironment(spark=spark, options={**kept, "firesteel.sql.dataframes": "spark"})
     with pytest.raises(UsageError, match="its DataFrame has 4 partitions"):
-        env.from_dataframe(frame).set_parallelism(2).count()
+        plain.from_dataframe(frame).set_parallelism(2).count()
