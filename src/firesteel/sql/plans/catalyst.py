@@ -10,7 +10,7 @@ from typing import Any
 from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
-from firesteel.sql.plans.versions import version_of
+from firesteel.sql.plans.versions import check_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Catalyst:
 def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
     session = dataframe.sparkSession
-    version_of(session)
+    check_version(session)
     if session.conf.get("spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY":
         raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.sql.plans.nodes import Node, Unsupported
-from firesteel.sql.plans.versions import version_of
 
 MOST_BROADCAST = 16 << 20
 """Bytes of broadcast variables that are sent with a step's program."""
@@ -27,9 +26,7 @@ class PythonSettings:
 
 
 def python_settings(session: Any) -> PythonSettings:
-    """Raises Unsupported for what our tasks do not do: profiles, logs, another interpreter, another PySpark's calls."""
-    if not version_of(session).calls_python:
-        raise Unsupported(f"Python functions of Spark {session.version} are called by Spark")
+    """Raises Unsupported for what our tasks do not do: profiles, logs, another interpreter."""
     try:
         conf = session._jsparkSession.sessionState().conf()
         lines = session._jvm.org.apache.spark.sql.execution.python.ArrowPythonRunner.getPythonRunnerConfMap(conf)
