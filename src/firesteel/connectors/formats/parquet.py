@@ -142,11 +142,6 @@ class ParquetSource(FooterSource[Footer]):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_hints": ()}
 
-    @property
-    def hybrid_calendar(self) -> bool:
-        """True: one of the files, of those whose footers were read, may hold days before 1582 that are others in Spark."""
-        return any(footer.hybrid for footer in self._footers.values())
-
     def list_splits(self, data_volume: int) -> list[Split]:
         self._read_other_footers()
         footers = [self._footers[i] for i in self._kept]

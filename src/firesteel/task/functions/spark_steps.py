@@ -104,6 +104,11 @@ class GroupsBySpark:
         return coalesce(relabelled(answer, self.schema) for answer in answers)
 
 
+def _results(groups: Groups, seen: Seen, functions: SparkFunctions, ctx: TaskContext) -> pa.Table:
+    """All that aggregating UDFs give of the groups."""
+    return pa.Table.from_batches(list(functions.answers(_batches(groups, seen, functions), ctx)), functions.gives)
+
+
 @dataclass(frozen=True, slots=True)
 class AggregateBySpark:
     """Aggregating UDFs: a row for each group, of its keys and results. Of no rows there is none, also without keys."""
@@ -121,8 +126,7 @@ class AggregateBySpark:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         groups = _grouped(inputs[0].table(), self.group_keys)
-        found = list(self.functions.answers(_batches(groups, self.seen, self.functions), ctx))
-        results = pa.Table.from_batches(found, self.functions.gives)
+        results = _results(groups, self.seen, self.functions, ctx)
         first = groups.starts[groups.codes()]
         if len(first) != results.num_rows:
             raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave no row for each group.")
@@ -148,8 +152,7 @@ class WindowBySpark:
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
         groups = _grouped(inputs[0].table(), self.group_keys)
-        found = list(self.functions.answers(_batches(groups, self.seen, self.functions), ctx))
-        results = pa.Table.from_batches(found, self.functions.gives)
+        results = _results(groups, self.seen, self.functions, ctx)
         if groups.table.num_rows != results.num_rows:
             raise FragmentError(f"{STOPPED}the Python function {self.functions.name} gave no result for each row.")
         rows = groups.table.select(list(self.kept))
