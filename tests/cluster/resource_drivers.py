@@ -158,7 +158,8 @@ def of_a_dataframe(spark, folder, group):
 
     given = {"storage": "storage", "journal": "journal"}
     options = {f"firesteel.{key}.directory": str(folder / "df" / name) for key, name in given.items()}
-    env = ExecutionEnvironment(spark=spark, options={**options, "firesteel.progress": "false"})
+    plain = {"firesteel.progress": "false", "firesteel.sql.dataframes": "spark"}
+    env = ExecutionEnvironment(spark=spark, options={**options, **plain})
     read_by_spark = env.from_dataframe(spark.range(0, 1_000, 1, 4)).slot_sharing_group(group)
     return read_by_spark.map_in_arrow(look, schema).to_arrow().to_pylist()
 
