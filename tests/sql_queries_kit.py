@@ -47,10 +47,11 @@ VOLUME = "jobmanager.adaptive-batch-scheduler.data-volume-per-task"
 OPTIONS = (
     {VOLUME: "1b"},
     {VOLUME: "200b", "firesteel.join.adaptive": "false"},
+    {VOLUME: "200b", "firesteel.join.runtime-filter.min-probe-data-size": "0b"},
     {VOLUME: "200b", "firesteel.memory.per-task": "1 MiB"},
     {},
 )
-"""Of the jobs: many tasks, hashed joins, little memory, and as they are."""
+"""Of the jobs: many tasks, hashed joins, sources narrowed, little memory, and as they are."""
 
 
 @dataclass

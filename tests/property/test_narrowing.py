@@ -18,6 +18,7 @@ from tests.effort import examples
 from firesteel.compile.adaptive.narrowing import MOST_VALUES, Keys, narrowed
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.model.job_graph import RuntimeFilter
+from firesteel.task.engine.fragments import SqlFragment
 from firesteel.task.operators.key_filter import BloomFilter
 from operators_support import context
 
@@ -52,6 +53,10 @@ def comparable(value: object) -> object:
 def rows_of(source: ParquetSource, found) -> list[dict[str, object]]:
     ctx = context(Path())
     splits = source.list_splits(1 << 20) if found.splits is None else found.splits
+    first = found.operators[0] if found.operators else None
+    files = found.source.files([split.payload for split in splits])
+    if isinstance(first, SqlFragment) and files is not None:
+        return [row for batch in first.apply_files(files, ctx) for row in batch.to_pylist()]
     batches = (batch for split in splits for batch in found.source.read(split.payload, ctx))
     for operator in found.operators:
         batches = operator.apply(batches, ctx)
@@ -81,6 +86,48 @@ def test_every_row_that_matches_is_read(tmp_path_factory, of_fact, of_keys, data
     assert matching(rows_of(source, found)) == matching(fact.to_pylist())
     if found.splits is not None:
         assert len(found.splits) <= len(source.list_splits(1 << 20))
+
+
+@pytest.mark.parametrize("of_fact, of_keys", PAIRS, ids=lambda kind: kind.replace(" ", "-"))
+@settings(max_examples=examples(30), deadline=None)
+@given(data=st.data())
+def test_a_query_that_reads_the_files_itself_gives_every_row_that_matches(tmp_path_factory, of_fact, of_keys, data):
+    numbers = st.one_of(st.none(), st.integers(0, 300))
+    path = tmp_path_factory.mktemp("narrowing") / "fact.parquet"
+    facts, others = data.draw(st.lists(numbers, max_size=60)), data.draw(st.lists(numbers, max_size=60))
+    fact = pa.table({"a": column(of_fact, facts), "row": np.arange(len(facts))})
+    pq.write_table(fact, path, row_group_size=7)
+    keys = column(of_keys, others)
+    source = ParquetSource(str(path))
+    query = SqlFragment("rows", "SELECT * FROM input", source.schema, source.schema)
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, pa.table({"k": keys}), False)], 1, (query,))
+    known = {comparable(key) for key in keys.to_pylist() if key is not None}
+
+    def matching(rows) -> list[int]:
+        return sorted(row["row"] for row in rows if row["a"] is not None and comparable(row["a"]) in known)
+
+    got = rows_of(source, found)
+    assert matching(got) == matching(fact.to_pylist())
+    if of_fact not in ("double", "zoned") and of_fact == of_keys:
+        assert len(got) == len(matching(got)), "rows without a match are left out"
+
+
+def test_a_query_is_told_of_two_sides(tmp_path):
+    source = table_of(tmp_path / "a.parquet")
+    query = SqlFragment("rows", "SELECT a FROM (SELECT * FROM input) t", source.schema, pa.schema({"a": pa.int64()}))
+    both = RuntimeFilter(2, 1, 1, ("k", "l"), ("a", "b"))
+    sides = [Keys(both, pa.table({"k": range(200), "l": [3] * 200}), False)]
+    sides += [Keys(FILTER, pa.table({"k": range(100, 400)}), True)]
+    found = narrowed(source, source.list_splits(1), sides, 1, (query,))
+    assert sorted(row["a"] for row in rows_of(source, found)) == [a for a in range(100, 200) if a % 7 == 3]
+    assert len(found.splits) == 1, "the row group from 100 to 199"
+
+
+def test_of_very_many_keys_the_ends_tell(tmp_path):
+    source = table_of(tmp_path / "a.parquet", rows=10_000)
+    keys = pa.table({"k": range(100_001, 350_001)})
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, keys, False)], 1)
+    assert len(found.splits) == 26 and {row["a"] for row in rows_of(source, found)} >= set(range(100_001, 350_001))
 
 
 def table_of(path, groups: int = 50, rows: int = 100) -> ParquetSource:

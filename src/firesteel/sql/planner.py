@@ -144,7 +144,7 @@ def _renamed(output: list[Node], rows: Rows, wanted: list[Node]) -> Rows:
     if all(there == here for there, here in names.items()):
         return rows
     items = ", ".join(f"{here} AS {there}" for there, here in names.items())
-    return rows.selecting(items, {there: rows.columns[here] for there, here in names.items()}, "select")
+    return rows.selecting(items, {there: rows.columns[here] for there, here in names.items()}, "select", passed=names)
 
 
 def unpacked(plan: Node) -> Node:

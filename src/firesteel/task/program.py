@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +97,15 @@ class ReadsFiles(Protocol):
     """An operator that reads files as well as batches, and faster: only the rows and columns that it needs are made."""
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches: ...
+
+
+@runtime_checkable
+class TakesKeys(Protocol):
+    """An operator that leaves out rows without a match while it reads them, before all else that it does."""
+
+    def with_keys(self, keys: Sequence[pa.Table]) -> Self:
+        """The same of rows alone that are in each of these tables, by the columns which it has."""
+        ...
 
 
 class UnitInput(Protocol):

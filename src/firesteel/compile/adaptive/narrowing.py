@@ -2,12 +2,14 @@
 
 Few keys go into the source as a condition, so that partitions, row groups and rows without them are not read; of many their least and
 greatest do, in a few ranges. Where rows go on to an exchange, those that a Bloom filter of the whole keys rules out are dropped too.
+An operator that reads the files itself is told the keys instead, and the source only what it can leave out by statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,16 +22,22 @@ from firesteel.model.job_graph import RuntimeFilter
 from firesteel.results.keys import common_key_type
 from firesteel.task.expressions import any_of
 from firesteel.task.operators.key_filter import BloomFilter, KeyFilter, key_hashes
-from firesteel.task.program import Operator, SourceHead, VertexProgram
+from firesteel.task.program import Operator, SourceHead, TakesKeys, VertexProgram
 
 MOST_VALUES = 4096
 """Keys of a column up to which the source is told each of them."""
 MOST_RANGES = 16
+_MANY = 1 << 17
+"""Different keys from which on it is not looked for gaps between them."""
+_LEAST_GAP = 1 / 1024
+"""Of all that lies between the least and the greatest key: what is in a narrower gap would hardly fill a row group."""
+MOST_BYTES = 4 << 20
+"""Of a table of keys that an operator is told: each worker gets it, and looking for a key costs more where it is in no cache."""
 _FEW = 32
 """Values that Arrow itself holds against the statistics of a row group; of more it is told ranges."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """The keys of a finished input. ``rows``: the key columns, in the order of ``filter.keys``. ``is_held``: the vertex itself reads
     that input whole, and joins with it."""
@@ -38,10 +46,16 @@ class Keys:
     rows: pa.Table
     is_held: bool
 
+    @cached_property
+    def values(self) -> list[pa.Array]:
+        """The different ones of each key column, nulls with them."""
+        return [_plain(column).unique() for column in self.rows.columns]
+
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """``splits``: None: no split is left out, and the source stays as it was. ``found``: as ``SourceNarrowed.found``."""
+    """``splits``: None: no split is left out, and the source stays as it was. ``operators``: all of the vertex. ``found``: as
+    ``SourceNarrowed.found``."""
 
     source: Any
     splits: list[Split] | None
@@ -50,19 +64,31 @@ class Narrowed:
 
     def program(self, program: VertexProgram) -> VertexProgram:
         """The vertex' program with the narrowed source."""
-        return replace(program, head=SourceHead(self.source), operators=(*self.operators, *program.operators))
+        return replace(program, head=SourceHead(self.source), operators=self.operators)
 
 
-def narrowed(source: Any, splits: Sequence[Split], keys: Sequence[Keys], volume: int) -> Narrowed:
-    """``splits``: all that the source has now; ``volume``: bytes per task. Raises FiresteelError where splits cannot be listed."""
+def narrowed(
+    source: Any, splits: Sequence[Split], keys: Sequence[Keys], volume: int, operators: tuple[Operator, ...] = ()
+) -> Narrowed:
+    """``splits``: all that the source has now; ``volume``: bytes per task; ``operators``: those behind the source. Raises FiresteelError
+    where splits cannot be listed."""
     found = [_words(known) for known in keys]
     if not all(_any_key(known.rows) for known in keys):
-        return Narrowed(source, [], (), f"no row of {found[0]} has a key" if len(found) == 1 else "a side has no key")
+        no_key = f"no row of {found[0]} has a key" if len(found) == 1 else "a side has no key"
+        return Narrowed(source, [], operators, no_key)
     said = " and ".join(found)
-    operators = tuple(_key_filter(source.schema, known) for known in keys if not known.is_held)
+    conditions = [condition for known in keys for condition in _conditions(source.schema, known)]
     smaller: Any = source
-    for condition in (condition for known in keys for condition in _conditions(source.schema, known)):
-        smaller = push_down(smaller, None, condition)  # one by one: statistics tell more of what looks at one column
+    hinted = getattr(source, "hinted", None)
+    if operators and isinstance(operators[0], TakesKeys) and hinted is not None:
+        operators = (operators[0].with_keys(_tables(source.schema, keys)), *operators[1:])
+        smaller = hinted(conditions) if conditions else source
+    else:
+        operators = (*(_key_filter(source.schema, known) for known in keys if not known.is_held), *operators)
+        for condition in conditions:
+            smaller = push_down(
+                smaller, None, condition
+            )  # one by one: statistics tell more of what looks at one column
     if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))
         if sum(split.bytes for split in left) < sum(split.bytes for split in splits):
@@ -85,23 +111,44 @@ def _key_filter(schema: pa.Schema, known: Keys) -> KeyFilter:
     return KeyFilter("runtime filter", columns, types, BloomFilter.of(key_hashes(rows.columns, types)))
 
 
+def _tables(schema: pa.Schema, keys: Sequence[Keys]) -> list[pa.Table]:
+    """The different keys of each side that is not too large and likely lacks some, under the source's names."""
+    tables: list[pa.Table] = []
+    for known in keys:
+        if not known.filter.selective and known.rows.num_rows > MOST_VALUES:
+            continue
+        names = dict(zip(known.filter.columns, known.rows.column_names, strict=True))
+        fitting = {to: _plain(known.rows.column(name)) for to, name in names.items()}
+        fitting = {to: keys for to, keys in fitting.items() if _is_comparable(keys.type, schema.field(to).type)}
+        if fitting:
+            unique = pa.table(fitting).drop_null().group_by(list(fitting), use_threads=False).aggregate([])
+            table = unique.combine_chunks()  # a slice is pickled with all that it is a slice of
+            tables += [table] if table.nbytes <= MOST_BYTES else []
+    return tables
+
+
+def _plain(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    return keys.cast(keys.type.value_type) if pa.types.is_dictionary(keys.type) else keys
+
+
+def _is_comparable(a: pa.DataType, b: pa.DataType) -> bool:
+    """Returns whether values of these types are equal just where their keys are."""
+    return (pa.types.is_integer(a) and pa.types.is_integer(b)) or (a == b and _is_exact(a))
+
+
 def _conditions(schema: pa.Schema, known: Keys) -> Iterable[pc.Expression]:
-    for column, field in zip(known.filter.columns, known.rows.schema, strict=True):
-        values = _values(known.rows.column(field.name), schema.field(column).type)
-        if values is not None:
-            yield _condition(column, values)
+    for column, values in zip(known.filter.columns, known.values, strict=True):
+        fitting = _values(values, schema.field(column).type)
+        if fitting is not None:
+            yield _condition(column, fitting)
 
 
-def _values(keys: pa.ChunkedArray, to: pa.DataType) -> pa.Array | None:
-    """The different keys, ascending, in the type of the source's column; None for types whose values are not surely equal where
-    their keys are."""
-    keys = keys.cast(keys.type.value_type) if pa.types.is_dictionary(keys.type) else keys
-    unique = keys.unique().drop_null()
-    if pa.types.is_integer(to) and pa.types.is_integer(keys.type):
-        unique = _in_range(unique, to)
-    elif keys.type != to or not _is_exact(to):
+def _values(unique: pa.Array, to: pa.DataType) -> pa.Array | None:
+    """The keys in the type of the source's column; None for types whose values are not surely equal where their keys are."""
+    if not _is_comparable(unique.type, to):
         return None
-    return unique.take(pc.array_sort_indices(unique))
+    unique = unique.drop_null()
+    return _in_range(unique, to) if pa.types.is_integer(to) else unique
 
 
 def _in_range(values: pa.Array, to: pa.DataType) -> pa.Array:
@@ -119,9 +166,14 @@ def _is_exact(kind: pa.DataType) -> bool:
 
 
 def _condition(column: str, values: pa.Array) -> pc.Expression:
+    """``values``: in no order."""
     field = pc.field(column)
     if not len(values):
         return field.isin(values)
+    if len(values) > _MANY:
+        ends = pc.min_max(values)
+        return (field >= ends["min"]) & (field <= ends["max"])
+    values = values.take(pc.array_sort_indices(values))
     exact = field.isin(values)
     if len(values) <= _FEW:
         return exact
@@ -132,9 +184,16 @@ def _condition(column: str, values: pa.Array) -> pc.Expression:
 def _ranges(values: pa.Array) -> list[tuple[pa.Scalar, pa.Scalar]]:
     """Few ranges that hold all of the values (ascending), apart where the widest gaps are; of what has no distances one."""
     numbers = _numbers(values)
-    cuts = [] if numbers is None else np.sort(np.argsort(np.diff(numbers))[-(MOST_RANGES - 1) :]).tolist()
+    cuts = [] if numbers is None else _widest(np.diff(numbers)).tolist()
     begins, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(values) - 1]
     return [(values[begin], values[end]) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _widest(gaps: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The places of the widest gaps, ascending; those alone that are worth to be left out."""
+    most = min(MOST_RANGES - 1, len(gaps))
+    widest = np.argpartition(gaps, len(gaps) - most)[len(gaps) - most :]
+    return np.sort(widest[gaps[widest] >= _LEAST_GAP * gaps.sum()])
 
 
 def _numbers(values: pa.Array) -> np.ndarray[Any, Any] | None:
@@ -151,4 +210,4 @@ def _numbers(values: pa.Array) -> np.ndarray[Any, Any] | None:
 def _words(known: Keys) -> str:
     column, *others = known.filter.columns
     more = f" and {plural(len(others), 'column')} more" if others else ""
-    return f"the {plural(len(known.rows.column(0).unique()), 'value')} of '{column}'{more}"
+    return f"the {plural(len(known.values[0]), 'value')} of '{column}'{more}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firesteel.model.job_graph import JobGraph, JobVertex, RuntimeFilter
+from firesteel.task.engine.fragments import SqlFragment, SqlOfKeys
 from firesteel.task.expressions import passed_columns
 from firesteel.task.functions.row_functions import MapRows
 from firesteel.task.operators.composed import FromGate, FromOperator, tree_of
@@ -101,11 +102,17 @@ class _Search:
         if isinstance(node, FromGate):
             yield from self._of_dataset(vertex.inputs[node.gate].dataset, column)
             return
-        origin = _before(node.behind, column, node.operator.schema if isinstance(node.operator, HashJoin) else None)
+        operator = node.operator
+        schema = operator.schema if isinstance(operator, HashJoin | SqlOfKeys) else None
+        origin = _before(node.behind, column, schema)
         if origin is not None:
             yield from self._of_operator(vertex, node, origin)
 
     def _of_operator(self, vertex: JobVertex, node: FromOperator, column: str) -> Found:
+        if isinstance(node.operator, SqlOfKeys):
+            for members, passed in zip(node.inputs, node.operator.passed, strict=False):
+                if column in passed and len(members) == 1:
+                    yield from self._of_input(vertex, members[0], passed[column])
         join = _as_join(node)
         if join is None:
             return
@@ -124,7 +131,7 @@ class _Search:
             origin = _before(program.operators, column, getattr(head.source, "schema", None))
             if origin is not None and hasattr(head.source, "push_down"):
                 yield vertex.id, origin
-        elif tree is not None and isinstance(tree.operator, HashJoin):
+        elif tree is not None and isinstance(tree.operator, HashJoin | SqlOfKeys):
             origin = _before(program.operators, column, tree.operator.schema)
             if origin is not None:
                 yield from self._of_operator(vertex, tree, origin)
@@ -148,9 +155,14 @@ class _Search:
         if isinstance(head, SourceHead) and getattr(head.source, "is_filtered", False):
             return True
         inner = (join.operator.how in ("inner", "semi", "anti") for join in _joins(tree))
-        if any(inner) or not all(isinstance(operator, _KEEP_ROWS) for operator in program.operators):
+        if any(inner) or any(map(_may_drop, program.operators)):
             return True
         return any(self._drops_rows(edge.dataset, seen) for edge in vertex.inputs)
+
+
+def _may_drop(operator: Operator) -> bool:
+    """Returns whether the operator may drop rows."""
+    return operator.selective if isinstance(operator, SqlFragment) else not isinstance(operator, _KEEP_ROWS)
 
 
 def _before(operators: tuple[Operator, ...], column: str, schema: object) -> str | None:
@@ -160,9 +172,14 @@ def _before(operators: tuple[Operator, ...], column: str, schema: object) -> str
         operator = operators[place]
         if isinstance(operator, Filter):
             continue
+        if isinstance(operator, SqlFragment):
+            if column not in operator.passed:
+                return None
+            column = operator.passed[column]
+            continue
         if not isinstance(operator, Project):
             return None
-        before = next((o.schema for o in reversed(operators[:place]) if isinstance(o, Project)), schema)
+        before = next((o.schema for o in reversed(operators[:place]) if isinstance(o, Project | SqlFragment)), schema)
         passed = {} if before is None else passed_columns(operator.columns, before)
         if column not in passed:
             return None

@@ -43,7 +43,7 @@ class Narrowing:
         """Returns at once; the answer comes whatever goes wrong."""
         graph = self._compiled.job_graph
         vertex = graph.vertices[command.vertex]
-        head = vertex.program.head
+        head, operators = vertex.program.head, vertex.program.operators
         assert isinstance(head, SourceHead)
         held = {edge.dataset for edge in vertex.inputs if edge.whole}
         schemas = [self._compiled.schemas[found.dataset] for found in command.filters]
@@ -55,7 +55,7 @@ class Narrowing:
                     Keys(found, self._keys(gate, schema, found.keys), found.dataset in held)
                     for found, gate, schema in zip(command.filters, command.gates, schemas, strict=True)
                 ]
-                done = NarrowingDone(command.vertex, narrowed(head.source, splits, keys, self._volume))
+                done = NarrowingDone(command.vertex, narrowed(head.source, splits, keys, self._volume, operators))
             except Exception as error:  # it reads all there is, and whoever reads a lost result says so
                 _log.debug("vertex %s was not narrowed", command.vertex, exc_info=error)
                 done = NarrowingDone(command.vertex, None, describe_failure(error).message)

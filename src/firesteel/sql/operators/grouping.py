@@ -142,9 +142,9 @@ def _aggregated(planner: Planner, node: Node, rows: Rows, parted: bool) -> Rows:
         items += [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, (text, kind) in grouping.partial.items()]
         if not before:
             return _constants(rows, out, columns)
-        local = rows.selecting(
-            ", ".join(items), before, "partial aggregate", f"GROUP BY {', '.join(texts.values())}" if kinds else ""
-        )
+        tail = f"GROUP BY {', '.join(texts.values())}" if kinds else ""
+        passed = {name: name for name, text in texts.items() if text == name}
+        local = rows.selecting(", ".join(items), before, "partial aggregate", tail, passed=passed)
     else:
         local = _with_groups(rows, kinds, texts)
     return by_keys([local.step()], [keys], f"SELECT {', '.join(out)} FROM input0{by}", columns, "sql(aggregate)", kept)
@@ -194,7 +194,7 @@ def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
     if not new:
         return rows
     items = ", ".join(["*", *(f"{texts[name]} AS {name}" for name in new)])
-    return rows.selecting(items, {**rows.columns, **new}, "groups")
+    return rows.selecting(items, {**rows.columns, **new}, "groups", passed=rows.unchanged)
 
 
 def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:

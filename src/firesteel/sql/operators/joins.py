@@ -109,7 +109,9 @@ def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[R
         names.append(name)
     if new:
         items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
-        rows = rows.selecting(items, {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}, "keys")
+        columns = {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}
+        copies = {n: text for n, (text, _) in new.items() if text in rows.columns}
+        rows = rows.selecting(items, columns, "keys", passed={**rows.unchanged, **copies})
     return rows, tuple(names)
 
 
@@ -121,7 +123,7 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
     if how in ("semi", "anti"):
         right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
         kept = {name: right.columns[name] for name in right_keys}
-        right = right.selecting(", ".join(kept), kept, "keys")
+        right = right.selecting(", ".join(kept), kept, "keys", passed=right.unchanged)
     else:
         right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=how != "inner")
     a, b = keyed.key_by(left.step(), left_keys), keyed.key_by(right.step(), right_keys)
@@ -132,11 +134,11 @@ def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _C
     rows = Rows(joined, columns)
     if list(wanted) != list(columns):
         items = ", ".join(f"{copies[n]} AS {n}" if n not in columns else n for n in wanted)
-        rows = rows.selecting(items, wanted, "join")
+        rows = rows.selecting(items, wanted, "join", passed={n: copies.get(n, n) for n in wanted})
     if condition.rest:
         x = planner.expressions(sides := [])
         text = " AND ".join(x.texts(condition.rest))
-        rows = rows.selecting("*", wanted, "filter", f"WHERE {text}", tuple(sides))
+        rows = rows.selecting("*", wanted, "filter", f"WHERE {text}", tuple(sides), rows.unchanged, True)
     return rows
 
 
@@ -147,7 +149,10 @@ def _by_engine(planner: Planner, node: Node, how: str, left: Rows, right: Rows, 
     left, left_keys = _keyed(planner, left, [a for a, _ in condition.pairs], own=False)
     right, right_keys = _keyed(planner, right, [b for _, b in condition.pairs], own=False)
     query = _query(how, out, "input0", "input1", text)
-    return by_keys([left.step(), right.step()], [left_keys, right_keys], query, out, f"sql({how} join)", None)
+    of_left = {} if how in ("right", "full") else {name: name for name in left.columns if name in out}
+    of_right = {key: other for key, other in zip(left_keys, right_keys, strict=True) if key in of_left}
+    inputs, keys = [left.step(), right.step()], [left_keys, right_keys]
+    return by_keys(inputs, keys, query, out, f"sql({how} join)", None, (of_left, of_right))
 
 
 def _nested(planner: Planner, node: Node, how: str, left: Rows, right: Rows) -> Rows:

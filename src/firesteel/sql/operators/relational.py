@@ -13,6 +13,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.set_operations import union_of
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
+from firesteel.sql.operators.keys import conjuncts
 from firesteel.sql.operators.rows import Columns, Rows, by_keys
 from firesteel.sql.plans.nodes import Node, Unsupported
 
@@ -34,7 +35,9 @@ def stream(planner: Planner, node: Node) -> Rows:
         columns[attribute.id] = carried(attribute.type)
         items.append(f"CAST({quoted(name)} AS {engine_type(attribute.type)}) AS {attribute.id}")
     planner.taken += 1
-    return Rows(pipeline, columns).selecting(", ".join(items), columns, "select")
+    passed = {a.id: name for a, name in zip(node["output"], pipeline.names, strict=True)}
+    same = {a: name for a, name in passed.items() if pipeline.schema.field(name).type == arrow_type(columns[a])}
+    return Rows(pipeline, columns).selecting(", ".join(items), columns, "select", passed=same)
 
 
 def local(planner: Planner, node: Node) -> Rows:
@@ -77,7 +80,7 @@ def projected(
 ) -> Rows:
     sides: list[tuple[str, Pipeline]] = []
     x = planner.expressions(sides, given)
-    texts, columns = [], {}
+    texts, columns, passed = [], {}, {}
     for item in items:
         if item.id in columns:  # Spark may name a column twice
             continue
@@ -85,17 +88,20 @@ def projected(
         columns[item.id] = kind
         text = x.text(item)
         texts.append(text if text == item.id else f"CAST({text} AS {engine_type(kind)}) AS {item.id}")
+        if rows.columns.get(text) == kind:
+            passed[item.id] = text
     if not columns:  # rows without columns: one is kept, for their number
         kept = next(iter(rows.columns))
         return rows.selecting(kept, {kept: rows.columns[kept]}, "project")
-    return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides))
+    return rows.selecting(", ".join(texts), columns, "project", "", tuple(sides), passed)
 
 
 def filter(planner: Planner, node: Node) -> Rows:
     rows = planner.rows(node["child"])
     sides: list[tuple[str, Pipeline]] = []
     text = planner.expressions(sides).text(node["condition"])
-    return rows.selecting("*", rows.columns, "filter", f"WHERE {text}", tuple(sides))
+    selective = any(one.cls != "IsNotNull" for one in conjuncts(node["condition"]))
+    return rows.selecting("*", rows.columns, "filter", f"WHERE {text}", tuple(sides), rows.unchanged, selective)
 
 
 def expand(planner: Planner, node: Node) -> Rows:

@@ -5,7 +5,8 @@ Operators that need no exchange only wrap the query; the first one that needs it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -30,29 +31,56 @@ class Rows:
     what: tuple[str, ...] = ()
     """The operators in the query, for people."""
     sides: tuple[tuple[str, Pipeline], ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Of the query: by column that of ``pipeline`` which it is, if rows of one value are made of rows of this value alone."""
+    selective: bool = False
+    """The query is there to drop rows, too."""
+
+    @property
+    def unchanged(self) -> dict[str, str]:
+        """Of a query on this one that looks at row by row: all columns, as they are."""
+        return {name: name for name in self.columns}
 
     @property
     def relation(self) -> str:
         return f"({self.query}) t" if self.query else INPUT
 
-    def selecting(
-        self, items: str, columns: Columns, what: str, tail: str = "", sides: tuple[tuple[str, Pipeline], ...] = ()
+    def selecting(  # noqa: PLR0917
+        self,
+        items: str,
+        columns: Columns,
+        what: str,
+        tail: str = "",
+        sides: tuple[tuple[str, Pipeline], ...] = (),
+        passed: Mapping[str, str] | None = None,
+        selective: bool = False,
     ) -> Rows:
-        """A query on this one: ``SELECT items FROM it tail``."""
+        """A query on this one: ``SELECT items FROM it tail``.
+
+        ``passed``: by column that of this one which it is, if rows of one value are made of rows of this value alone: they need not
+        be read where the value is not wanted. ``selective``: it is there to drop rows."""
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
-        return replace(self, columns=columns, query=query, what=(*self.what, what), sides=(*self.sides, *sides))
+        before = {name: name for name in self.pipeline.names} if self.query is None else self.origins
+        origins = {name: before[there] for name, there in (passed or {}).items() if there in before}
+        named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
+        return Rows(self.pipeline, columns, query, named, sides, origins, selective)
 
     def step(self, schema: pa.Schema | None = None, place: str = "") -> Pipeline:
         """The pipeline that ends with these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
         if schema is None and self.query is None and list(self.columns) == self.pipeline.names:
             return self.pipeline
-        query = self.query or f"SELECT {', '.join(self.columns)} FROM {INPUT}"
-        schema = schema_of(self.columns) if schema is None else schema
+        if self.query is None:
+            chosen = self.selecting(", ".join(self.columns), self.columns, "select", passed=self.unchanged)
+            return chosen.step(schema, place)
+        out = schema_of(self.columns) if schema is None else schema
         kind = f"sql({', '.join(dict.fromkeys(self.what)) or 'select'})"
-        work = ChainedStep(SqlFragment(kind, query, self.pipeline.schema, schema, tuple(n for n, _ in self.sides)))
+        given = dict(zip(self.columns, out.names, strict=True))
+        passed = {given[name]: there for name, there in self.origins.items()}
+        sides = tuple(name for name, _ in self.sides)
+        work = ChainedStep(SqlFragment(kind, self.query, self.pipeline.schema, out, sides, passed, self.selective))
         edges = tuple((name, StreamEdge(side.node, ShipStrategy.BROADCAST)) for name, side in self.sides)
         before = Pipeline(self.pipeline.env, self.pipeline.node, self.pipeline.ship, edges)
-        return before.then(kind, work, schema, place, with_sides=True)
+        return before.then(kind, work, out, place, with_sides=True)
 
 
 def schema_of(columns: Columns) -> pa.Schema:
@@ -66,11 +94,15 @@ def by_keys(  # noqa: PLR0917
     columns: Columns,
     kind: str,
     kept: tuple[str, ...] | None,
+    passed: tuple[Mapping[str, str], ...] | None = None,
 ) -> Rows:
-    """A step on all rows of its keys: ``query`` reads ``input0``, ``input1``. Without keys: one subtask reads all."""
+    """A step on all rows of its keys: ``query`` reads ``input0``, ``input1``. Without keys: one subtask reads all.
+
+    ``kept``: the keys, if they are columns of what comes out. ``passed``: as of :class:`SqlOfKeys`; None: the kept keys."""
     schema = schema_of(columns)
     ship = ShipStrategy.HASH if keys[0] else ShipStrategy.GLOBAL
     edges = tuple(StreamEdge(one.node, ship, names) for one, names in zip(inputs, keys, strict=True))
-    operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema)
+    passed = ({key: key for key in kept or ()},) if passed is None else passed
+    operator = SqlOfKeys(kind, query, tuple(keys), tuple(one.schema for one in inputs), schema, passed)
     work = KeyedStep(operator, operator, tuple(keys), kept if keys[0] else None)
     return Rows(inputs[0].at(StreamNode(kind, work, schema, edges)), columns)

@@ -58,7 +58,8 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, K
         names.append(name)
     if new:
         items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
-        rows = rows.selecting(items, {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}, "keys")
+        columns = {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}
+        rows = rows.selecting(items, columns, "keys", passed=rows.unchanged)
     return rows, tuple(dict.fromkeys(names))
 
 

@@ -58,7 +58,8 @@ def relation(planner: Planner, node: Node) -> Rows:
     names = {column: written.get(name, name) for column, _, name in columns.wanted}
     items = ", ".join(f"{_value(source.schema, names[column], kind)} AS {column}" for column, kind in kinds.items())
     # without a projection in between, so that the engine may read the files itself
-    return Rows(begun, kinds).selecting(items, kinds, "scan")
+    plain = {column: name for column, name in names.items() if not isinstance(kinds[column], dict)}
+    return Rows(begun, kinds).selecting(items, kinds, "scan", passed=plain)
 
 
 def _value(schema: pa.Schema, name: str, kind: Any) -> str:

@@ -23,7 +23,7 @@ class Scan:
 
 def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> Scan:
     """The rows of these parts, the columns of ``schema`` in its types."""
-    columns = ", ".join(_identifier(name) for name in schema.names)
+    columns = ", ".join(identifier(name) for name in schema.names)
     whole = [_literal(part.path) for part in parts if not part.ranges]
     texts = [f"SELECT {columns} FROM read_parquet([{', '.join(whole)}], {_OPTIONS})"] if whole else []
     for part in parts:
@@ -35,7 +35,7 @@ def scan_of(parts: Sequence[FileRows], schema: pa.Schema) -> Scan:
     return Scan(" UNION ALL ".join(texts), any(pa.types.is_floating(field.type) for field in schema))
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

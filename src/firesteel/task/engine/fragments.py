@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from firesteel.task.engine.connection import conformed, run
-from firesteel.task.engine.files import scan_of
+from firesteel.task.engine.files import Scan, identifier, scan_of
 from firesteel.task.program import Batches, FileRows, TaskContext, UnitInput
 
 INPUT = "input"
 """The name of the rows in the text; those of several inputs are ``input0``, ``input1``."""
+_ALL = "input_all"
+"""Their name before those are left out that match no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +27,43 @@ class SqlFragment:
     reads: pa.Schema
     schema: pa.Schema
     sides: tuple[str, ...] = ()
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """By column that of ``reads`` which it is, if rows of one value are made of rows of this value alone."""
+    selective: bool = True
+    """It is there to drop rows: what it leaves is likely not every key."""
+    keys: tuple[pa.Table, ...] = ()
+    """Rows of ``reads`` are left out before all else whose values of these columns are not in the table."""
     unitwise: ClassVar[bool] = False
 
+    def with_keys(self, keys: Sequence[pa.Table]) -> SqlFragment:
+        """The same of rows alone whose values are in each of these tables."""
+        return replace(self, keys=(*self.keys, *keys))
+
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        return run(self.sql, {INPUT: (self.reads, _cast(batches, self.reads))}, self._tables(ctx), self.schema, ctx)
+        rows = {self._rows: (self.reads, _cast(batches, self.reads))}
+        return run(self._query(), rows, self._tables(ctx), self.schema, ctx)
 
     def apply_files(self, files: Sequence[FileRows], ctx: TaskContext) -> Batches:
         """The same of the rows of files, which the engine reads itself."""
         if not files:
             return self.apply(iter(()), ctx)
-        return run(self.sql, {}, {**self._tables(ctx), INPUT: scan_of(files, self.reads)}, self.schema, ctx)
+        return run(self._query(), {}, {**self._tables(ctx), self._rows: scan_of(files, self.reads)}, self.schema, ctx)
 
-    def _tables(self, ctx: TaskContext) -> dict[str, pa.Table]:
-        return {name: ctx.side_inputs[name] for name in self.sides}
+    @property
+    def _rows(self) -> str:
+        return _ALL if self.keys else INPUT
+
+    def _query(self) -> str:
+        if not self.keys:
+            return self.sql
+        matches = (
+            f"SEMI JOIN keys_{i} USING ({', '.join(map(identifier, t.column_names))})" for i, t in enumerate(self.keys)
+        )
+        return f"WITH {INPUT} AS (SELECT * FROM {_ALL} {' '.join(matches)}) {self.sql}"
+
+    def _tables(self, ctx: TaskContext) -> dict[str, pa.Table | Scan]:
+        sides = {name: ctx.side_inputs[name] for name in self.sides}
+        return {**sides, **{f"keys_{i}": table for i, table in enumerate(self.keys)}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +78,9 @@ class SqlOfKeys:
     keys: tuple[tuple[str, ...], ...]
     reads: tuple[pa.Schema, ...]
     schema: pa.Schema
+    passed: tuple[Mapping[str, str], ...] = ()
+    """Per input, by column that of the input which it is, or is equal to, if rows of one value are made of its rows of this value
+    alone."""
     takes_all: ClassVar[bool] = True
 
     def accepts(self, nbytes: list[int], limit: int) -> bool:
