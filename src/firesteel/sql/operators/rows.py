@@ -6,7 +6,7 @@ Operators that need no exchange only wrap the query; the first one that needs it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -59,19 +59,24 @@ class Rows:
 
         ``passed``: by column that of this one which it is, if rows of one value are made of rows of this value alone: they need not
         be read where the value is not wanted. ``selective``: it is there to drop rows."""
+        if items == ", ".join(self.columns) and columns == self.columns and not tail:
+            return self
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
         before = {name: name for name in self.pipeline.names} if self.query is None else self.origins
         origins = {name: before[there] for name, there in (passed or {}).items() if there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
         return Rows(self.pipeline, columns, query, named, sides, origins, selective)
 
+    def _as_query(self) -> Rows:
+        names = ", ".join(self.columns)
+        return replace(self, query=f"SELECT {names} FROM {INPUT}", what=("select",), origins=self.unchanged)
+
     def step(self, schema: pa.Schema | None = None, place: str = "") -> Pipeline:
         """The pipeline that ends with these rows. ``schema``: their names and types for users; ``place``: where the user asked."""
         if schema is None and self.query is None and list(self.columns) == self.pipeline.names:
             return self.pipeline
         if self.query is None:
-            chosen = self.selecting(", ".join(self.columns), self.columns, "select", passed=self.unchanged)
-            return chosen.step(schema, place)
+            return self._as_query().step(schema, place)
         out = schema_of(self.columns) if schema is None else schema
         kind = f"sql({', '.join(dict.fromkeys(self.what)) or 'select'})"
         given = dict(zip(self.columns, out.names, strict=True))
