@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import mirrors_kit
@@ -13,6 +14,7 @@ from firesteel import ExecutionEnvironment
 from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.spark.driver.runtime import submit
+from firesteel.spark.session import shipping
 from firesteel.spark.session.preflight import executors
 from firesteel.spark.session.sessions import create_session
 from firesteel.spark.storage.cleaning import late
@@ -154,6 +156,53 @@ def case_tpch(folder: Path):
     feather.write_feather(example.q18(Gated(env, data, folder, "q18"), QUANTITY).to_arrow(), folder / "q18.arrow")
     late.run_all()
     return {"left": left_behind(folder), "files": sorted(p.name for p in folder.iterdir() if p.name.startswith(".q1"))}
+
+
+def case_engine(folder: Path):
+    """On executors without DuckDB: a job without fragments, a query of a driver that seems to be of another platform, and it as it is, twice."""
+    spark = session()
+    context = spark.sparkContext
+    all_there(spark)
+    given = {
+        "firesteel.storage.directory": str(folder / "storage"),
+        "firesteel.journal.directory": str(folder / "journal"),
+    }
+    env = ExecutionEnvironment(spark=spark, options={**given, "firesteel.progress": "false"})
+    env.from_collection([(1,)], "n int").to_arrow()
+    answers: dict[str, object] = {"before": list(context.listArchives)}
+    real, shipping.this_platform = shipping.this_platform, lambda: "CPython 3.11 on Plan9 mips"
+    answers["elsewhere"] = sums(env)
+    shipping.this_platform = real
+    answers["here"] = [sums(env), sums(env)]
+    answers["sent"] = [Path(path).name for path in context.listArchives]
+    late.run_all()
+    answers["left"] = left_behind(folder)
+    return answers
+
+
+def sums(env):
+    """A query's rows, with the folder from which each task's worker has DuckDB, and the warnings."""
+
+    def look(batches):
+        import sys
+        from pathlib import Path
+
+        import pyarrow as pa
+
+        for batch in batches:
+            module = sys.modules.get("duckdb")
+            origin = str(module and Path(module.__file__).parents[1].name)
+            yield batch.append_column("origin", pa.array([origin] * batch.num_rows))
+
+    frame = env.spark.sql("SELECT id % 7 AS k, sum(id) AS s FROM range(0, 5000, 1, 6) GROUP BY 1")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        rows = env.from_dataframe(frame).map_in_arrow(look, "k bigint, s bigint, origin string").to_arrow().to_pylist()
+    return {
+        "rows": sorted([row["k"], row["s"]] for row in rows),
+        "origins": sorted({row["origin"] for row in rows}),
+        "told": [str(one.message) for one in told],
+    }
 
 
 class Gated(example.Tables):

@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pyspark
 import pytest
 from tools.standalone import HOSTS
 
+from bare_python import bare_python
 from firesteel.cli.bundle import DRIVER, WORKERS, write_bundle
 
 pytestmark = pytest.mark.cluster
@@ -72,21 +71,6 @@ print(json.dumps({
 }))
 env.spark.stop()
 """
-
-
-def bare_python(folder: Path, *packages: str) -> Path:
-    """An interpreter that has the standard library and these packages, by links; and what spark-submit puts in its path."""
-    there = Path(sysconfig.get_paths()["purelib"])
-    links = folder / f"packages-{'-'.join(packages)}"
-    links.mkdir()
-    for found in there.iterdir():
-        name = found.name.removesuffix(".libs")
-        if name in packages:
-            (links / found.name).symlink_to(found)
-    wrapper = folder / f"python-{'-'.join(packages)}"
-    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{links}" exec "{sys.executable}" -S "$@"\n')
-    wrapper.chmod(0o755)
-    return wrapper
 
 
 @pytest.mark.parametrize("master", [pytest.param("local[2]", marks=pytest.mark.full), "cluster"])

@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.order import Order
+from firesteel.task.engine.package import EnginePackage
 from firesteel.task.mapped import MappedObjects, PrivateObjects
 
 Batches = Iterator[pa.RecordBatch]
@@ -65,6 +66,8 @@ class TaskContext:
     """Build sides of broadcast joins by name: read whole, by the operator that joins."""
     shared: MappedObjects | PrivateObjects = field(default_factory=PrivateObjects)
     """Objects that operators make once for all workers of the executor."""
+    engine: EnginePackage | None = None
+    """Of fragments, the driver's; None: this process has its packages."""
     place: str = ""
     """The split being read just now, in words, for error messages."""
 

@@ -23,6 +23,7 @@ import pytest
 from firesteel.errors import PartitionException, UsageError
 from firesteel.model.descriptors import ExecutionDescriptor, decode_execution
 from firesteel.options import GIB, MIB, Options
+from firesteel.package_files import contents
 from firesteel.results.storage.owner import process_start
 from firesteel.results.storage.store import ResultStore, StorageError
 from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRanges, ShareBlockedNode, Splits
@@ -490,7 +491,9 @@ def test_modules_that_a_program_names_are_found():
 
 
 def test_the_zip_is_the_same_each_time_and_imports_without_pyspark_or_the_front_end(tmp_path):
-    first, second = (shipping.build_zip(tmp_path / name) for name in ("a", "b") if (tmp_path / name).mkdir() is None)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    first, second = (shipping.build_zip(tmp_path / name, "firesteel", contents()) for name in ("a", "b"))
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     assert "firesteel/task/runner.py" in zipfile.ZipFile(first).namelist()

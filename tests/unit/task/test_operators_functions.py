@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel.errors import PartitionException, UsageError
+from firesteel.package_files import contents
 from firesteel.spark.session.shipping import build_zip
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
@@ -470,7 +471,7 @@ def test_a_function_may_be_left_before_its_end(ctx):
 
 
 def test_frames_of_a_package_that_executors_got_as_a_zip_are_not_the_users(tmp_path):
-    shipped = build_zip(tmp_path).name
+    shipped = build_zip(tmp_path, "firesteel", contents()).name
     code = """
 from firesteel.task.functions.user_code import is_foreign
 from firesteel.task.executor.slots import memory_watch

@@ -51,7 +51,7 @@ from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts
-from firesteel.spark.session.shipping import ship
+from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
@@ -173,13 +173,13 @@ def _made(
     opener = set() if filesystem is None else {filesystem.partition(":")[0]}
     modules = () if ours else tuple(sorted(opener.union(*(modules_of(p) for p in programs.values()))))
     storage = JobStorage(root, job_id, context.applicationId, filesystem)
-    memory = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
+    there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
     storage.sweep()
     undo.callback(storage.remove)
     storage.create()
     if options[MERGE_REQUEST_TIME] is None and scheduler.merging.is_open:
         request_seconds.tell(storage.request_seconds())
-    budget = _memory_budget(context, options, memory)
+    budget = _memory_budget(context, options, there.memory)
     task_memory.tell(budget)
     information = JobInformation(
         job_id=job_id,
@@ -191,6 +191,7 @@ def _made(
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
         node_variable=options[NODE_VARIABLE],
         heavy_keys=options[HEAVY_KEYS],
+        engine=None if ours else engine_of(context, programs.values(), there=there.engine),
     )
     decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
     return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)

@@ -13,6 +13,7 @@ import sys
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,18 @@ STEPS_WITH_PANDAS = ("MapInPandas", "ApplyInPandas")
 """Of our operators, those for which executors need pandas."""
 _DESCRIPTION = "spark.job.description"
 _PROBE_FILE = "firesteel-probe-"
-_known: dict[tuple[Any, ...], int] = {}
-"""From what was asked to the least memory of an executor, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """All executors together. ``memory``: the least of their machines (bytes), 0 if it was not looked at; ``engine``: all have DuckDB."""
+
+    memory: int = 0
+    engine: bool = True
+
+
+_known: dict[tuple[Any, ...], Executors] = {}
+"""By what was asked."""
 
 
 def preflight(
@@ -42,15 +53,15 @@ def preflight(
     root: str,
     filesystem: str | None = None,
     node_variable: str | None = None,
-) -> int:
-    """Checks all executors; returns the least memory among their machines (bytes), 0 if it was not looked at.
+) -> Executors:
+    """Checks all executors; returns what they have.
 
     ``modules``: the user's modules that steps refer to by name. ``root``: the storage for results;
     ``filesystem``: the function that opens it. ``node_variable``: the environment variable that names an executor's node;
     what it says is remembered. Raises UsageError with what is missing, and where.
     """
     if is_local(context) and runs_our_interpreter(context):
-        return 0
+        return Executors()
     asked = (context.applicationId, frozenset(executors(context)), modules, root, filesystem, node_variable)
     if asked not in _known:
         findings = _ask(context, modules, root, filesystem, node_variable)
@@ -61,7 +72,8 @@ def preflight(
         now = executors(context)  # more may have registered meanwhile
         if len({f.executor for f in findings}) >= len(now):
             asked = (context.applicationId, frozenset(now), modules, root, filesystem, node_variable)
-        _known[asked] = min((f.memory for f in findings if f.memory), default=0)
+        memory = min((f.memory for f in findings if f.memory), default=0)
+        _known[asked] = Executors(memory, all(f.has_engine for f in findings))
     return _known[asked]
 
 

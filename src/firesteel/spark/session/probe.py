@@ -33,6 +33,8 @@ class Findings:
     memory: int = 0
     place: Place | None = None
     said_memory: str = ""
+    has_engine: bool = False
+    """DuckDB is installed."""
 
 
 class Probe:
@@ -72,7 +74,8 @@ class Probe:
             memory = machine_memory()
         place = here(self.node_variable)
         python, said = platform.python_version(), os.environ.get(EXECUTOR_MEMORY_VARIABLE, "")
-        return Findings(place.host, executor, python, versions, missing, problem, memory, place, said)
+        engine = _importable("duckdb")
+        return Findings(place.host, executor, python, versions, missing, problem, memory, place, said, engine)
 
 
 def _version(name: str) -> str | None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from firesteel.errors import FiresteelError
 from firesteel.task.engine.clocks import has_endless
 from firesteel.task.engine.files import Scan
+from firesteel.task.engine.package import load
 from firesteel.task.program import TaskContext
 
 BATCH_ROWS = 1 << 16
@@ -50,10 +51,9 @@ def cursor(ctx: TaskContext) -> Generator[Any]:
     """A cursor of this worker's engine, which may hold half of the task's memory and spills into its scratch directory."""
     if not _engine:
         try:
-            import duckdb
-        except ModuleNotFoundError as error:
-            raise FragmentError(f"{STOPPED}DuckDB is not installed on an executor.") from error
-
+            duckdb = load(ctx.engine)
+        except ImportError as error:
+            raise FragmentError(f"{STOPPED}{error}.") from error
         made = duckdb.connect(":memory:", config={"threads": 1, "autoinstall_known_extensions": False})
         made.execute("SET TimeZone = 'UTC'")
         for macro in MACROS:

@@ -9,6 +9,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from firesteel.task.engine.package import EnginePackage
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -77,6 +79,8 @@ class JobInformation:
     """Environment variable of the executors that names their node."""
     heavy_keys: bool = False
     """Tasks look for heavy keys and report their values."""
+    engine: EnginePackage | None = None
+    """The driver's, of a job with fragments whose workers may have other packages."""
 
 
 @dataclass(frozen=True, slots=True)

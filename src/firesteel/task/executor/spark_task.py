@@ -287,6 +287,7 @@ class _Execution:
             memory_budget=memory_budget,
             scratch=scratch,
             heavy_keys=job.heavy_keys,
+            engine=job.engine,
             shared=MappedObjects(shared_of(scratch)),
         )
         gates = self._gates(job)
