@@ -2,21 +2,26 @@
 
 The generator is an extension of DuckDB 1.5 that PyPI has; it runs in an environment of its own, made by uv from the versions named here, which
 takes the network the first time. ``python tests/tpcds_kit.py FOLDER SCALE`` is what runs there.
+
+The queries' usual constants are for scale 1 and above. Below it those in ``tpcds_small.toml`` take their place, with which each query finds rows at 0.1.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 BENCHDATA = Path(__file__).resolve().parent.parent / ".benchdata"
 NEEDS = ("duckdb==1.5.5", "duckdb-extension-tpcds==1.5.5", "sqlglot==30.30.0")
 QUERIES = "queries.json"
+SMALL = Path(__file__).with_name("tpcds_small.toml")
 
 
 class NotToBeHad(Exception):
@@ -40,8 +45,21 @@ def tpcds(scale: float) -> tuple[Path, dict[int, tuple[str, str]]]:
             os.rename(made, home)  # noqa: PTH104 - fails where another process was first, which is fine
         except OSError:
             shutil.rmtree(made)
+    constants = tomllib.loads(SMALL.read_text()) if scale < 1 else {}
     queries = json.loads((home / QUERIES).read_text())
-    return home, {int(number): (ours, theirs) for number, (ours, theirs) in queries.items()}
+    return home, {
+        int(number): (_replaced(ours, constants.get(number, {})), _replaced(theirs, constants.get(number, {})))
+        for number, (ours, theirs) in queries.items()
+    }
+
+
+def _replaced(text: str, constants: dict[str, str]) -> str:
+    """The query with other constants, wherever they stand as words of their own; case and blanks do not count."""
+    for old, new in constants.items():
+        words = r"\s*".join(map(re.escape, old.split()))
+        text, found = re.subn(rf"(?<!\w){words}(?!\w)", lambda _, new=new: new, text, flags=re.IGNORECASE)
+        assert found, f"{old} is not in {text}"
+    return text
 
 
 def _make(home: Path, scale: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 import join_queries_kit
 import oracle
 import runtime_support
+import tpcds_kit
 from firesteel import ExecutionEnvironment, Split, col
 from firesteel.errors import JobCancelledError
 from firesteel.scheduler.kernel.records import Decision, StateChange
@@ -403,6 +405,17 @@ LINES = """
     WHERE l_shipdate < DATE '1998-01-01'"""
 
 
+_SPECULATIVE = "jobmanager.adaptive-batch-scheduler.speculative."
+SQL_SPECULATING = {
+    "firesteel.decider.least-volume-per-slot": "0",
+    _SPECULATIVE + "enabled": "true",
+    _SPECULATIVE + "block-slow-node-duration": "0 s",
+    "slow-task-detector.check-interval": "100 ms",
+    "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+}
+"""Options of jobs of many small tasks, where who is slow has a mirror."""
+
+
 def slow_once(folder):
     """A step whose first task never ends, wherever it runs; its mirror does."""
     where = str(folder)
@@ -425,14 +438,10 @@ def slow_once(folder):
 def case_sql(spark, folder, fault):
     """A query over a query with a Python step between: in tasks of ours that read, join and group by the engine. ``fault``: "lost": tasks hold
     in the step, until an executor is gone; "slow": one of them ends only by its mirror."""
-    prefix = "jobmanager.adaptive-batch-scheduler.speculative."
     more = {
+        **SQL_SPECULATING,
         "data-volume-per-task": "100 kb",
-        "firesteel.decider.least-volume-per-slot": "0",
-        prefix + "enabled": str(fault == "slow").lower(),
-        prefix + "block-slow-node-duration": "0 s",
-        "slow-task-detector.check-interval": "100 ms",
-        "slow-task-detector.execution-time.baseline-lower-bound": "500 ms",
+        _SPECULATIVE + "enabled": str(fault == "slow").lower(),
     }
     env = environment(spark, folder, **more)
     for table in oracle.tpch(0.01).iterdir():
@@ -447,6 +456,55 @@ def case_sql(spark, folder, fault):
     records = story(folder)
     whole = SQL.replace("{lines}", f"({LINES})")
     return {"explain": told, "attempts": records.attempts(), "left": left_behind(folder), "sql": whole}
+
+
+def case_tpcds(spark, folder, numbers, lost, slow):
+    """Queries of TPC-DS in a job each, into files, and Spark's own answers. Tasks that read ``store_sales`` hold in the query ``lost``, until an
+    executor is gone; in ``slow`` one of them ends only by its mirror."""
+    home, known = tpcds_kit.tpcds(0.1)
+    for table in home.iterdir():
+        if table.is_dir():
+            spark.read.parquet(str(table)).createOrReplaceTempView(table.name)
+    attempts, explained = {}, {}
+    for number in numbers:
+        text = known[number][1]
+        pq.write_table(spark.sql(text).toArrow(), folder / f"spark-{number}.parquet")
+        env = environment(spark, folder / str(number), **SQL_SPECULATING, **{"data-volume-per-task": "1 mb"})
+        streams = {}
+        if number in (lost, slow):
+            sales = env.from_dataframe(spark.table("store_sales"))
+            step = holding(folder, "step") if number == lost else slow_once(folder)
+            streams["store_sales"] = sales.map_in_arrow(step, sales.schema)
+            text = re.sub(r"\bstore_sales\b", "{store_sales}", text)
+        found = env.sql(text, **streams)
+        explained[number] = found.explain()
+        found.write_parquet(folder / str(number) / "out")
+        env.execute(f"query {number}")
+        late.run_all()
+        attempts[number] = story(folder / str(number)).attempts()
+    left = [name for number in numbers for name in left_behind(folder / str(number))]
+    return {"explained": explained, "attempts": attempts, "left": left}
+
+
+def case_skewed(spark, folder, queries, adaptive):
+    """Queries over the tables in the folder, as results of one job."""
+    more = {**SQL_SPECULATING, "data-volume-per-task": "50 kb", "firesteel.join.adaptive": adaptive}
+    env = environment(spark, folder, **more)
+    for table in (folder / "tables").iterdir():
+        spark.read.parquet(str(table)).createOrReplaceTempView(table.name)
+    explained = {}
+    for name, text in queries.items():
+        found = env.sql(text)
+        explained[name] = found.explain()
+        found.write_parquet(folder / name)
+    env.execute("skewed")
+    late.run_all()
+    cut = [one["result"] for one in story(folder).decisions("parallelism")]
+    return {
+        "explained": explained,
+        "divided": [one["divided"] for one in cut if "divided" in one],
+        "left": left_behind(folder),
+    }
 
 
 class Work:

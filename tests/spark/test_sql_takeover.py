@@ -186,22 +186,6 @@ def test_tpch(spark, env, views, number):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("number", [3, 5, 13, 18])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task": "16 KiB"},
-        {"firesteel.memory.per-task": "1 MiB"},
-        {"firesteel.join.adaptive": "false"},
-    ],
-    ids=["many tasks", "little memory", "hash joins"],
-)
-def test_tpch_under_other_options(spark, env, views, number, options):
-    other = ExecutionEnvironment(spark=spark, options={"firesteel.progress": "false", **options})
-    assert_as_spark(spark, other, TPCH[number - 1].rstrip(";"))
-
-
-@pytest.mark.full
 @pytest.mark.parametrize("query", BY_SPARK.values(), ids=BY_SPARK)
 def test_the_unknown_stays_on_spark(spark, env, views, query):
     frame = spark.sql(query)
