@@ -25,6 +25,7 @@ from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.plans.nodes import Unsupported, walk
 from sql_expressions_grammar import DATES, DOUBLES, TEXTS, D, Expressing
 from sql_expressions_grammar import table as plain_table
+from sql_plans_kit import version
 
 KINDS = {
     "ai": pa.list_(pa.int32()),
@@ -41,6 +42,8 @@ KINDS = {
 }
 _LISTS = ("ai", "al", "ad", "at", "ay", "ac")
 _VALUE = {"ai": "int", "al": "long", "ad": "double", "at": "string", "ay": "date", "ac": "dec9"}
+_PLACE = "{int}" if version() == "4.3" else "nullif({int}, -2147483648)"
+"""Before Spark 4.3 ``element_at`` of the least integer reads past the array, which ends the JVM."""
 GRAMMAR: dict[str, list[str]] = {
     "bool": [f"array_contains({{{a}}}, {{{v}}})" for a, v in _VALUE.items()]
     + [f"arrays_overlap({{{a}}}, {{{a}}})" for a in _LISTS]
@@ -48,7 +51,7 @@ GRAMMAR: dict[str, list[str]] = {
     + ["exists({ai}, x -> x > {int})", "forall({ai}, x -> x > {int})", "exists({at}, x -> x IS NULL)", "forall({ad}, x -> isnan(x))"]
     + ["map_contains_key({mi}, {string})", "exists({aai}, x -> exists(x, y -> y = {int}))", "({int} > 1)", "({int} <=> {int})"],
     "int": [f"size({{{kind}}})" for kind in KINDS if kind != "s"]
-    + ["{ai}[{int}]", "element_at({ai}, {int})", "try_element_at({ai}, {int})", "get({ai}, {int})", "{s}.a", "{s}.c[0]", "{aai}[0][1]"] * 2
+    + ["{ai}[{int}]", f"element_at({{ai}}, {_PLACE})", f"try_element_at({{ai}}, {_PLACE})", "get({ai}, {int})", "{s}.a", "{s}.c[0]", "{aai}[0][1]"] * 2
     + ["array_min({ai})", "array_max({ai})", "{mi}[{string}]", "element_at({mi}, {string})", "{as}[0].a", "get({as}, 1).a", "({int} + 1)"]
     + ["aggregate({ai}, 0, (a, x) -> a + coalesce(x, 1))", "aggregate({ai}, {int}, (a, x) -> a + x, a -> a * 2)", "array_size({ai})"]
     + ["aggregate({at}, 0, (a, x) -> a + length(x))", "coalesce({int}, {int})", "if({bool}, {int}, {int})", "cardinality({mt})", "named_struct('p', {int}, 'q', {ai}).p"],
@@ -57,7 +60,7 @@ GRAMMAR: dict[str, list[str]] = {
     "double": ["array_max({ad})", "array_min({ad})", "{ad}[0]", "get({ad}, {int})", "aggregate({ad}, 0D, (a, x) -> greatest(a, x))", "aggregate({ad}, 0D, (a, x) -> a + x)"],
     "date": ["array_max({ay})", "array_min({ay})", "{ay}[1]", "element_at({ay}, -1)"],
     "string": ["array_max({at})", "array_min({at})", "array_join({at}, ',')", "array_join({at}, '-', 'null')", "array_join({at}, {string}, {string})", "{s}.b", "{mt}[{int}]",
-        "element_at({mt}, {int})", "{at}[0]", "element_at({at}, {int})", "{as}[0].b", "aggregate({at}, '', (a, x) -> a || x)", "array_max(map_keys({mi}))", "({string} || {string})"],
+        "element_at({mt}, {int})", "{at}[0]", f"element_at({{at}}, {_PLACE})", "{as}[0].b", "aggregate({at}, '', (a, x) -> a || x)", "array_max(map_keys({mi}))", "({string} || {string})"],
     **{
         a: [
             f"array({{{v}}}, {{{v}}})", f"array_distinct({{{a}}})", f"array_union({{{a}}}, {{{a}}})", f"array_intersect({{{a}}}, {{{a}}})", f"array_except({{{a}}}, {{{a}}})",

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 
 from firesteel.sql.plans.catalyst import read_plan
 from firesteel.sql.plans.nodes import Node
+from firesteel.sql.plans.versions import VERSIONS
 
 HOME = Path(__file__).parent / "sql_plans"
 SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
@@ -49,6 +51,16 @@ QUERIES = {
 }
 _LEFT_OUT = {"AttributeReference": ("dataType", "metadata"), "HadoopFsRelation": ("data", "options")}
 """Fields whose values are of a machine, or are written already: only their names are kept."""
+
+
+def version() -> str:
+    """Of the Spark that is installed."""
+    return ".".join(pyspark.__version__.split(".")[:2])
+
+
+def calls_functions() -> bool:
+    """Our tasks call the Python functions in this Spark's plans."""
+    return version() in VERSIONS and VERSIONS[version()].python_functions
 
 
 def view(spark, folder: Path) -> None:
@@ -102,7 +114,7 @@ def main() -> None:
     spark = create_session("local[1]", "plans", SETTINGS)
     with tempfile.TemporaryDirectory() as folder:
         view(spark, Path(folder))
-        path = kept(".".join(spark.version.split(".")[:2]))
+        path = kept(version())
         path.parent.mkdir(exist_ok=True)
         path.write_text(text_of(plans(spark)))
     spark.stop()

@@ -362,7 +362,7 @@ def test_touched(arguments: list[str]) -> NoReturn:
 
 
 def test_matrix(arguments: list[str]) -> NoReturn:
-    """``--matrix [3.5,3.11,java21|all]``; what stands before --matrix goes to pytest."""
+    """``--matrix [3.5,3.11,java21|all]``, with ``sql`` in the list the tests of plans; what stands before --matrix goes to pytest."""
     sys.path.insert(0, str(ROOT / "tools"))  # Python runs isolated
     import matrix
 

@@ -24,6 +24,8 @@ SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 PYTHONS = ("3.11", "3.12", "3.13")
 MARKED = ("--all", "-m", "spark or cluster")
 """Of tests/jobs only what runs on Spark."""
+QUIET = ("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+"""PySpark 4.0 leaves the sockets of ``toArrow`` to the garbage collector."""
 JAVAS = ("17", "21", "25")
 JAVA_SINCE = {"17": (3, 5), "21": (4, 0), "25": (4, 2)}
 """The first Spark of each. The Arrow of older ones calls what Java 21 changed, their Hadoop what Java 24 took out."""
@@ -48,6 +50,19 @@ TESTS = (
 )
 """An embedded job, functions of all kinds, plans of DataFrames, DataFrames in and out, sinks, restarts, mirrors, kills, a cluster; and whether
 streams run, or say that they cannot."""
+SQL = "sql"
+SQL_TESTS = (
+    *("tests/spark/test_sql_plans.py", "tests/spark/test_sql_takeover.py", "tests/spark/test_sql_behaviours.py"),
+    *("tests/spark/test_acceleration.py", "tests/spark/test_acceleration_writes.py", "tests/spark/test_sql_python.py"),
+    *("tests/spark/test_sql_scans.py", "tests/spark/test_sql_line_scans.py", "tests/spark/test_sql_nested.py"),
+    *(
+        "tests/spark/test_sql_expressions.py",
+        "tests/spark/test_sql_queries.py",
+        "tests/spark/test_sql_filters.py",
+        "tests/spark/test_sql_tpc.py",
+    ),
+)
+"""With the word SQL among the versions: all that holds the takeover of plans to that Spark."""
 TOOLS = ("pytest", "iniconfig", "packaging", "pluggy", "pygments", "hypothesis", "sortedcontainers", "duckdb", "psutil")
 """Of the lock, for the tests."""
 NOT_OBTAINABLE = "not obtainable"
@@ -151,19 +166,22 @@ class NotObtainable(Exception):
 def run(tools: Tools, words: str | None, arguments: Sequence[str] = ()) -> int:
     """Runs the chosen combinations, one after another, and prints the table. The exit code: 1 if any failed.
 
-    ``arguments`` go to pytest. Raises ValueError for ``words`` that name nothing.
+    ``words``: versions, and SQL for the tests of plans in the place of the others. ``arguments`` go to pytest. Raises ValueError for ``words`` that name nothing.
     """
     if words == "last":
         print(recorded(tools))
         return 0
-    combinations = chosen(words)
+    parts = (words or "").replace(" ", "").lower().split(",")
+    tests = SQL_TESTS if SQL in parts else TESTS
+    combinations = chosen(",".join(part for part in parts if part != SQL))
     tools.home.mkdir(exist_ok=True)
     wheel = build_wheel(tools)
     results: list[Result] = []
     for at, combination in enumerate(combinations, 1):
         tools.say(f"--- {at} of {len(combinations)}: {combination.name}")
-        results.append(run_one(tools, combination, wheel, arguments))
-        keep(tools, results[-1])
+        results.append(run_one(tools, combination, wheel, (*arguments, *tests)))
+        if tests is TESTS:
+            keep(tools, results[-1])
         tools.say(line_of(results[-1]))
     print(table(results))
     print(closing(results))
@@ -171,6 +189,7 @@ def run(tools: Tools, words: str | None, arguments: Sequence[str] = ()) -> int:
 
 
 def run_one(tools: Tools, combination: Combination, wheel: Path, arguments: Sequence[str]) -> Result:
+    """``arguments``: pytest's, with the tests."""
     began = time.monotonic()
     try:
         python = environment(tools, combination, wheel)
@@ -182,7 +201,7 @@ def run_one(tools: Tools, combination: Combination, wheel: Path, arguments: Sequ
     variables["PATH"] = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath)])
     for name in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         variables.pop(name, None)
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *MARKED, *arguments, *TESTS]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *MARKED, *QUIET, *arguments]
     with log.open("w") as out:
         done = subprocess.run(
             command, cwd=tools.root, env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False

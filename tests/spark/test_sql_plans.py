@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
-import pyspark
 import pytest
+from pyspark.sql.functions import udf
 
 import sql_plans_kit as kit
 from firesteel.sql.plans import versions
 
-VERSION = ".".join(pyspark.__version__.split(".")[:2])
+VERSION = kit.version()
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.full,
-    pytest.mark.skipif(VERSION not in versions.KNOWN, reason="plans of this Spark are not read"),
+    pytest.mark.skipif(VERSION not in versions.VERSIONS, reason="plans of this Spark are not read"),
 ]
 
 
@@ -36,7 +36,16 @@ def test_plans_are_read_as_they_were(found):
 
 
 def test_each_spark_that_is_taken_over_has_its_plans():
-    assert {path.stem for path in kit.HOME.glob("*.json")} == set(versions.KNOWN)
+    assert {path.stem for path in kit.HOME.glob("*.json")} == set(versions.VERSIONS)
+
+
+@pytest.mark.skipif(kit.calls_functions(), reason="our tasks call them: test_sql_python")
+def test_python_functions_of_older_sparks_are_sparks(spark, env, tmp_path):
+    spark.range(5).write.parquet(str(tmp_path / "numbers"))
+    frame = spark.read.parquet(str(tmp_path / "numbers")).select(udf(lambda n: n * 2, "long")("id").alias("twice"))
+    stream = env.from_dataframe(frame)
+    assert f"Python functions in plans of Spark {VERSION} are Spark's" in stream.explain()
+    assert sorted(stream.to_arrow()["twice"].to_pylist()) == [0, 2, 4, 6, 8]
 
 
 def test_a_collation_is_seen(spark, env, tmp_path):

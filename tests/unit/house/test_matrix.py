@@ -90,7 +90,7 @@ def test_the_page_tells_of_each_usual_combination():
 
 
 def test_the_tests_it_names_are_there():
-    for name in matrix.TESTS:
+    for name in (*matrix.TESTS, *matrix.SQL_TESTS):
         path, _, function = name.partition("::")
         text = (ROOT / path).read_text()
         assert not function or f"def {function}(" in text, name

@@ -39,10 +39,9 @@ def _iterate(
 
 def _rows(frame: Any, table: pa.Table) -> list[Any]:
     """Spark's rows of the table, with the values that its own ``collect`` gives."""
-    from pyspark.sql.conversion import ArrowTableToRowsConversion
+    from firesteel.spark.session.versions import rows_of_table
 
-    as_bytes = frame.sparkSession.conf.get("spark.sql.execution.pyspark.binaryAsBytes", "true") == "true"
-    return ArrowTableToRowsConversion.convert(table, frame.schema, binary_as_bytes=as_bytes)  # type: ignore[call-overload, no-any-return]
+    return rows_of_table(table, frame.schema, frame.sparkSession)
 
 
 def _count(active: Takeover, _original: Action, frame: Any) -> Any:

@@ -12,6 +12,7 @@ from firesteel.api.steps.actions import Computed
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import UsageError
 from firesteel.spark.session.versions import check_frames, dataframe_of_plan, spark_schema
+from firesteel.sql.plans.versions import checked_version
 
 _AROUND = ("Repartition", "RepartitionByExpression", "RebalancePartitions")
 """Operators that only say in how many files, and which, rows are written: Spark applies them to what we have computed."""
@@ -78,9 +79,9 @@ def _relation(session: Any, plan: Any, rows: Any) -> Any:
     order = plan.order() if _name(plan) == "Sort" else nothing
     unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(0)
     rdd = rows._jdf.queryExecution().toRdd()
-    return jvm.org.apache.spark.sql.execution.LogicalRDD(
-        plan.output(), rdd, unknown, order, False, none, session._jsparkSession, none, none, False
-    )
+    known = {"isStreaming": False, "fromCheckpoint": False, "session": session._jsparkSession}
+    others = [known.get(name, none) for name in checked_version(session).relation]
+    return jvm.org.apache.spark.sql.execution.LogicalRDD(plan.output(), rdd, unknown, order, *others)
 
 
 def _sequence(session: Any, plan: Any) -> Any:

@@ -26,9 +26,11 @@ _SPARKS_V2 = ("append", "overwrite", "overwritePartitions", "replace", "createOr
 """Only tables of other catalogs than the session's own take them, each by rules of its own."""
 _SETTINGS = {
     *("source", "curmode", "extraOptions", "partitioningColumns", "bucketColumnNames", "numBuckets", "sortColumnNames"),
-    *("clusteringColumns", "_withSchemaEvolution"),
+    "clusteringColumns",
 }
-_SETTINGS_V2 = {"provider", "options", "properties", "partitioning", "clustering", "_withSchemaEvolution"}
+_SETTINGS_V2 = {"provider", "options", "properties", "partitioning", "clustering"}
+_LATER = {"_withSchemaEvolution"}
+"""Settings that only newer Sparks have."""
 _OWN = {"df", "ds", "sparkSession", "tableName", "logicalPlan"}
 """Fields that a writer has of its DataFrame and its table."""
 
@@ -130,7 +132,7 @@ def _setting(java: Any, name: str) -> Any:
 
 
 def _known(java: Any, settings: set[str]) -> None:
-    if set(_fields(java)) - _OWN != settings:
+    if set(_fields(java)) - _OWN - _LATER != settings:
         raise UsageError("the writer of this Spark has other settings than are known")
 
 

@@ -175,6 +175,17 @@ def rows_of(context: Any, rdd: Any, partitions: Any) -> AbstractContextManager[A
     return found if hasattr(found, "__enter__") else nullcontext(found)
 
 
+def rows_of_table(table: pa.Table, schema: Any, session: Any) -> list[Any]:
+    """PySpark's rows of a table, with the values that its own ``collect`` gives."""
+    from pyspark.sql.conversion import ArrowTableToRowsConversion
+
+    convert: Callable[..., list[Any]] = ArrowTableToRowsConversion.convert
+    if "binary_as_bytes" not in inspect.signature(convert).parameters:  # before Spark 4.1 bytes are a bytearray
+        return convert(table, schema)
+    as_bytes = session.conf.get("spark.sql.execution.pyspark.binaryAsBytes", "true") == "true"
+    return convert(table, schema, binary_as_bytes=as_bytes)
+
+
 def valid_text(column: str) -> Any:
     """A PySpark Column: the string column with what is not UTF-8 in it replaced by U+FFFD."""
     from pyspark.sql import functions

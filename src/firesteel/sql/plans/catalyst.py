@@ -10,7 +10,7 @@ from typing import Any
 from firesteel.sql.plans.java import instance_of
 from firesteel.sql.plans.nodes import Node, Unsupported
 from firesteel.sql.plans.plan_reader import SOURCE
-from firesteel.sql.plans.versions import check_version
+from firesteel.sql.plans.versions import Version, checked_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,11 @@ class Catalyst:
     root: Node
     session: Any
     _reader: Any
+    _version: Version
 
     def output_of(self, node: Node) -> list[Node]:
         """The attributes of an operator, in order."""
-        return _node(json.loads(self._reader.output(node.handle)))
+        return _node(json.loads(self._reader.output(node.handle)), self._version)
 
     def firsts(self) -> list[int]:
         """For the handle of each operator, that of the first one that gives the same rows, but for the ids of its columns."""
@@ -66,7 +67,7 @@ class Catalyst:
 def read_plan(dataframe: Any) -> Catalyst:
     """Plans the DataFrame, runs nothing. Raises Unsupported where this Spark's plans cannot be read."""
     session = dataframe.sparkSession
-    check_version(session)
+    version = checked_version(session)
     if session.conf.get("spark.sql.legacy.timeParserPolicy", "CORRECTED").upper() == "LEGACY":
         raise Unsupported("dates by the patterns of Spark 2 are not taken over")
     try:
@@ -75,7 +76,7 @@ def read_plan(dataframe: Any) -> Catalyst:
         text = reader.read(plan)
     except Exception as error:
         raise Unsupported(f"Spark's plan cannot be read: {str(error).strip().splitlines()[0]}") from error
-    return Catalyst(_node(json.loads(text)), session, reader)
+    return Catalyst(_node(json.loads(text), version), session, reader, version)
 
 
 def offsets_of(zone: str) -> dict[str, Any]:
@@ -88,11 +89,11 @@ def offsets_of(zone: str) -> dict[str, Any]:
         raise Unsupported(f"the zone {zone} is not known") from error
 
 
-def _node(value: Any) -> Any:
+def _node(value: Any, version: Version) -> Any:
     """Nodes of what the reader wrote; types and what it does not know stay dicts."""
     if isinstance(value, list):
-        return [_node(item) for item in value]
+        return [_node(item, version) for item in value]
     if isinstance(value, dict) and "c" in value:
-        fields = {name: _node(field) for name, field in value["f"].items()}
-        return Node(value["c"], fields, value.get("t"), value.get("h", -1))
+        fields = {name: _node(field, version) for name, field in value["f"].items()}
+        return Node(version.class_of(value["c"]), fields, value.get("t"), value.get("h", -1))
     return value

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from firesteel.sql.plans.nodes import Node, Unsupported
+from firesteel.sql.plans.versions import checked_version
 
 MOST_BROADCAST = 16 << 20
 """Bytes of broadcast variables that are sent with a step's program."""
@@ -26,7 +27,10 @@ class PythonSettings:
 
 
 def python_settings(session: Any) -> PythonSettings:
-    """Raises Unsupported for what our tasks do not do: profiles, logs, another interpreter."""
+    """Raises Unsupported for what our tasks do not do: profiles, logs, another interpreter, older Sparks' functions."""
+    version = checked_version(session)
+    if not version.python_functions:
+        raise Unsupported(f"Python functions in plans of Spark {version.name} are Spark's")
     try:
         conf = session._jsparkSession.sessionState().conf()
         lines = session._jvm.org.apache.spark.sql.execution.python.ArrowPythonRunner.getPythonRunnerConfMap(conf)
