@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from firesteel.sql.operators.keys import conjuncts
 from firesteel.sql.plans.nodes import Node, walk
 
 _COSTLY = ("Aggregate", "Join", "Window", "Sort", "GlobalLimit", "Generate")
 """A subtree without any of these is cheaper to compute again than to store."""
+_FEWER = ("Aggregate", "GlobalLimit")
 _WHOLE = ("Aggregate", "Project")
 """Give all of their columns whoever reads them; of others only those are there that something above them reads."""
 
@@ -21,7 +23,7 @@ def repeated(root: Node, firsts: Sequence[int]) -> dict[int, int]:
         node = stack.pop()
         if node.handle >= 0:
             first = firsts[node.handle]
-            if first in met and node.cls in _WHOLE and _is_costly(node):
+            if first in met and node.cls in _WHOLE and _is_worth_storing(node):
                 found[node.handle] = first
                 found[first] = first
                 continue  # what is below is computed with the first
@@ -30,5 +32,14 @@ def repeated(root: Node, firsts: Sequence[int]) -> dict[int, int]:
     return found
 
 
-def _is_costly(node: Node) -> bool:
-    return any(part.cls in _COSTLY for part in walk(node))
+def _is_worth_storing(node: Node) -> bool:
+    """Returns False also where tables are joined whole: that may give far more than it reads, of which each reader then wants a part; of
+    what is computed for it alone only this part is read."""
+    parts = list(walk(node))
+    return any(part.cls in _COSTLY for part in parts) and any(map(_leaves_less, parts))
+
+
+def _leaves_less(node: Node) -> bool:
+    if node.cls == "Filter":
+        return any(one.cls != "IsNotNull" for one in conjuncts(node["condition"]))
+    return node.cls in _FEWER or (node.cls == "Join" and node["joinType"].cls in ("LeftSemi", "LeftAnti"))
