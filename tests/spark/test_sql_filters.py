@@ -67,6 +67,7 @@ def views(spark, tmp_path_factory):
     pads.write_dataset(fact, home / "parted", format="parquet", partitioning=parts)
     for name in ("fact.parquet", "dim.parquet", "parted"):
         spark.read.parquet(str(home / name)).createOrReplaceTempView(name.removesuffix(".parquet"))
+    return home
 
 
 def compared(spark, query, tmp_path):
@@ -107,3 +108,25 @@ def test_all_is_read_where_something_else_looks_at_it(spark, tmp_path, query):
 def test_partitions_without_a_match_are_not_opened(spark, tmp_path):
     ((decision, _),) = compared(spark, NARROWED["partitions"], tmp_path)
     assert decision.result["bytes"] < decision.inputs["bytes"] / 5
+
+
+def written(spark, home, format):
+    """A view of the facts in files of the format; of Parquet some without the column ``day``, and some with narrower keys."""
+    place, facts = home / f"fact_{format}", spark.table("fact")
+    if format == "parquet":
+        facts.where("v % 2 = 0").drop("day").write.parquet(str(place))
+        facts.where("v % 2 = 1").selectExpr("CAST(k AS INT) AS k", "day", "v").write.mode("append").parquet(str(place))
+        spark.read.schema(facts.schema).parquet(str(place)).createOrReplaceTempView(place.name)
+        return place.name
+    facts.write.format(format).save(str(place))
+    spark.read.schema(facts.schema).format(format).load(str(place)).createOrReplaceTempView(place.name)
+    return place.name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("format", ["csv", "json", "orc", "parquet"])
+def test_files_that_are_read_in_other_ways(spark, views, tmp_path, format):
+    name = written(spark, views, format)
+    for query in (NARROWED["join"], NARROWED["groups"], NARROWED["semi"]):
+        told = compared(spark, query.replace("FROM fact ", f"FROM {name} "), tmp_path / str(len(query)))
+        assert told, "no source was narrowed"
