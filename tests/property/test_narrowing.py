@@ -63,27 +63,31 @@ def rows_of(source: ParquetSource, found) -> list[dict[str, object]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+def drawn(data, folder, of_fact: str, of_keys: str) -> tuple[pa.Table, ParquetSource, pa.Table]:
+    """Facts, in order or not, their file of small row groups, and keys."""
+    numbers = st.lists(st.one_of(st.none(), st.integers(0, 300)), max_size=60)
+    facts, keys = data.draw(numbers), data.draw(numbers)
+    if data.draw(st.booleans()):
+        facts.sort(key=lambda k: -1 if k is None else k)
+    fact = pa.table({"a": column(of_fact, facts), "row": np.arange(len(facts))})
+    pq.write_table(fact, folder / "fact.parquet", row_group_size=7)
+    return fact, ParquetSource(str(folder / "fact.parquet")), pa.table({"k": column(of_keys, keys)})
+
+
+def matching(rows, keys: pa.Table) -> list[int]:
+    """Numbers of the rows that have one of the keys."""
+    known = {comparable(key) for key in keys.column(0).to_pylist() if key is not None}
+    return [row["row"] for row in rows if row["a"] is not None and comparable(row["a"]) in known]
+
+
 @pytest.mark.parametrize("of_fact, of_keys", PAIRS, ids=lambda kind: kind.replace(" ", "-"))
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_every_row_that_matches_is_read(tmp_path_factory, of_fact, of_keys, data):
-    numbers = st.one_of(st.none(), st.integers(0, 300))
-    path = tmp_path_factory.mktemp("narrowing") / "fact.parquet"
-    facts = data.draw(st.lists(numbers, max_size=60))
-    if data.draw(st.booleans()):
-        facts.sort(key=lambda k: -1 if k is None else k)
-    fact = pa.table({"a": column(of_fact, facts), "row": np.arange(len(facts))})
-    pq.write_table(fact, path, row_group_size=7)
-    keys = column(of_keys, data.draw(st.lists(numbers, max_size=60)))
+    fact, source, keys = drawn(data, tmp_path_factory.mktemp("narrowing"), of_fact, of_keys)
     held = data.draw(st.booleans())
-    source = ParquetSource(str(path))
-    found = narrowed(source, source.list_splits(1 << 20), [Keys(FILTER, pa.table({"k": keys}), held)], 1 << 20)
-    known = {comparable(key) for key in keys.to_pylist() if key is not None}
-
-    def matching(rows) -> list[int]:
-        return [row["row"] for row in rows if row["a"] is not None and comparable(row["a"]) in known]
-
-    assert matching(rows_of(source, found)) == matching(fact.to_pylist())
+    found = narrowed(source, source.list_splits(1 << 20), [Keys(FILTER, keys, held)], 1 << 20)
+    assert matching(rows_of(source, found), keys) == matching(fact.to_pylist(), keys)
     if found.splits is not None:
         assert len(found.splits) <= len(source.list_splits(1 << 20))
 
@@ -92,24 +96,13 @@ def test_every_row_that_matches_is_read(tmp_path_factory, of_fact, of_keys, data
 @settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_a_query_that_reads_the_files_itself_gives_every_row_that_matches(tmp_path_factory, of_fact, of_keys, data):
-    numbers = st.one_of(st.none(), st.integers(0, 300))
-    path = tmp_path_factory.mktemp("narrowing") / "fact.parquet"
-    facts, others = data.draw(st.lists(numbers, max_size=60)), data.draw(st.lists(numbers, max_size=60))
-    fact = pa.table({"a": column(of_fact, facts), "row": np.arange(len(facts))})
-    pq.write_table(fact, path, row_group_size=7)
-    keys = column(of_keys, others)
-    source = ParquetSource(str(path))
+    fact, source, keys = drawn(data, tmp_path_factory.mktemp("narrowing"), of_fact, of_keys)
     query = SqlFragment("rows", "SELECT * FROM input", source.schema, source.schema)
-    found = narrowed(source, source.list_splits(1), [Keys(FILTER, pa.table({"k": keys}), False)], 1, (query,))
-    known = {comparable(key) for key in keys.to_pylist() if key is not None}
-
-    def matching(rows) -> list[int]:
-        return sorted(row["row"] for row in rows if row["a"] is not None and comparable(row["a"]) in known)
-
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, keys, False)], 1, (query,))
     got = rows_of(source, found)
-    assert matching(got) == matching(fact.to_pylist())
+    assert sorted(matching(got, keys)) == matching(fact.to_pylist(), keys)
     if of_fact not in ("double", "zoned") and of_fact == of_keys:
-        assert len(got) == len(matching(got)), "rows without a match are left out"
+        assert len(got) == len(matching(got, keys)), "rows without a match are left out"
 
 
 def test_a_query_is_told_of_two_sides(tmp_path):
