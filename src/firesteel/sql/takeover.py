@@ -36,4 +36,5 @@ def take_over(
 def _under(rows: Rows, schema: pa.Schema, place: str, output: list[Any]) -> Pipeline:
     """The columns under the DataFrame's names and types."""
     items = ", ".join(f"{a.id} AS {quoted(name)}" for a, name in zip(output, schema.names, strict=True))
-    return rows.selecting(items, rows.columns, "select").step(schema, place)
+    columns = {name: rows.columns[a.id] for a, name in zip(output, schema.names, strict=True)}
+    return rows.selecting(items, columns, "select").step(schema, place)

@@ -63,7 +63,7 @@ class Rows:
             return self
         query = f"SELECT {items} FROM {self.relation}{' ' + tail if tail else ''}"
         before = {name: name for name in self.pipeline.names} if self.query is None else self.origins
-        origins = {name: before[there] for name, there in (passed or {}).items() if there in before}
+        origins = {name: before[there] for name, there in (passed or {}).items() if name in columns and there in before}
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
         return Rows(self.pipeline, columns, query, named, sides, origins, selective)
 
