@@ -85,10 +85,8 @@ def narrowed(
         smaller = hinted(conditions) if conditions else source
     else:
         operators = (*(_key_filter(source.schema, known) for known in keys if not known.is_held), *operators)
-        for condition in conditions:
-            smaller = push_down(
-                smaller, None, condition
-            )  # one by one: statistics tell more of what looks at one column
+        for condition in conditions:  # one by one: statistics tell more of what looks at one column
+            smaller = push_down(smaller, None, condition)
     if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))
         if sum(split.bytes for split in left) < sum(split.bytes for split in splits):
@@ -120,7 +118,8 @@ def _tables(schema: pa.Schema, keys: Sequence[Keys]) -> list[pa.Table]:
         names = dict(zip(known.filter.columns, known.rows.column_names, strict=True))
         fitting = {to: _plain(known.rows.column(name)) for to, name in names.items()}
         fitting = {to: keys for to, keys in fitting.items() if _is_comparable(keys.type, schema.field(to).type)}
-        if fitting:
+        different = dict(zip(known.filter.columns, known.values, strict=True))
+        if fitting and all(different[to].nbytes <= MOST_BYTES for to in fitting):  # else the table is larger yet
             unique = pa.table(fitting).drop_null().group_by(list(fitting), use_threads=False).aggregate([])
             table = unique.combine_chunks()  # a slice is pickled with all that it is a slice of
             tables += [table] if table.nbytes <= MOST_BYTES else []
