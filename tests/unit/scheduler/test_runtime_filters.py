@@ -223,3 +223,20 @@ def test_a_side_that_is_lost_while_its_keys_are_read_is_made_again():
     assert len(p.keys(DIM)) == 1, "it runs again"
     p.answer_narrow(None)
     end(p)
+
+
+@pytest.mark.parametrize("large", [0, 1])
+def test_a_source_does_not_wait_for_the_keys_of_one_that_waits_for_it(large):
+    """The user wants the larger side broadcast, so the smaller one's source waits for that; or, asked before it, for its keys."""
+    builder = GraphBuilder()
+    for side in (0, 1):
+        builder.source([25 * MIB] * 8 if side == large else [MIB])
+    builder.step((0, HASH), (1, HASH), join=JoinInfo("inner", ("", ""), hint=large), has_sink=True)
+    found = RuntimeFilter(2, 1 - large, builder.dataset(1 - large, HASH), ("k",), ("k",))
+    builder.graph.vertices[large] = replace(builder.graph.vertices[large], filters=(found,))
+    p = plane(builder.graph, sizes=lambda *_: np.full(_[-1], 100, np.int64), slots=4).start()
+    for timer in [timer for timer, at in p.timers.items() if at <= p.now]:
+        p.fire(timer)
+    assert deployed(p) == {large}
+    end(p)
+    assert p.scheduler.job_graph.vertices[1 - large].absorbed_by == 2

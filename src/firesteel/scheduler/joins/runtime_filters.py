@@ -173,18 +173,20 @@ class RuntimeFilters:
         return result if result is not None and result.is_available and result.info.is_settled else None
 
     def _waits_for(self, vertex: int, found: RuntimeFilter) -> bool:
-        """Puts the vertex off, if that may pay."""
+        """Puts the vertex off, if that may pay, and the side does not wait for the vertex itself."""
+        if self._waits.is_circular(vertex, found.dataset):
+            return False
         wait, join, awaited = (
             self._waits.of(vertex),
             worker_of(self._graph.job_graph, found.join),
             f"the {SIDES[found.build]} side",
         )
         if wait is not None:
-            wait.join, wait.awaited = join, awaited
+            wait.join, wait.awaited, wait.dataset = join, awaited, found.dataset
         elif self._waits.slots_of(vertex) is not None:
             job = self._graph.vertices[vertex].job
             probe, built = _bytes_read(job), self._estimates.of(found.dataset)
-            wait = Wait(join, awaited, budget_for(probe))
+            wait = Wait(join, awaited, found.dataset, budget_for(probe))
             self._waits.begin(vertex, wait)
             self._recorder.decision(
                 "join order",

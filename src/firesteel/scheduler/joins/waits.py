@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from firesteel.humanize import format_seconds
+from firesteel.model.absorbing import worker_of
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
@@ -24,11 +25,12 @@ def budget_for(saved: int) -> float:
 
 @dataclass(slots=True)
 class Wait:
-    """Of a vertex that is put off. ``awaited``: what for, such as "the left side of [3]"; ``join``: the vertex that will read it.
-    Times are slot-seconds; a budget may be infinite."""
+    """Of a vertex that is put off. ``awaited``: what for, such as "the left side of [3]"; ``dataset``: the same as a data set; ``join``: the
+    vertex that will read it. Times are slot-seconds; a budget may be infinite."""
 
     join: int
     awaited: str
+    dataset: int
     budget: float
     build: int | None = None
     """The join's input that is awaited, where it is to be decided how the join is done; None: only its keys are."""
@@ -76,7 +78,29 @@ class Waits:
         return self._waits.get(vertex)
 
     def begin(self, vertex: int, wait: Wait) -> None:
+        """Those that wait for keys only, and so for the vertex itself, wait no more."""
         self._waits[vertex] = wait
+        for other, theirs in self._waits.items():
+            if theirs.build is None and self.is_circular(other, theirs.dataset):
+                theirs.budget = 0.0
+
+    def is_circular(self, vertex: int, dataset: int) -> bool:
+        """Returns whether the data set cannot be made before the vertex has begun, as things are put off now."""
+        graph, seen, ask = self._graph, set[int](), [dataset]
+        while ask:
+            number = ask.pop()
+            result = graph.results[number]
+            if number in seen or (result is not None and result.is_available):
+                continue
+            seen.add(number)
+            producer = worker_of(graph.job_graph, graph.job_graph.datasets[number].producer)
+            if producer == vertex:
+                return True
+            ask += [edge.dataset for edge in graph.vertices[producer].job.inputs]
+            wait = self._waits.get(producer)
+            if wait is not None and not wait.is_over:
+                ask.append(wait.dataset)
+        return False
 
     def stop(self, vertex: int) -> float:
         """Ends the wait of a vertex, if it has one; returns what it has spent."""
