@@ -27,15 +27,13 @@ def generate(planner: Planner, node: Node) -> Rows:
         raise Unsupported("a generator whose columns are there already is not taken over")
     lists, fields = _lists(planner, generator)
     names = [planner.names.new("u") for _ in lists]
-    columns: Columns = {**rows.columns, **dict.fromkeys(names, "generated")}
-    items = ["*", *(f"{text} AS {n}" for text, n in zip(lists, names, strict=True))]
-    rows = rows.selecting(", ".join(items), columns, "generate", passed=rows.unchanged)
+    rows = rows.adding({name: (text, "generated") for text, name in zip(lists, names, strict=True)}, "generate")
     passed = {name: name for name in kept}
     if node["outer"] is True:
         unnested = [f"unnest(CASE WHEN len({names[0]}) > 0 THEN {name} ELSE [NULL] END) AS {name}" for name in names]
     else:
         unnested = [f"unnest({name}) AS {name}" for name in names]
-    rows = rows.selecting(", ".join([*kept, *unnested]), columns, "generate", passed=passed)
+    rows = rows.selecting(", ".join([*kept, *unnested]), rows.columns, "generate", passed=passed)
     values = [f"struct_extract_at({names[0]}, {i + 1})" for i in range(len(output))] if fields else names
     if len(values) != len(output):
         raise Unsupported(f"{generator.cls} of other columns is not taken over")

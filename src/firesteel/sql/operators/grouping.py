@@ -190,11 +190,7 @@ def _find(node: Node, visit: Callable[[Node], Node | None]) -> None:
 
 
 def _with_groups(rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:
-    new = {name: kind for name, kind in kinds.items() if name not in rows.columns}
-    if not new:
-        return rows
-    items = ", ".join(["*", *(f"{texts[name]} AS {name}" for name in new)])
-    return rows.selecting(items, {**rows.columns, **new}, "groups", passed=rows.unchanged)
+    return rows.adding({n: (texts[n], kind) for n, kind in kinds.items() if n not in rows.columns}, "groups")
 
 
 def _rows_of_groups(planner: Planner, rows: Rows, kinds: Columns, texts: dict[str, str]) -> Rows:

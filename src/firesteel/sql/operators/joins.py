@@ -107,12 +107,7 @@ def _keyed(planner: Planner, rows: Rows, keys: list[Node], own: bool) -> tuple[R
         name = planner.names.new("k")
         new[name] = (x.text(key), checked(key.type))
         names.append(name)
-    if new:
-        items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
-        columns = {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}
-        copies = {n: text for n, (text, _) in new.items() if text in rows.columns}
-        rows = rows.selecting(items, columns, "keys", passed={**rows.unchanged, **copies})
-    return rows, tuple(names)
+    return rows.adding(new, "keys"), tuple(names)
 
 
 def _adaptive(planner: Planner, how: str, left: Rows, right: Rows, condition: _Condition) -> Rows:

@@ -156,7 +156,7 @@ def aggregate(planner: Planner, node: Node) -> Rows:
     caller = _Caller.of(planner)
     rows = planner.rows(node["child"])
     keys: dict[Any, str] = {}
-    texts: list[str] = []
+    new: dict[str, tuple[str, str]] = {}
     kinds: Columns = {}
     for one in node["groupingExpressions"]:
         name = one.id if one.cls == "AttributeReference" else planner.names.new("g")
@@ -164,7 +164,7 @@ def aggregate(planner: Planner, node: Node) -> Rows:
         if kinds[name] in FLOATS:
             raise Unsupported("groups by floating-point numbers are Spark's")
         if name not in rows.columns:
-            texts.append(f"{Expressions().text(one)} AS {name}")
+            new[name] = (Expressions().text(one), kinds[name])
     udfs = [_aggregating(part) for part in found.values()]
     results = {key: planner.names.new("u") for key in found}
     called = [caller.called(udf) for udf in udfs]
@@ -174,9 +174,7 @@ def aggregate(planner: Planner, node: Node) -> Rows:
     step = AggregateBySpark(
         f"aggregate({functions.name})", functions, caller.seen_arguments(), tuple(kinds), schema_of(out)
     )
-    if texts:
-        rows = rows.selecting(", ".join(["*", *texts]), {**rows.columns, **kinds}, "groups")
-    grouped = _by_groups([caller.beside(rows)], step, out, tuple(kinds))
+    grouped = _by_groups([caller.beside(rows.adding(new, "groups"))], step, out, tuple(kinds))
     return projected(planner, grouped, node["aggregateExpressions"], lambda one: {**keys, **results}.get(same(one)))
 
 
@@ -299,11 +297,9 @@ class _Caller:
 
     def beside(self, rows: Rows) -> Rows:
         """The rows with the arguments behind their own columns."""
-        if not self.arguments:
-            return rows
-        new = [f"CAST({text} AS {engine_type(kind)}) AS {name}" for name, text, kind in self.arguments.values()]
-        columns = {**rows.columns, **{name: kind for name, _, kind in self.arguments.values()}}
-        return rows.selecting(", ".join(["*", *new]), columns, "arguments")
+        arguments = self.arguments.values()
+        new = {name: (f"CAST({text} AS {engine_type(kind)})", kind) for name, text, kind in arguments}
+        return rows.adding(new, "arguments")
 
     def seen_arguments(self) -> Seen:
         fields = [pa.field(f"_{i}", self._shown(kind)) for i, (_, _, kind) in enumerate(self.arguments.values())]

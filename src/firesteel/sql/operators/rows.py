@@ -67,6 +67,15 @@ class Rows:
         named, sides, selective = (*self.what, what), (*self.sides, *sides), selective or self.selective
         return Rows(self.pipeline, columns, query, named, sides, origins, selective)
 
+    def adding(self, new: Mapping[str, tuple[str, Any]], what: str) -> Rows:
+        """The same rows with these columns behind their own: text and type by name."""
+        if not new:
+            return self
+        items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
+        columns = {**self.columns, **{name: kind for name, (_, kind) in new.items()}}
+        copies = {name: text for name, (text, _) in new.items() if text in self.columns}
+        return self.selecting(items, columns, what, passed={**self.unchanged, **copies})
+
     def _as_query(self) -> Rows:
         names = ", ".join(self.columns)
         return replace(self, query=f"SELECT {names} FROM {INPUT}", what=("select",), origins=self.unchanged)

@@ -56,11 +56,7 @@ def _with_keys(planner: Planner, rows: Rows, parts: list[Node]) -> tuple[Rows, K
         text, kind, name = x.text(part), checked(part.type), planner.names.new(_KEY)
         new[name] = (f"({text} + 0)" if kind in FLOATS else text, kind)
         names.append(name)
-    if new:
-        items = ", ".join(["*", *(f"{text} AS {name}" for name, (text, _) in new.items())])
-        columns = {**rows.columns, **{n: kind for n, (_, kind) in new.items()}}
-        rows = rows.selecting(items, columns, "keys", passed=rows.unchanged)
-    return rows, tuple(dict.fromkeys(names))
+    return rows.adding(new, "keys"), tuple(dict.fromkeys(names))
 
 
 def function_text(node: Node, keys: Keys) -> str | None:  # noqa: PLR0911 - one for each kind of function
