@@ -176,7 +176,7 @@ def test_a_folder_of_partitions_of_which_one_is_read(session, tmp_path, tables, 
 def test_keys_that_cannot_be_read_leave_the_source_as_it_is(session, tmp_path, tables, files, monkeypatch):
     from firesteel.spark.driver import narrowing
 
-    def broken(*_):
+    def broken(*_, **__):
         raise OSError("the disk is on fire")
 
     monkeypatch.setattr(narrowing, "narrowed", broken)

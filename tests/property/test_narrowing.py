@@ -19,7 +19,9 @@ from firesteel.compile.adaptive.narrowing import MOST_VALUES, Keys, narrowed
 from firesteel.connectors.formats.parquet import ParquetSource
 from firesteel.model.job_graph import RuntimeFilter
 from firesteel.task.engine.fragments import SqlFragment
-from firesteel.task.operators.key_filter import BloomFilter
+from firesteel.task.operators.key_filter import BloomFilter, KeyFilter
+from firesteel.task.operators.relational import Limit
+from firesteel.task.program import SourceHead, VertexProgram
 from operators_support import context
 
 KINDS = {
@@ -50,15 +52,17 @@ def comparable(value: object) -> object:
     return "NaN" if value != value else value + 0.0 if isinstance(value, float) else value
 
 
-def rows_of(source: ParquetSource, found) -> list[dict[str, object]]:
+def rows_of(source: ParquetSource, found, *query: SqlFragment) -> list[dict[str, object]]:
+    """What is read, and what a query behind it makes of that."""
     ctx = context(Path())
     splits = source.list_splits(1 << 20) if found.splits is None else found.splits
-    first = found.operators[0] if found.operators else None
+    operators = found.program(VertexProgram(SourceHead(source), query, ())).operators
+    first = operators[0] if operators else None
     files = found.source.files([split.payload for split in splits])
     if isinstance(first, SqlFragment) and files is not None:
         return [row for batch in first.apply_files(files, ctx) for row in batch.to_pylist()]
     batches = (batch for split in splits for batch in found.source.read(split.payload, ctx))
-    for operator in found.operators:
+    for operator in operators:
         batches = operator.apply(batches, ctx)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -98,8 +102,8 @@ def test_every_row_that_matches_is_read(tmp_path_factory, of_fact, of_keys, data
 def test_a_query_that_reads_the_files_itself_gives_every_row_that_matches(tmp_path_factory, of_fact, of_keys, data):
     fact, source, keys = drawn(data, tmp_path_factory.mktemp("narrowing"), of_fact, of_keys)
     query = SqlFragment("rows", "SELECT * FROM input", source.schema, source.schema)
-    found = narrowed(source, source.list_splits(1), [Keys(FILTER, keys, False)], 1, (query,))
-    got = rows_of(source, found)
+    found = narrowed(source, source.list_splits(1), [Keys(FILTER, keys, False)], 1, takes_keys=True)
+    got = rows_of(source, found, query)
     assert sorted(matching(got, keys)) == matching(fact.to_pylist(), keys)
     if of_fact not in ("double", "zoned") and of_fact == of_keys:
         assert len(got) == len(matching(got, keys)), "rows without a match are left out"
@@ -111,9 +115,22 @@ def test_a_query_is_told_of_two_sides(tmp_path):
     both = RuntimeFilter(2, 1, 1, ("k", "l"), ("a", "b"))
     sides = [Keys(both, pa.table({"k": range(200), "l": [3] * 200}), False)]
     sides += [Keys(FILTER, pa.table({"k": range(100, 400)}), True)]
-    found = narrowed(source, source.list_splits(1), sides, 1, (query,))
-    assert sorted(row["a"] for row in rows_of(source, found)) == [a for a in range(100, 200) if a % 7 == 3]
+    found = narrowed(source, source.list_splits(1), sides, 1, takes_keys=True)
+    assert sorted(row["a"] for row in rows_of(source, found, query)) == [a for a in range(100, 200) if a % 7 == 3]
     assert len(found.splits) == 1, "the row group from 100 to 199"
+
+
+@pytest.mark.parametrize("takes_keys", [True, False])
+def test_operators_that_came_while_the_keys_were_read_stay(tmp_path, takes_keys):
+    """The vertex absorbed a join meanwhile."""
+    source = table_of(tmp_path / "a.parquet")
+    query = SqlFragment("rows", "SELECT a FROM input", source.schema, pa.schema({"a": pa.int64()}))
+    keys = Keys(FILTER, pa.table({"k": [105, 3999]}), False)
+    found = narrowed(source, source.list_splits(1), [keys], 1, takes_keys=takes_keys)
+    grown = found.program(VertexProgram(SourceHead(source), (query, Limit("limit", 5)), ()))
+    assert grown.operators[-1] == Limit("limit", 5) and len(grown.operators) == (2 if takes_keys else 3)
+    assert grown.operators[-2] == (query.with_keys(found.told) if takes_keys else query)
+    assert isinstance(grown.operators[0], SqlFragment if takes_keys else KeyFilter)
 
 
 def test_of_very_many_keys_the_ends_tell(tmp_path):

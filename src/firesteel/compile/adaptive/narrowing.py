@@ -54,44 +54,52 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """``splits``: None: no split is left out, and the source stays as it was. ``operators``: all of the vertex. ``found``: as
-    ``SourceNarrowed.found``."""
+    """``splits``: None: no split is left out, and the source stays as it was. ``found``: as ``SourceNarrowed.found``. ``told``: keys for the
+    operator right behind the source; ``filters``: to be put before it."""
 
     source: Any
     splits: list[Split] | None
-    operators: tuple[Operator, ...]
     found: str
+    told: tuple[pa.Table, ...] = ()
+    filters: tuple[Operator, ...] = ()
 
     def program(self, program: VertexProgram) -> VertexProgram:
-        """The vertex' program with the narrowed source."""
-        return replace(program, head=SourceHead(self.source), operators=self.operators)
+        """The vertex' program with the narrowed source. It may have got operators since it was looked for: the vertex absorbed others."""
+        operators = program.operators
+        if self.told:
+            first = operators[0]
+            assert isinstance(first, TakesKeys)
+            operators = (first.with_keys(self.told), *operators[1:])
+        return replace(program, head=SourceHead(self.source), operators=(*self.filters, *operators))
 
 
 def narrowed(
-    source: Any, splits: Sequence[Split], keys: Sequence[Keys], volume: int, operators: tuple[Operator, ...] = ()
+    source: Any, splits: Sequence[Split], keys: Sequence[Keys], volume: int, *, takes_keys: bool = False
 ) -> Narrowed:
-    """``splits``: all that the source has now; ``volume``: bytes per task; ``operators``: those behind the source. Raises FiresteelError
-    where splits cannot be listed."""
+    """``splits``: all that the source has now; ``volume``: bytes per task; ``takes_keys``: the operator right behind the source does
+    (``TakesKeys``). Raises FiresteelError where splits cannot be listed."""
     found = [_words(known) for known in keys]
     if not all(_any_key(known.rows) for known in keys):
         no_key = f"no row of {found[0]} has a key" if len(found) == 1 else "a side has no key"
-        return Narrowed(source, [], operators, no_key)
+        return Narrowed(source, [], no_key)
     said = " and ".join(found)
     conditions = [condition for known in keys for condition in _conditions(source.schema, known)]
     smaller: Any = source
+    told: tuple[pa.Table, ...] = ()
+    filters: tuple[Operator, ...] = ()
     hinted = getattr(source, "hinted", None)
-    if operators and isinstance(operators[0], TakesKeys) and hinted is not None:
-        operators = (operators[0].with_keys(_tables(source.schema, keys)), *operators[1:])
+    if takes_keys and hinted is not None:
+        told = tuple(_tables(source.schema, keys))
         smaller = hinted(conditions) if conditions else source
     else:
-        operators = (*(_key_filter(source.schema, known) for known in keys if not known.is_held), *operators)
+        filters = tuple(_key_filter(source.schema, known) for known in keys if not known.is_held)
         for condition in conditions:  # one by one: statistics tell more of what looks at one column
             smaller = push_down(smaller, None, condition)
     if smaller is not source:
         left: list[Split] = list(smaller.list_splits(volume))
         if sum(split.bytes for split in left) < sum(split.bytes for split in splits):
-            return Narrowed(smaller, left, operators, f"the rest has no key of {said}")
-    return Narrowed(source, None, operators, f"every split may have keys of {said}")
+            return Narrowed(smaller, left, f"the rest has no key of {said}", told, filters)
+    return Narrowed(source, None, f"every split may have keys of {said}", told, filters)
 
 
 def _any_key(rows: pa.Table) -> bool:

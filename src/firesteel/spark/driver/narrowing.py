@@ -19,7 +19,7 @@ from firesteel.scheduler.kernel.events import SourceNarrowed
 from firesteel.spark.driver.serialise import serialise_program
 from firesteel.spark.driver.threads import aside
 from firesteel.task.executor.failures import describe_failure
-from firesteel.task.program import SourceHead
+from firesteel.task.program import SourceHead, TakesKeys
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -43,7 +43,7 @@ class Narrowing:
         """Returns at once; the answer comes whatever goes wrong."""
         graph = self._compiled.job_graph
         vertex = graph.vertices[command.vertex]
-        head, operators = vertex.program.head, vertex.program.operators
+        head, first = vertex.program.head, next(iter(vertex.program.operators), None)
         assert isinstance(head, SourceHead)
         held = {edge.dataset for edge in vertex.inputs if edge.whole}
         schemas = [self._compiled.schemas[found.dataset] for found in command.filters]
@@ -55,7 +55,8 @@ class Narrowing:
                     Keys(found, self._keys(gate, schema, found.keys), found.dataset in held)
                     for found, gate, schema in zip(command.filters, command.gates, schemas, strict=True)
                 ]
-                done = NarrowingDone(command.vertex, narrowed(head.source, splits, keys, self._volume, operators))
+                found = narrowed(head.source, splits, keys, self._volume, takes_keys=isinstance(first, TakesKeys))
+                done = NarrowingDone(command.vertex, found)
             except Exception as error:  # it reads all there is, and whoever reads a lost result says so
                 _log.debug("vertex %s was not narrowed", command.vertex, exc_info=error)
                 done = NarrowingDone(command.vertex, None, describe_failure(error).message)
