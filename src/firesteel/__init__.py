@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
-    from firesteel.api.history import History
-    from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.api.jobs.history import History
+    from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
     from firesteel.api.steps import window as window
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
@@ -38,9 +38,9 @@ _HOMES = {
     "Acceleration": "firesteel.api.acceleration.handle",
     "accelerate": "firesteel.api.acceleration.handle",
     "ExecutionEnvironment": "firesteel.api.environment",
-    "History": "firesteel.api.history",
-    "JobClient": "firesteel.api.job_client",
-    "JobResult": "firesteel.api.job_client",
+    "History": "firesteel.api.jobs.history",
+    "JobClient": "firesteel.api.jobs.job_client",
+    "JobResult": "firesteel.api.jobs.job_client",
     "KeyedStream": "firesteel.api.keyed_stream",
     "Row": "firesteel.task.functions.rows",
     "Sink": "firesteel.connectors.base",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.what_if import what_if
+from firesteel.api.jobs.what_if import what_if
 from firesteel.journal.file import read
 from firesteel.scheduler.kernel.records import Decision
 from oracle import assert_same_rows, duckdb_answer

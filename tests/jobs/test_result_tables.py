@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from firesteel import ExecutionEnvironment, History
-from firesteel.api.what_if import compare
+from firesteel.api.jobs.what_if import compare
 from firesteel.errors import JobExecutionError
 from firesteel.journal.file import Journal, read
 from firesteel.report.tables import SCHEMAS

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from firesteel.api.job_client import JobClient
+from firesteel.api.jobs.job_client import JobClient
 from firesteel.errors import JobCancelledError, JobExecutionError
 from firesteel.report.attempts_report import report
 from firesteel.report.history import JobHistory

@@ -38,7 +38,7 @@ from firesteel.options.layers import read_spark_conf, surroundings
 from firesteel.options.registry import ON_COMMAND_LINE
 
 if TYPE_CHECKING:
-    from firesteel.api.job_client import JobClient, JobResult
+    from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.connectors.base import Source
     from firesteel.spark.driver.runtime import JobRun
 
@@ -414,7 +414,7 @@ class ExecutionEnvironment:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"The name of a job is a string, not {name!r}.", hint='Write execute("word count").')
         with _interruptible(name):
-            from firesteel.api.job_client import JobClient
+            from firesteel.api.jobs.job_client import JobClient
 
             def by_spark(error: FiresteelError) -> tuple[JobRun, Callable[[FiresteelError], object]] | None:
                 instead = left_to_spark(sinks, error)

@@ -76,7 +76,7 @@ def age_of(text: str) -> float:
 
 def _left_over(options: Any) -> tuple[list[Item], list[str]]:
     """The leftovers that may be removed, and sentences about the others."""
-    from firesteel.api.leftovers import LeftOver, Leftovers
+    from firesteel.api.jobs.leftovers import LeftOver, Leftovers
 
     try:
         places = Leftovers(options)

@@ -52,7 +52,7 @@ def decide(
 
 def what_if_text(records: Sequence[AnyJournalRecord], pairs: Sequence[str], vertex: str | None) -> str:
     """For ``firesteel explain --what-if``. Raises UsageError."""
-    from firesteel.api.what_if import what_if
+    from firesteel.api.jobs.what_if import what_if
     from firesteel.report.scripts import not_a_script
     from firesteel.report.streams import is_stream
 

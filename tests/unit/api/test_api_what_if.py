@@ -11,7 +11,7 @@ from tests.journal_samples import planned
 from tests.unit.parallelism.test_parallelism_decider import MIB, bounds, broadcast, forward, keyed
 from typer.testing import CliRunner
 
-from firesteel.api.what_if import compare, what_if
+from firesteel.api.jobs.what_if import compare, what_if
 from firesteel.cli.main import app
 from firesteel.errors import UsageError
 from firesteel.journal.file import Journal, read

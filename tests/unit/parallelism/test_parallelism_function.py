@@ -12,7 +12,7 @@ from tests.scheduler_kit import GraphBuilder, plane
 import firesteel
 from firesteel import ConsumedResult, UndecidedStep
 from firesteel.api.deciding import decide_request
-from firesteel.api.what_if import compare
+from firesteel.api.jobs.what_if import compare
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.option_functions import OptionFunctionError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 
-from firesteel.api.what_if import compare
+from firesteel.api.jobs.what_if import compare
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
 from firesteel.model.step_costs import MeasuredStep, StepCost, StepCosts

@@ -8,7 +8,7 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 from tests.unit.scheduler.test_adaptive_joins import EITHER, HASH, MIB, choices, end, finish, job, star, started
 
-from firesteel.api.what_if import compare, what_if
+from firesteel.api.jobs.what_if import compare, what_if
 from firesteel.errors import UsageError
 from firesteel.options import Options
 from firesteel.scheduler.joins.broadcast import JoinChoice, JoinSizes

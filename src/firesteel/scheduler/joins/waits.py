@@ -78,7 +78,7 @@ class Waits:
         return self._waits.get(vertex)
 
     def begin(self, vertex: int, wait: Wait) -> None:
-        """Those that wait for keys only, and so for the vertex itself, wait no more."""
+        """Vertices that wait for keys only, and so for this one, wait no more."""
         self._waits[vertex] = wait
         for other, theirs in self._waits.items():
             if theirs.build is None and self.is_circular(other, theirs.dataset):

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firesteel.api.job_tables import JobTables
+from firesteel.api.jobs.job_tables import JobTables
 from firesteel.errors import UsageError
 from firesteel.journal.file import AnyJournalRecord, read
 from firesteel.journal.lookup import find
