@@ -72,6 +72,7 @@ class FoldingState:
         self._passing: bool | None = None
         values = folding.distincts if isinstance(folding, Plan) else ()
         self._merged_by = [*folding.keys, *(value.name for value in values)]
+        self._spread = folding.spread if isinstance(folding, Plan) else None
 
     def add(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         if batch.num_rows == 0:
@@ -104,9 +105,12 @@ class FoldingState:
     def _passed(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
         heavy = heavy_rows(rows, self._merged_by)
         if heavy is None:
-            return table_batches(rows, OUTPUT_ROWS)
+            return self._given(rows)
         relieved = self._kept(self._folding.merge(filter_rows(rows, heavy)))
-        return chain(table_batches(filter_rows(rows, pc.invert(heavy)), OUTPUT_ROWS), relieved)
+        return chain(self._given(filter_rows(rows, pc.invert(heavy))), relieved)
+
+    def _given(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
+        return table_batches(rows if self._spread is None else self._spread(rows), OUTPUT_ROWS)
 
     def _kept(self, merged: pa.Table) -> Iterable[pa.RecordBatch]:
         """Holds the rows; gives some away where they are too many."""
