@@ -152,10 +152,10 @@ def test_pivot(env):
         .agg(rows=agg.count().where(col("price") > 1.9), all=agg.collect_list("kind"))
     )
     assert sorted(two.collect(), key=by("town"))[0] == {
-        "town": "Bonn", "1_rows": None, "1_all": None, "2_rows": 1, "2_all": ["tea"],
+        "town": "Bonn", "1_rows": 0, "1_all": [], "2_rows": 1, "2_all": ["tea"],
     }  # fmt: skip
     counted = sales.key_by("town").pivot("kind", values=["rice"]).count()
-    assert sorted(counted.collect(), key=by("town"))[0] == {"town": "Bonn", "rice": None}
+    assert sorted(counted.collect(), key=by("town"))[0] == {"town": "Bonn", "rice": 0}
 
 
 def test_unpivot_is_the_way_back(env):

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from firesteel.api.configurable import Configurable, StreamSink
 from firesteel.api.connectors import dataframes
-from firesteel.api.keyed_stream import GroupedStream, KeyedStream
+from firesteel.api.keyed_stream import KeyedStream
+from firesteel.api.reshaping import Reshaping
 from firesteel.api.steps import (
     actions,
     caching,
@@ -25,12 +26,10 @@ from firesteel.api.steps import (
     ordering,
     partitioning,
     projection,
-    reshaping,
     set_operations,
     summaries,
     writing,
 )
-from firesteel.api.steps.aggregates import grouping_sets
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.writing import Layout
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
 
 
-class DataStream(Configurable):
+class DataStream(Configurable, Reshaping):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -184,37 +183,6 @@ class DataStream(Configurable):
     selectExpr = select_expr  # noqa: N815
     where = filter
 
-    # --- rows made of rows ---
-
-    def explode(self, column: str, into: Any = None) -> DataStream:
-        """A row for each element of a list, beside the other columns: ``explode("tags", into="tag")``; of a map for each entry, as
-        columns ``key`` and ``value``, or two that ``into`` names.
-
-        A null or empty list gives no row. Without ``into`` the element has the column's name.
-        """
-        return DataStream(reshaping.explode(self._pipeline, column, into, position=False, outer=False))
-
-    def explode_outer(self, column: str, into: Any = None) -> DataStream:
-        """As :meth:`explode`; a null or empty list gives one row, with null for the element."""
-        return DataStream(reshaping.explode(self._pipeline, column, into, position=False, outer=True))
-
-    def posexplode(self, column: str, into: Any = None) -> DataStream:
-        """As :meth:`explode`, with the place of the element from 0 on, as ``pos``, before it."""
-        return DataStream(reshaping.explode(self._pipeline, column, into, position=True, outer=False))
-
-    def posexplode_outer(self, column: str, into: Any = None) -> DataStream:
-        """As :meth:`posexplode`; a null or empty list gives one row, with nulls."""
-        return DataStream(reshaping.explode(self._pipeline, column, into, position=True, outer=True))
-
-    def unpivot(self, ids: Any, values: Any = None, variable: str = "variable", value: str = "value") -> DataStream:
-        """A row for each of the columns ``values`` (None: all but ``ids``): ``ids``, the column's name as ``variable``, what it holds as ``value``.
-
-        The columns must be of one type.
-        """
-        return DataStream(reshaping.unpivot(self._pipeline, ids, values, variable, value))
-
-    melt = unpivot
-
     # --- keys and aggregates ---
 
     def key_by(self, *columns: str) -> KeyedStream:
@@ -224,23 +192,6 @@ class DataStream(Configurable):
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
         return DataStream(keyed.aggregate(self._pipeline, (), aggregates, named))
-
-    def rollup(self, *columns: str, grouping_id: str | None = None) -> GroupedStream:
-        """Aggregates by all of these columns, by all but the last, and so on, and of all rows: ``rollup("a", "b").aggregate({"n": "sum"})``.
-
-        Columns that a row is not grouped by are null. ``grouping_id``: the name of a column for PySpark's ``grouping_id()``, a number in
-        which the first column is the highest bit, 1 where the row is not grouped by it: it tells these nulls from those of
-        the rows. Every row is counted as often as there are groupings; no rows give none.
-        """
-        return GroupedStream(self, grouping_sets.rollup(self._pipeline, columns, grouping_id))
-
-    def cube(self, *columns: str, grouping_id: str | None = None) -> GroupedStream:
-        """Aggregates by every subset of these columns. See :meth:`rollup`."""
-        return GroupedStream(self, grouping_sets.cube(self._pipeline, columns, grouping_id))
-
-    def grouping_sets(self, *sets: Any, grouping_id: str | None = None) -> GroupedStream:
-        """Aggregates by each of these sets of columns: ``grouping_sets(("a", "b"), "b", ())``. See :meth:`rollup`."""
-        return GroupedStream(self, grouping_sets.grouping_sets(self._pipeline, sets, grouping_id))
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
         """All rows reduced to one, no rows to none: ``func(row, row)`` returns a row of the same schema, as in :meth:`map`.

@@ -60,9 +60,10 @@ class KeyedStream:
         """Aggregates for each of these values of a column, side by side: ``key_by("k").pivot("p", values=["a", "b"]).aggregate({"n": "sum"})``.
 
         The columns are named by the values, or, of several aggregates, by value and aggregate (``a_total``), as in PySpark. Where a
-        key has no row with the value they are null, counts as well. The values must be given: no job is run to find them.
+        key has no row with the value they are what aggregates of no rows are: null, of counts 0. The values must be given: no job
+        is run to find them.
         """
-        return GroupedStream(self._stream, pivot(self._keyed, column, values))
+        return GroupedStream(self._after, pivot(self._keyed, column, values))
 
     def count(self) -> DataStream:
         """PySpark's ``groupBy(...).count()``: one row per key with the number of its rows, as ``count``."""
@@ -141,20 +142,20 @@ class KeyedStream:
 class GroupedStream:
     """Groups that aggregates follow. Made by :meth:`DataStream.rollup`, ``cube`` and ``grouping_sets``, and :meth:`KeyedStream.pivot`."""
 
-    def __init__(self, stream: DataStream, groups: GroupingSets | Pivot) -> None:
-        """Made by those steps, not by users."""
-        self._stream = stream
+    def __init__(self, after: Callable[[Pipeline], DataStream], groups: GroupingSets | Pivot) -> None:
+        """Made by those steps, not by users. ``after``: the stream of a pipeline."""
+        self._after = after
         self._groups = groups
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row per group, as :meth:`KeyedStream.aggregate`."""
-        return self._stream._after(self._groups.aggregate(aggregates, named))  # pyright: ignore[reportPrivateUsage]
+        return self._after(self._groups.aggregate(aggregates, named))
 
     agg = aggregate
 
     def count(self) -> DataStream:
         """The number of rows of each group, as ``count``."""
-        return self._stream._after(self._groups.count())  # pyright: ignore[reportPrivateUsage]
+        return self._after(self._groups.count())
 
 
 class CoGroupedStreams:

@@ -104,7 +104,7 @@ def aggregated(pipeline: Pipeline, keys: tuple[str, ...], made: Prepared, place:
 def needed(
     schema: pa.Schema, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], computed: Mapping[str, pc.Expression]
 ) -> list[tuple[str, pc.Expression]]:
-    """What an aggregation reads: columns as they are, and those that are computed of them."""
+    """The columns that an aggregation reads: as they are, or computed of them."""
     made = project_schema(schema, list(computed.items()))[0] if computed else ()
     whole = pa.schema([*schema, *made])
     check_aggregations(whole, keys, aggs)

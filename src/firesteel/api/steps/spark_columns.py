@@ -1,7 +1,7 @@
 """PySpark's Columns where a step takes names or expressions: translated where they mean the very same here, else refused.
 
 Read is Spark's own tree of the column (Spark 4; a Column is only made beside a running Spark), never its text. What is
-translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, plain aggregates, directions of a sort.
+translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, aggregates of plain columns, directions of a sort.
 """
 
 from __future__ import annotations
@@ -227,7 +227,9 @@ class _Tree:
         raise self._refused(f"it compares with {what}, which is neither a column nor an integer, a string or a boolean")
 
 
-_HINT_AGGREGATE = 'Write aggregate({"total": ("n", "sum")}).'
+_HINT_AGGREGATE = (
+    "Write it with firesteel.agg, aggregate(total=agg.sum(...)); docs/aggregates.md has the names beside PySpark's."
+)
 _KINDS = {
     "a boolean": (pa.types.is_boolean,),
     "an integer": (pa.types.is_signed_integer,),

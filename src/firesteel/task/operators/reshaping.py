@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from firesteel.model.arrays import Ints
 from firesteel.results.hashing import list_view_runs
 from firesteel.task.batches import coalesce, one_chunk, take
-from firesteel.task.operators.order_codes import plain_values
+from firesteel.task.operators.grouping import plain_values
 from firesteel.task.program import Batches, TaskContext
 
 _MOST_ROWS = 1 << 16

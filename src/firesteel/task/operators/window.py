@@ -27,8 +27,7 @@ from firesteel.task.functions.user_code import complaint
 from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS
 from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, output_type
 from firesteel.task.operators.aggregation.duplicates import content_hashes
-from firesteel.task.operators.grouping import encode, key_columns
-from firesteel.task.operators.order_codes import order_codes, plain_values, sorted_rows
+from firesteel.task.operators.grouping import encode, key_columns, order_codes, plain_values, sorted_rows
 from firesteel.task.operators.relational import check_columns
 from firesteel.task.program import Batches, TaskContext, UnitInput
 

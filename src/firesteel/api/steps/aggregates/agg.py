@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import pyarrow as pa
+
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.common import require_count
 from firesteel.errors import UsageError
+from firesteel.humanize import named_twice
 from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate
 from firesteel.task.operators.aggregation.aggregates.bits import Bits
 from firesteel.task.operators.aggregation.aggregates.collections import CollectedList, CollectedSet
@@ -284,10 +287,12 @@ def user(aggregate: Any, *columns: Any, type: Any) -> AggregateCall:
     check_user_aggregate(aggregate)
     if not columns:
         raise UsageError("agg.user wants the columns that are given to update().", hint='Write agg.user(a, "x", ...).')
-    if isinstance(type, str):
-        type = to_schema(f"x {type}").field(0).type
+    result = _result_type(type)
     labels = tuple(c if isinstance(c, str) else f"_{place}" for place, c in enumerate(columns))
-    return _of(_class_name(aggregate), columns, lambda names: Users(aggregate, names, labels, type))
+    twice = named_twice(labels)
+    if twice is not None:
+        raise UsageError(f"agg.user is given the column '{twice}' twice.", hint="Name it once.")
+    return _of(_class_name(aggregate), columns, lambda names: Users(aggregate, names, labels, result))
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -344,6 +349,18 @@ def _fractions(given: Any, function: str) -> tuple[tuple[float, ...], bool]:
             hint=f'Write agg.{function}("x", 0.5).',
         )
     return tuple(map(float, shares)), listed
+
+
+def _result_type(given: Any) -> pa.DataType:
+    if isinstance(given, str):
+        schema = to_schema(f"x {given}")
+        given = schema.field(0).type if len(schema) == 1 else None
+    if not isinstance(given, pa.DataType):
+        raise UsageError(
+            "agg.user wants the type of its result.",
+            hint='Write type="double", or a type of pyarrow: type=pa.float64().',
+        )
+    return given
 
 
 def _class_name(aggregate: Any) -> str:

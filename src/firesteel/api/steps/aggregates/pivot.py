@@ -16,11 +16,9 @@ from firesteel.api.steps.aggregates.written import calls, prepared, with_conditi
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.projection import project
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.expressions import column
 from firesteel.task.functions.rows import fits
 from firesteel.task.operators.relational import check_columns
 
@@ -47,27 +45,15 @@ class Pivot:
         pipeline.refuse_sides("pivot")
         schema = pipeline.schema
         many: list[tuple[str, AggregateCall]] = []
-        present: dict[str, str] = {}
-        for number, value in enumerate(self.values):
-            condition = _equals(schema.field(self.column), value)
-            present[f"__rows{number}"] = said = _said(value)
+        for value in self.values:
+            condition, said = _equals(schema.field(self.column), value), _said(value)
             for output, call in written:
                 name = said if len(written) == 1 else f"{said}_{output}"
-                present[name] = f"__rows{number}"
                 many.append((name, with_condition(call, condition, schema, "aggregate")))
-            many.append((f"__rows{number}", agg.count().where(condition)))
         twice = named_twice([*keys, *(name for name, _ in many)])
         if twice is not None:
             raise UsageError(f"pivot makes the column '{twice}' twice.", hint="Name the aggregates otherwise.")
-        made = prepared(many, schema, "aggregate")
-        out = keyed.aggregated(pipeline, keys, made, place)
-        pairs = [(key, column(key)) for key in keys]
-        pairs += [
-            (name, _where_there(column(name), column(present[name]), out.schema.field(name).type))
-            for name, _ in many
-            if not name.startswith("__rows")
-        ]
-        return project(out, f"pivot({self.column})", pairs, place)
+        return keyed.aggregated(pipeline, keys, prepared(many, schema, "aggregate"), place)
 
 
 def pivot(keyed: Keyed, given: Any, values: Any) -> Pivot:
@@ -98,12 +84,6 @@ def _equals(field: pa.Field, value: Any) -> pc.Expression:
     plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     one = pc.field(field.name).cast(plain) if plain != field.type else pc.field(field.name)
     return one == pc.scalar(pa.scalar(value, plain))
-
-
-def _where_there(value: pc.Expression, rows: pc.Expression, type_: pa.DataType) -> pc.Expression:
-    """Null, as in Spark, where there is no row of the key with the value."""
-    nothing: Any = pc.scalar(pa.scalar(None, type_))
-    return pc.if_else(rows > 0, value, nothing)
 
 
 def _said(value: Any) -> str:

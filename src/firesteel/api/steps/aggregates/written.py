@@ -1,4 +1,4 @@
-"""What users give to ``aggregate``, understood: mappings of names to functions, the calls of ``firesteel.agg``, aggregates of PySpark."""
+"""The aggregates that users give to ``aggregate``: mappings of names to functions, the calls of ``firesteel.agg``, aggregates of PySpark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.expressions import column, plain_column
 from firesteel.task.operators.aggregation.aggregate_plan import ROWS, Aggregation
-from firesteel.task.operators.relational import check_columns, check_filter
+from firesteel.task.operators.relational import check_filter, unknown_column
 
 NAMED = (
     "sum", "min", "max", "count", "mean", "count_distinct", "any_value", "approx_count_distinct", "bit_and", "bit_or",
@@ -145,17 +145,18 @@ class _Columns:
         self, schema: pa.Schema, kind: str, shadowed: Collection[str], computed: dict[str, pc.Expression]
     ) -> None:
         self._schema, self._kind, self._shadowed, self._computed = schema, kind, shadowed, computed
+        self._known: set[str] = set(schema.names)
 
     def name(self, argument: Any, function: str) -> str:
-        if isinstance(argument, str):
-            check_columns(self._schema, [argument], function)
-            expression = column(argument)
-        else:
+        plain, expression = argument, None
+        if not isinstance(argument, str):
             expression = expression_of(self._schema, argument, self._kind)
-        plain = argument if isinstance(argument, str) else plain_column(expression, self._schema)
+            plain = plain_column(expression, self._schema)
+        elif argument not in self._known:
+            raise unknown_column(self._schema, argument, function)
         if plain is not None and plain not in self._shadowed:
             return plain
-        return self._named(expression)
+        return self._named(column(argument) if expression is None else expression)
 
     def condition(self, condition: Any) -> str:
         expression = expression_of(self._schema, condition, self._kind)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.task.batches import one_chunk, take
-from firesteel.task.operators.grouping import Codes
-from firesteel.task.operators.order_codes import plain_values
+from firesteel.task.operators.grouping import Codes, plain_values
 
 Mask = NDArray[np.bool_]
 

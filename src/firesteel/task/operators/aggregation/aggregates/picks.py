@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints
 from firesteel.task.batches import take
 from firesteel.task.operators.aggregation.aggregates.aggregate import Mask, Members, plain_type, require
 from firesteel.task.operators.aggregation.duplicates import content_hashes
-from firesteel.task.operators.order_codes import order_codes, sorted_rows
+from firesteel.task.operators.grouping import as_integers, is_integral, order_codes
 from firesteel.task.operators.relational import order_type
 
 
@@ -44,24 +45,33 @@ class PickedRow:
     def merged(self, states: Sequence[pa.Array], members: Members) -> list[pa.Array]:
         there, *parts = states
         rows = np.flatnonzero(np.asarray(there.fill_null(False)))
-        kept, at = members.of(rows), pa.array(rows)
-        codes = [(kept.codes, kept.n)]
-        for part, ascending in zip(parts[:-1], self.ascending, strict=True):
-            codes.append(order_codes(take(part, at), ascending))
-        codes.append(_ties(take(parts[-1], at)))
-        order = sorted_rows(codes)
+        for part, ascending in zip(parts, (*self.ascending, True), strict=True):
+            rows = rows[_smallest(take(part, pa.array(rows)), ascending, members.of(rows))]
         first = np.full(members.n, -1, dtype=np.int64)
-        first[kept.codes[order[::-1]]] = order[::-1]
+        first[members.codes[rows[::-1]]] = rows[::-1]
         found = first >= 0
-        picked = pa.array(rows[first] if len(rows) else np.zeros(members.n, np.int64), mask=~found)
+        picked = pa.array(first, mask=~found)
         return [pa.array(found), *(take(part, picked) for part in parts)]
 
 
-def _ties(values: pa.Array) -> tuple[Ints, int]:
-    if order_type(values.type) is not None:
-        return order_codes(values, True)
-    ranks = np.unique(content_hashes(pa.table([values], ["value"])), return_inverse=True)[1]
-    return ranks.astype(np.int64), len(ranks) + 1
+def _smallest(values: pa.Array, ascending: bool, members: Members) -> NDArray[np.bool_]:
+    """The rows whose value comes first in their group, several where they are equal."""
+    if not len(values):
+        return np.zeros(0, dtype=np.bool_)
+    numbers = _ordered(values, ascending)
+    best = np.full(members.n, np.iinfo(np.int64).max)
+    np.minimum.at(best, members.codes, numbers)
+    return numbers == best[members.codes]
+
+
+def _ordered(values: pa.Array, ascending: bool) -> Ints:
+    """Numbers of the values' order: themselves, if they are integers without nulls; of values that have no order, of their hashes."""
+    if order_type(values.type) is None:
+        return content_hashes(pa.table([values], ["value"])).view(np.int64)
+    if not values.null_count and is_integral(values.type) and not pa.types.is_uint64(values.type):
+        numbers = np.asarray(as_integers(values)).astype(np.int64, copy=False)
+        return numbers if ascending else ~numbers
+    return order_codes(values, ascending)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints
+from firesteel.task.batches import stable_order
 from firesteel.task.operators.aggregation.aggregates.aggregate import (
     Mask,
     Members,
@@ -54,7 +55,8 @@ class Centroids:
     def merged(self, states: Sequence[pa.Array], members: Members) -> list[pa.Array]:
         flat, of = elements(states[0], members)
         means, weights = as_doubles(flat), as_doubles(elements(states[1], members)[0])
-        order = np.lexsort((means, of.codes))
+        order = np.argsort(means)  # NaN last
+        order = order[stable_order(of.codes[order])]
         codes, means, weights = of.codes[order], means[order], weights[order]
         starts = self._starts(codes, means, weights, of.n)
         if len(starts) < len(codes):

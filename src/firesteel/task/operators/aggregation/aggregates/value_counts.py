@@ -23,7 +23,7 @@ from firesteel.task.operators.aggregation.aggregates.aggregate import (
     require,
     singles,
 )
-from firesteel.task.operators.order_codes import order_codes, sorted_rows
+from firesteel.task.operators.grouping import order_codes, sorted_rows
 from firesteel.task.operators.relational import order_type
 
 
