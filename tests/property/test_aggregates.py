@@ -362,6 +362,17 @@ def test_a_digest_is_near_the_percentile(draw):
             assert gap <= 0.006 * max(4 * p * (1 - p), 0.1), (p, gap)
 
 
+@QUICK
+@given(st.lists(st.sampled_from([None, -0.0, 0.0, 1.5, math.nan, 2.0, 3.0]), max_size=30), st.integers(0, 1 << 20))
+def test_a_set_is_the_same_whatever_order_its_values_come_in(values, seed):
+    table = pa.table({"x": pa.array(values, pa.float64())})
+    made = tuple(prepared([("s", agg.collect_set("x"))], table.schema, "aggregate").aggregations)
+    folding = FullAggregate("agg", (), made, table.schema).folding
+    shuffled = take_rows(table, np.random.default_rng(seed).permutation(len(values)))
+    found = [folding.finish(folding.merge(folding.to_partial(rows)))["s"] for rows in (table, shuffled)]
+    assert str(found[0]) == str(found[1])
+
+
 def test_what_a_user_aggregate_raises_or_returns_is_told():
     table = pa.table({"s": ["a", "b"], "i": [1, 2]})
 

@@ -214,7 +214,8 @@ def collect_list(column: Any, *, order_by: Any = None) -> AggregateCall:
 
 
 def collect_set(column: Any, *, sort: bool = False) -> AggregateCall:
-    """A list of the different values that are not null, empty of none; NaN is one. ``sort``: in their order, else in none."""
+    """A list of the different values that are not null, empty of none; NaN is one. ``sort``: in their order, else in none that
+    means anything."""
     return _of("collect_set", (column,), lambda names: CollectedSet(names[0], sort))
 
 

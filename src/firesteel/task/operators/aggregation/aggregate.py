@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from firesteel.task.batches import chunked, filter_rows, nullable, table_batches, take_rows, whole
 from firesteel.task.operators.aggregation.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
+from firesteel.task.operators.aggregation.aggregates.aggregate import depends_on_order
 from firesteel.task.operators.aggregation.heavy import heavy_rows
 from firesteel.task.operators.grouping import encode, first_rows, key_columns
 from firesteel.task.operators.units import MAX_LEVEL, rehash, spool, unit_limit
@@ -255,6 +256,11 @@ class FullAggregate(_Folded):
     @property
     def folding(self) -> Folding:
         return self._plan
+
+    @property
+    def order_dependent(self) -> list[str]:
+        """Outputs that may be others where the same rows come in another order."""
+        return [agg.output for agg in self.aggregations if agg.by is not None and depends_on_order(agg.by)]
 
     @cached_property
     def _plan(self) -> Plan:

@@ -20,6 +20,7 @@ from firesteel.task.operators.aggregation.aggregates.aggregate import (
     require,
     singles,
 )
+from firesteel.task.operators.aggregation.duplicates import content_hashes
 from firesteel.task.operators.grouping import encode, first_rows, normalised, order_codes, sorted_rows
 from firesteel.task.operators.relational import order_type
 
@@ -38,6 +39,8 @@ class Lists:
 
     def of_rows(self, inputs: Sequence[pa.Array], taken: Mask) -> list[pa.Array]:
         taken = taken & np.asarray(inputs[-1].is_valid())
+        if self.distinct and pa.types.is_floating(inputs[-1].type):  # one zero, one NaN
+            inputs = [normalised(inputs[-1]).cast(inputs[-1].type)]
         return [singles(column, taken) for column in inputs]
 
     def merged(self, states: Sequence[pa.Array], members: Members) -> list[pa.Array]:
@@ -49,6 +52,15 @@ class Lists:
             first = first_rows(different, n)
             rows = first[stable_order(codes[first])]
         return [lists_of(take(values, pa.array(rows)), codes[rows], members.n) for values, _ in flat]
+
+
+def _by_hash(lists: pa.Array) -> pa.Array:
+    """Each list in an order that depends on its values only."""
+    groups = Members(np.arange(len(lists)), len(lists))
+    values, of = elements(lists, groups)
+    rows = np.argsort(content_hashes(pa.table([values], ["value"])), kind="stable")
+    rows = rows[stable_order(of.codes[rows])]
+    return lists_of(take(values, pa.array(rows)), of.codes, groups.n)
 
 
 def _sorted(states: Sequence[pa.Array], ascending: Sequence[bool]) -> pa.Array:
@@ -71,6 +83,10 @@ class CollectedList:
     column: str
     order: tuple[tuple[str, bool], ...] = ()
 
+    @property
+    def depends_on_order(self) -> bool:
+        return not self.order
+
     def state(self, schema: pa.Schema) -> Lists:
         for name, _ in self.order:
             fits = order_type(schema.field(name).type) is not None
@@ -87,7 +103,7 @@ class CollectedList:
 
 @dataclass(frozen=True, slots=True)
 class CollectedSet:
-    """Each different value; ``sort``: in their order."""
+    """Each different value; ``sort``: in their order, else in one that is the same whenever the values are."""
 
     column: str
     sort: bool = False
@@ -103,4 +119,4 @@ class CollectedSet:
         return pa.list_(plain_type(schema.field(self.column).type))
 
     def finished(self, states: Sequence[pa.Array]) -> pa.Array:
-        return _sorted(states, [True]) if self.sort else states[-1]
+        return _sorted(states, [True]) if self.sort else _by_hash(states[-1])

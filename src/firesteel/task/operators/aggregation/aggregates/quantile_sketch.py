@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,7 @@ class ApproximatePercentile:
     fractions: tuple[float, ...]
     listed: bool
     compression: int
+    depends_on_order: ClassVar[bool] = True
 
     def state(self, schema: pa.Schema) -> Centroids:
         type_ = plain_type(schema.field(self.column).type)
