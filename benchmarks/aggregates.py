@@ -1,12 +1,13 @@
 """Benchmark 24: aggregates beside PySpark's, by key and of all rows, over local Parquet.
 
-Each query is one run, warm, in a process of its own with its own session; the contenders take turns. The answers of exact aggregates must agree.
+Each contender runs all queries, one after another, in a process and a session of its own, and they take turns. The answers of exact aggregates must agree.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from benchmarks import data
 from benchmarks.harness import Contender, alternate
 from benchmarks.speculation import cpu_seconds
 
-ROWS = 4_000_000
+ROWS = 2_000_000
 KEYS = 10_000
 FILES = 8
 MASTER = "local[2]"
-Run = Callable[[], list[float]]
+Run = Callable[[], dict[str, list[float]]]
 
 
 def readings() -> Path:
@@ -137,20 +138,14 @@ QUERIES = (
 )  # fmt: skip
 
 
-def firesteel(query: str) -> Run:
+def firesteel(queries: list[str]) -> Run:
     from firesteel import ExecutionEnvironment
 
     env = ExecutionEnvironment(master=MASTER, options={"firesteel.progress": False})
-
-    def run() -> list[float]:
-        began = cpu_seconds()
-        told = ours(query, env.read_parquet(str(readings()))).to_arrow()
-        return [*_summary(told), cpu_seconds() - began]
-
-    return run
+    return _all(queries, lambda query: ours(query, env.read_parquet(str(readings()))).to_arrow())
 
 
-def pyspark(query: str) -> Run:
+def pyspark(queries: list[str]) -> Run:
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
@@ -158,11 +153,20 @@ def pyspark(query: str) -> Run:
     for key, value in given.items():
         builder = builder.config(key, value)
     spark = builder.master(MASTER).getOrCreate()
+    return _all(queries, lambda query: theirs(query, spark.read.parquet(str(readings()))).toArrow())
 
-    def run() -> list[float]:
-        began = cpu_seconds()
-        told = theirs(query, spark.read.parquet(str(readings()))).toArrow()
-        return [*_summary(told), cpu_seconds() - began]
+
+def _all(queries: list[str], told: Callable[[str], pa.Table]) -> Run:
+    """Of each query: rows, two sums, seconds, CPU seconds."""
+
+    def run() -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for query in queries:
+            began, worked = time.perf_counter(), cpu_seconds()
+            answer = told(query)
+            took = time.perf_counter() - began
+            found[query] = [*_summary(answer), took, cpu_seconds() - worked]
+        return found
 
     return run
 
@@ -177,19 +181,22 @@ def main(runs: int, only: str) -> None:
     if not queries:
         return
     readings()
-    lines: list[str] = []
-    for query in queries:
-        pair = [Contender(who, f"aggregates:{who}", {"query": query}) for who in ("firesteel", "pyspark")]
-        answers = alternate(pair, runs=runs)
-        found = {tuple(answer[:3]) for one in pair for answer in answers[one.name]}
-        if len(found) != 1 and query != "approximate":
-            raise AssertionError(f"The answers of {query} differ: {sorted(found)}.")
-        cpu = [statistics.median(answer[3] for answer in answers[one.name]) for one in pair]
-        own, spark = pair
-        lines.append(
-            f"| {query} | {own.median:.2f} ({min(own.warm):.2f} - {max(own.warm):.2f}) | {spark.median:.2f} "
-            f"({min(spark.warm):.2f} - {max(spark.warm):.2f}) | {own.median / spark.median:.2f} | {cpu[0]:.2f} | {cpu[1]:.2f} |"
-        )
-        print(lines[-1], flush=True)
-    head = "| aggregates | Firesteel s | PySpark s | ratio | CPU s, Firesteel | CPU s, PySpark |\n|---|---|---|---|---|---|"
+    pair = [Contender(who, f"aggregates:{who}", {"queries": queries}) for who in ("firesteel", "pyspark")]
+    answers = alternate(pair, runs=runs)
+    lines = [_line(query, *([answer[query] for answer in answers[one.name]] for one in pair)) for query in queries]
+    head = (
+        "| aggregates | Firesteel s | PySpark s | ratio | CPU s, Firesteel | CPU s, PySpark | ratio |\n"
+        "|---|---|---|---|---|---|---|"
+    )
     print("\n".join([f"### aggregates: {ROWS:,} rows by {KEYS:,} keys, {MASTER}", "", head, *lines, ""]), flush=True)
+
+
+def _line(query: str, own: list[list[float]], spark: list[list[float]]) -> str:
+    found = {tuple(answer[:3]) for answer in (*own, *spark)}
+    if len(found) != 1 and query != "approximate":
+        raise AssertionError(f"The answers of {query} differ: {sorted(found)}.")
+    seconds = [sorted(answer[3] for answer in given) for given in (own, spark)]
+    cpu = [statistics.median(answer[4] for answer in given) for given in (own, spark)]
+    middle = [statistics.median(given) for given in seconds]
+    said = [f"{m:.2f} ({given[0]:.2f} - {given[-1]:.2f})" for m, given in zip(middle, seconds, strict=True)]
+    return f"| {query} | {' | '.join(said)} | {middle[0] / middle[1]:.2f} | {cpu[0]:.2f} | {cpu[1]:.2f} | {cpu[0] / cpu[1]:.2f} |"

@@ -161,7 +161,7 @@ def fold(folding: Folding, tables: Iterator[pa.Table], ctx: TaskContext, level: 
                 yield from _divide(folding, _rest(folding, merged, tables), ctx, level)
                 return
             pieces, held = [merged], merged.nbytes
-            limit = max(limit, 2 * held)  # one key's state: merged again when it has doubled, or time grows with its square
+            limit = max(limit, 2 * held)  # a state that nothing divides: merged again when it has doubled
     if len(pieces) != 1:
         rows = pa.concat_tables(pieces) if pieces else folding.partial_schema.empty_table()
         pieces = [folding.merge(rows)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.arrays import Ints
-from firesteel.task.batches import take
+from firesteel.task.batches import stable_order, take
 from firesteel.task.operators.aggregation.aggregates.aggregate import (
     Mask,
     Members,
@@ -60,13 +60,25 @@ class ValueCounts:
     def merged(self, states: Sequence[pa.Array], members: Members) -> list[pa.Array]:
         values, of = elements(states[0], members)
         counts = numbers(elements(states[1], members)[0])
-        ranks = order_codes(values, True)
-        rows = sorted_rows([(of.codes, of.n), ranks])
-        codes, ranked = of.codes[rows], ranks[0][rows]
-        starts = np.flatnonzero(np.concatenate(([True], (np.diff(codes) != 0) | (np.diff(ranked) != 0)))[: len(rows)])
+        rows, differs = _in_order(values, of)
+        codes = of.codes[rows]
+        starts = np.flatnonzero(np.concatenate(([True], (codes[1:] != codes[:-1]) | differs))[: len(rows)])
         sums = np.add.reduceat(counts[rows], starts) if len(starts) else counts[:0]
         values = take(values, pa.array(rows[starts]))
         return [lists_of(values, codes[starts], of.n), lists_of(pa.array(sums), codes[starts], of.n)]
+
+
+def _in_order(values: pa.Array, of: Members) -> tuple[Ints, Mask]:
+    """Row numbers by group and value, and whether each value but the first differs from the one before."""
+    if not pa.types.is_float64(values.type):
+        ranks, n = order_codes(values, True)
+        rows = sorted_rows([(of.codes, of.n), (ranks, n)])
+        return rows, np.diff(ranks[rows]) != 0
+    doubles = as_doubles(values)
+    rows = np.argsort(doubles)  # NaN last
+    rows = rows[stable_order(of.codes[rows])]
+    doubles = doubles[rows]
+    return rows, (doubles[1:] != doubles[:-1]) & ~(np.isnan(doubles[1:]) & np.isnan(doubles[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
