@@ -60,8 +60,8 @@ class KeyedStream:
         """Aggregates for each of these values of a column, side by side: ``key_by("k").pivot("p", values=["a", "b"]).aggregate({"n": "sum"})``.
 
         The columns are named by the values, or, of several aggregates, by value and aggregate (``a_total``), as in PySpark. Where a
-        key has no row with the value they are what aggregates of no rows are: null, of counts 0. The values must be given: no job
-        is run to find them.
+        key has no row with the value they are null; where an aggregate is of another type than numbers and booleans, counts are
+        0 and lists are empty there, as in PySpark. The values must be given: no job is run to find them.
         """
         return GroupedStream(self._after, pivot(self._keyed, column, values))
 

@@ -16,10 +16,13 @@ from firesteel.api.steps.aggregates.written import calls, prepared, with_conditi
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.projection import project
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
+from firesteel.task.expressions import column
 from firesteel.task.functions.rows import fits
+from firesteel.task.operators.aggregation.aggregates.aggregate import is_number
 from firesteel.task.operators.relational import check_columns
 
 MOST_VALUES = 10_000
@@ -45,15 +48,24 @@ class Pivot:
         pipeline.refuse_sides("pivot")
         schema = pipeline.schema
         many: list[tuple[str, AggregateCall]] = []
-        for value in self.values:
-            condition, said = _equals(schema.field(self.column), value), _said(value)
+        rows_of: dict[str, str] = {}
+        for number, value in enumerate(self.values):
+            condition, said, rows = _equals(schema.field(self.column), value), _said(value), f"__rows{number}"
             for output, call in written:
                 name = said if len(written) == 1 else f"{said}_{output}"
                 many.append((name, with_condition(call, condition, schema, "aggregate")))
+                rows_of[name] = rows
+            many.append((rows, agg.count().where(condition)))
         twice = named_twice([*keys, *(name for name, _ in many)])
         if twice is not None:
             raise UsageError(f"pivot makes the column '{twice}' twice.", hint="Name the aggregates otherwise.")
-        return keyed.aggregated(pipeline, keys, prepared(many, schema, "aggregate"), place)
+        out = keyed.aggregated(pipeline, keys, prepared(many, schema, "aggregate"), place)
+        types = {name: out.schema.field(name).type for name in rows_of}
+        found = {name: column(name) for name in rows_of}
+        if all(is_number(type_) or pa.types.is_boolean(type_) for type_ in types.values()):
+            found = {name: _where_there(column(name), column(rows), types[name]) for name, rows in rows_of.items()}
+        pairs = [*((key, column(key)) for key in keys), *found.items()]
+        return project(out, f"pivot({self.column})", pairs, place)
 
 
 def pivot(keyed: Keyed, given: Any, values: Any) -> Pivot:
@@ -84,6 +96,12 @@ def _equals(field: pa.Field, value: Any) -> pc.Expression:
     plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     one = pc.field(field.name).cast(plain) if plain != field.type else pc.field(field.name)
     return one == pc.scalar(pa.scalar(value, plain))
+
+
+def _where_there(value: pc.Expression, rows: pc.Expression, type_: pa.DataType) -> pc.Expression:
+    """Null where there is no row of the key with the value: as Spark has it as long as all aggregates are numbers or booleans."""
+    nothing: Any = pc.scalar(pa.scalar(None, type_))
+    return pc.if_else(rows > 0, value, nothing)
 
 
 def _said(value: Any) -> str:
