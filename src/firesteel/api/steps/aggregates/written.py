@@ -146,6 +146,7 @@ class _Columns:
     ) -> None:
         self._schema, self._kind, self._shadowed, self._computed = schema, kind, shadowed, computed
         self._known: set[str] = set(schema.names)
+        self._by_text: dict[str, list[str]] = {}
 
     def name(self, argument: Any, function: str) -> str:
         plain, expression = argument, None
@@ -164,13 +165,15 @@ class _Columns:
         return self._named(expression.cast(pa.bool_()))
 
     def _named(self, expression: pc.Expression) -> str:
-        for name, known in self._computed.items():
-            if known.equals(expression):
+        alike = self._by_text.setdefault(str(expression), [])
+        for name in alike:
+            if self._computed[name].equals(expression):
                 return name
         name = f"__computed{len(self._computed)}"
         while name in self._schema.names:
             name = f"_{name}"
         self._computed[name] = expression
+        alike.append(name)
         return name
 
 
