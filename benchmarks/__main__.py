@@ -1,4 +1,4 @@
-"""``python -m benchmarks [exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|sql ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|sql ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 
 from benchmarks import (
     adaptive,
+    aggregates,
     chains,
     costs,
     detector,
@@ -35,6 +36,7 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "aggregates": aggregates.main,
     "exchange": exchange.main,
     "adaptive": adaptive.main,
     "costs": costs.main,

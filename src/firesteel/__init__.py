@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
     from firesteel.api.steps import window as window
+    from firesteel.api.steps.aggregates import agg as agg
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
     from firesteel.model.slot_sharing_group import SlotSharingGroup
     from firesteel.scheduler.parallelism.model import ConsumedResult
@@ -60,7 +61,11 @@ _HOMES = {
     "task_resources": "firesteel.task.executor.slots.resources",
 }
 
-_MODULES = {"errors": "firesteel.errors", "window": "firesteel.api.steps.window"}
+_MODULES = {
+    "agg": "firesteel.api.steps.aggregates.agg",
+    "errors": "firesteel.errors",
+    "window": "firesteel.api.steps.window",
+}
 
 __all__ = [
     "Acceleration",
@@ -86,6 +91,7 @@ __all__ = [
     "UndecidedStep",
     "VertexParallelismDecider",
     "accelerate",
+    "agg",
     "col",
     "decide",
     "errors",

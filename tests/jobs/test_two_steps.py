@@ -86,6 +86,28 @@ def test_a_key_with_most_of_the_values_is_counted_by_several(session, tmp_path, 
         assert divided[0]["parts"][0] > 2
 
 
+@pytest.mark.parametrize("keys", [("k",), ()])
+def test_values_of_several_columns_are_counted_by_several(session, tmp_path, keys):
+    """Few rows are folded before the exchange, where a row would hold a value of each column."""
+    rows = table(0.6, False).append_column("v2", pa.array(np.random.default_rng(3).integers(0, 9_000, 25_000)))
+    aggregates = {
+        "d": ("v", "count_distinct"),
+        "e": ("v2", "count_distinct"),
+        "low": ("w", "min"),
+        "mean": ("w", "mean"),
+    }
+
+    def stream_of(env: ExecutionEnvironment):
+        stream = env.from_arrow(rows).rebalance().map_in_arrow(shuffled, rows.schema).set_parallelism(2)
+        return (stream.key_by(*keys) if keys else stream).aggregate(aggregates)
+
+    result, found = run(session, tmp_path, stream_of)
+    columns = "count(DISTINCT v)::BIGINT AS d, count(DISTINCT v2)::BIGINT AS e, min(w) AS low, avg(w) AS mean"
+    query = f"SELECT k, {columns} FROM t GROUP BY k" if keys else f"SELECT {columns} FROM t"
+    assert_same_rows(found, duckdb_answer(query, t=rows))
+    assert steps(result) == [("two steps", "divided")]
+
+
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [(25_000, ("two steps", "divided")), (300, ("one step", "not divided")), (0, ("one step", "not divided"))],

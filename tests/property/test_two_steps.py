@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.effort import examples
 from tests.property.test_operators_aggregate_properties import VALUES, tables
 
-from firesteel import ExecutionEnvironment
+from firesteel import ExecutionEnvironment, agg
 from firesteel.compile.adaptive.joins import absorb_in
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job
@@ -81,6 +81,8 @@ def jobs(draw):
     aggs = {"distinct": (counted, "count_distinct"), "again": (counted, "count_distinct")}
     aggs |= {f"{c}_{f}": (c, f) for c, f in draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique=True))}
     aggs |= draw(st.sampled_from([{}, {"n": ("*", "count")}]))
+    aggs |= {f"also_{c}": (c, "count_distinct") for c in draw(st.sets(st.sampled_from(sorted(VALUES)), max_size=2))}
+    aggs |= draw(st.sampled_from([{}, {"middle": agg.median("i"), "most": agg.mode("s")}]))
     stream = env.from_arrow(table)
     behind = (stream.key_by(*keys) if draw(st.booleans()) else stream).aggregate(aggs)
     end = StreamNode("collect", CollectStep(0), behind.schema, (behind._pipeline.edge(),))

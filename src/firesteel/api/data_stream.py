@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from firesteel.api.configurable import Configurable, StreamSink
 from firesteel.api.connectors import dataframes
 from firesteel.api.keyed_stream import KeyedStream
+from firesteel.api.reshaping import Reshaping
 from firesteel.api.steps import (
     actions,
     caching,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
 
 
-class DataStream(Configurable):
+class DataStream(Configurable, Reshaping):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -188,9 +189,9 @@ class DataStream(Configurable):
         """The stream with equal values of these columns brought together, for steps on groups."""
         return KeyedStream(self, keyed.key_by(self._pipeline, columns))
 
-    def aggregate(self, *aggregations_by_output: Mapping[str, Any], **named: Any) -> DataStream:
+    def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
-        return DataStream(keyed.aggregate(self._pipeline, (), aggregations_by_output, named))
+        return DataStream(keyed.aggregate(self._pipeline, (), aggregates, named))
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
         """All rows reduced to one, no rows to none: ``func(row, row)`` returns a row of the same schema, as in :meth:`map`.

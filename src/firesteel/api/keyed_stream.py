@@ -5,12 +5,14 @@ The work is in ``steps/keyed.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from firesteel.api.steps import keyed
+from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
+from firesteel.api.steps.aggregates.pivot import Pivot, pivot
 from firesteel.api.steps.functions import reduce, with_broadcast
 from firesteel.api.steps.keyed import Keyed
 from firesteel.api.steps.pipeline import Pipeline
@@ -42,16 +44,26 @@ class KeyedStream:
         pipeline = with_broadcast(self._keyed.pipeline, streams)
         return KeyedStream(self._after(pipeline), Keyed(pipeline, self.keys))
 
-    def aggregate(self, *aggregations_by_output: Mapping[str, Any], **named: Any) -> DataStream:
+    def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row per key: the keys, then the aggregates.
 
-        ``{"n": "sum"}`` makes n the sum of n; ``{"total": ("n", "sum")}`` or ``total=("n", "sum")`` names the result;
-        ``{"n": ["min", "max"]}`` gives n_min and n_max. Functions: sum, min, max, count, mean, count_distinct;
-        ``("*", "count")`` counts rows. A PySpark aggregate of one column is taken too: ``aggregate(F.sum("n").alias("t"))``.
+        ``total=agg.sum(col("a") * col("b"))``, with the functions of ``firesteel.agg``; those of one column also by name:
+        ``{"n": "sum"}`` makes n the sum of n, ``{"total": ("n", "sum")}`` or ``total=("n", "sum")`` names the result,
+        ``{"n": ["min", "max"]}`` gives n_min and n_max, ``("*", "count")`` counts rows. A PySpark aggregate of plain columns is
+        taken too: ``aggregate(F.sum("n").alias("t"))``.
         """
-        return self._after(keyed.aggregate(self._keyed.pipeline, self.keys, aggregations_by_output, named))
+        return self._after(keyed.aggregate(self._keyed.pipeline, self.keys, aggregates, named))
 
     agg = aggregate
+
+    def pivot(self, column: str, values: Iterable[Any] | None = None) -> GroupedStream:
+        """Aggregates for each of these values of a column, side by side: ``key_by("k").pivot("p", values=["a", "b"]).aggregate({"n": "sum"})``.
+
+        The columns are named by the values, or, of several aggregates, by value and aggregate (``a_total``), as in PySpark. Where a
+        key has no row with the value they are null; where an aggregate is of another type than numbers and booleans, counts are
+        0 and lists are empty there, as in PySpark. The values must be given: no job is run to find them.
+        """
+        return GroupedStream(self._after, pivot(self._keyed, column, values))
 
     def count(self) -> DataStream:
         """PySpark's ``groupBy(...).count()``: one row per key with the number of its rows, as ``count``."""
@@ -125,6 +137,25 @@ class KeyedStream:
     def __getattr__(self, name: str) -> Any:
         error = None if name.startswith("_") else no_such_step_of_a_key(name, type(self._stream))
         raise error or AttributeError(f"'KeyedStream' object has no attribute '{name}'")
+
+
+class GroupedStream:
+    """Groups that aggregates follow. Made by :meth:`DataStream.rollup`, ``cube`` and ``grouping_sets``, and :meth:`KeyedStream.pivot`."""
+
+    def __init__(self, after: Callable[[Pipeline], DataStream], groups: GroupingSets | Pivot) -> None:
+        """Made by those steps, not by users. ``after``: the stream of a pipeline."""
+        self._after = after
+        self._groups = groups
+
+    def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
+        """One row per group, as :meth:`KeyedStream.aggregate`."""
+        return self._after(self._groups.aggregate(aggregates, named))
+
+    agg = aggregate
+
+    def count(self) -> DataStream:
+        """The number of rows of each group, as ``count``."""
+        return self._after(self._groups.count())
 
 
 class CoGroupedStreams:

@@ -27,7 +27,6 @@ ELSEWHERE = {
     "foreachPartition": "Write map_in_arrow(f, schema).side_effects(), or a sink of your own with write_to(sink).",
     "mapPartitions": "Write map_in_arrow(f, schema): f gets an iterator of record batches.",
     "rdd": "Write map, flat_map, filter, reduce, or map_in_arrow.",
-    "explode": "Write flat_map(lambda row: [...], schema), or map_in_arrow with pyarrow.compute.list_flatten.",
     "write": "Write write_parquet(path), write_csv(path) or another write_... step, and then env.execute().",
     "writeStream": "A running stream is firesteel.streaming's; here are batch jobs.",
     "writeTo": "Write write_to(sink), or to_dataframe().writeTo(...).",
@@ -47,11 +46,15 @@ ELSEWHERE = {
     "withWatermark": "A running stream is firesteel.streaming's; here are batch jobs.",
     "uncacheTable": "Write uncache().",
     "storageLevel": "Rows are kept on storage; is_cached tells whether they are.",
+    "pivot": 'Write key_by("k").pivot("p", values=[...]).aggregate({"n": "sum"}).',
+    "groupingSets": 'Write grouping_sets(("a", "b"), ("a",)).aggregate({"n": "sum"}).',
+    "approxQuantile": 'Write aggregate(p=agg.percentile_approx("x", [0.5, 0.99])), or agg.percentile for the exact ones.',
+    "corr": 'Write aggregate(r=agg.corr("x", "y")), after from firesteel import agg.',
+    "cov": 'Write aggregate(c=agg.covar_samp("x", "y")), after from firesteel import agg.',
 } | {
     name: _SPARK.format(name=name)
     for name in (
-        "crosstab", "freqItems", "approxQuantile", "corr", "cov", "cube", "rollup", "pivot", "unpivot", "melt", "sampleBy",
-        "observe", "randomSplit", "mergeInto", "groupingSets", "replace",
+        "crosstab", "freqItems", "sampleBy", "observe", "randomSplit", "mergeInto", "replace",
     )
 }  # fmt: skip
 """Name to what to write instead."""
@@ -62,7 +65,6 @@ ELSEWHERE_KEYED = {
     "mean": 'Write aggregate({"n": "mean"}): a double, of decimals too.',
     "min": 'Write aggregate({"n": "min"}).',
     "max": 'Write aggregate({"n": "max"}).',
-    "pivot": _SPARK.format(name="groupBy(...).pivot"),
     "transformWithState": "A running stream is firesteel.streaming's; here are batch jobs.",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firesteel.compile.plan import PlannedStep
-from firesteel.compile.stream_graph import SinkStep, SourceStep
+from firesteel.compile.stream_graph import KeyedStep, SinkStep, SourceStep
 from firesteel.compile.vertices import Vertex
 from firesteel.model.job_graph import SourceInfo
 from firesteel.task.operators.relational import Limit, TopK
@@ -51,6 +51,9 @@ def _alone(step: PlannedStep) -> Iterator[str]:
 def _other_rows(step: PlannedStep) -> Iterator[str]:
     if not step.node.config.deterministic:
         yield f"as_nondeterministic() of {step.node}"
+    if isinstance(step.work, KeyedStep):
+        for output in getattr(step.work.operator, "order_dependent", ()):
+            yield f"'{output}' of {step.node} depends on the order in which rows come"
 
 
 def _cut_by_order(vertex: Vertex) -> str:

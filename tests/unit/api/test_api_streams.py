@@ -290,7 +290,7 @@ class TestFacade:
         assert set(firesteel.__all__) == {
             "Acceleration", "BroadcastStream", "ConsumedResult", "DataStream", "Decided", "ExecutionEnvironment", "History", "JobClient",
             "JobResult", "KeyedStream", "Row", "Sink", "SinkWriter", "SlotSharingGroup", "SlowTaskBaseline", "SlowTaskStrategy",
-            "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "col", "decide",
+            "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "agg", "col", "decide",
             "errors", "lit", "task_resources", "window",
         }  # fmt: skip
         for name in firesteel.__all__:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.scheduler_kit import GraphBuilder
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment, agg, col
 from firesteel.compile.stream_graph import DataFrameStep, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ResultPartitionType, ShipStrategy
@@ -116,6 +116,24 @@ def test_a_sink_of_ones_own_takes_part_only_if_it_says_so(env, rows):
     assert vertex.not_mirrored.endswith("does not support concurrent attempts")
     sink.supports_concurrent_execution_attempts = True
     assert flags(vertices(env)[0]) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("call", "depends"),
+    [
+        (agg.collect_list("v"), True),
+        (agg.collect_list("v", order_by="v"), False),
+        (agg.collect_set("v"), False),
+        (agg.percentile_approx("v", 0.5), True),
+        (agg.median("v"), False),
+    ],
+)
+def test_aggregates_that_depend_on_the_order_of_rows_give_other_rows(env, rows, tmp_path, call, depends):
+    mapped(rows.key_by("k").aggregate(n=agg.count(), x=call)).write_parquet(tmp_path / "a")
+    first, second = vertices(env)[:2]
+    assert first.deterministic and second.deterministic != depends
+    assert second.other_rows.startswith("'x' of step 'aggregate(n, x)'" if depends else "")
+    assert second.other_rows.endswith("depends on the order in which rows come" if depends else "")
 
 
 def test_what_gives_other_rows_is_said_so(env, rows, tmp_path):

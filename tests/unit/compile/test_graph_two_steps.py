@@ -57,6 +57,15 @@ def test_the_first_reads_by_key_and_may_be_divided_by_value():
     assert "    in one step with [1], unless that divides what it reads" in describe(job).splitlines()
 
 
+def test_values_of_several_columns_are_parted_by_all_of_them():
+    several = {"d": ("v", "count_distinct"), "e": ("w", "count_distinct")}
+    job = compiled(by_key(**several))
+    assert pairs(job) == [(1, 2)]
+    assert job.job_graph.vertices[1].program.head.operator.divided_by == ("__0_distinct", "__1_distinct")
+    of_all = compiled(source().aggregate(several))
+    assert of_all.job_graph.datasets[0].keys == ("__0_distinct", "__1_distinct")
+
+
 def test_without_keys_the_first_reads_by_value():
     job = compiled(source().aggregate(DISTINCT).map_in_arrow(lambda batches: batches, "d bigint, total double"))
     assert pairs(job) == [(1, 2)]
@@ -71,9 +80,6 @@ def test_without_keys_the_first_reads_by_value():
     "stream",
     [
         pytest.param(lambda: by_key(total=("w", "sum"), n=("*", "count")), id="nothing is counted by value"),
-        pytest.param(
-            lambda: by_key(d=("v", "count_distinct"), e=("w", "count_distinct")), id="values of two columns share rows"
-        ),
         pytest.param(
             lambda: by_key().key_by("k").aggregate({"d": "max"}), id="a step by the same key shares its tasks"
         ),

@@ -32,6 +32,7 @@ ROOTS: dict[str, tuple[Any, ...]] = {
     "client": (firesteel.JobClient,),
     "ctx": (TaskContext,),
     "writer": (firesteel.SinkWriter,),
+    "agg": (firesteel.agg,),
     "window": (firesteel.window,),
     "pc": (pc,),
     "F": (F,),
@@ -48,6 +49,7 @@ KEY = re.compile(
 )
 FILES_AND_MODULES = {"stream.json", "firesteel.streaming"}
 NOT_OURS = {
+    "tea_total": "a column of an example",
     "n_max": "a number that the text defines",
     "n_min": "a number that the text defines",
     "cluster.fine-grained-resource-management.enabled": "Flink's, which the page says is not needed",

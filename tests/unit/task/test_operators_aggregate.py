@@ -192,3 +192,18 @@ def test_values_of_one_giant_group_are_divided_until_they_fit(tmp_path, monkeypa
     full = FullAggregate("count", (), (Aggregation("v", "count_distinct", "n"),), table.schema)
     assert collect(full.apply_unit([unit(table, ctx, 500)], ctx)).to_pylist() == [{"n": n}]
     assert max(held) < 8 * 1024
+
+
+def test_rows_that_pass_hold_a_distinct_value_of_one_column_at_most(tmp_path, monkeypatch):
+    """Whoever parts rows by their values must meet each value in one part."""
+    monkeypatch.setattr("firesteel.task.operators.aggregation.aggregate.CHUNK_ROWS", 10_000)
+    table = pa.table({"k": range(40_000), "v": [i % 300 for i in range(40_000)], "w": [i % 7 for i in range(40_000)]})
+    counts = tuple(Aggregation(c, "count_distinct", c) for c in "vw")
+    aggs = (*counts, Aggregation("w", "sum", "total"))
+    state = PartialAggregate(("k",), aggs, table.schema).new(context(tmp_path))
+    written = [b for part in table.to_batches(max_chunksize=5_000) for b in state.add(part)]
+    assert sum(b.num_rows for b in written) == 3 * 30_000, "later chunks pass"
+    rows = collect([*written, *state.finish()])
+    both = pc.and_(rows["__0_distinct"].is_valid(), rows["__1_distinct"].is_valid())
+    assert not pc.any(both).as_py()
+    assert pc.sum(rows["__2_sum"]).as_py() == pc.sum(table["w"]).as_py()

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
-from firesteel.api.steps.common import aggregations, require_function, step_at
+from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
+from firesteel.api.steps.common import require_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.projection import project
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import window_operator
 from firesteel.compile.rewrites.push_down import narrowest
@@ -19,7 +22,7 @@ from firesteel.errors import UsageError
 from firesteel.humanize import first_of
 from firesteel.model.absorbing import SIDES
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.task.expressions import plain_column
+from firesteel.task.expressions import column, plain_column
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow, takes_key
 from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
@@ -29,13 +32,14 @@ from firesteel.task.operators.aggregation.aggregate import (
     FullAggregate,
     PartialAggregate,
     aggregate_schema,
+    check_aggregations,
     partial_schema,
 )
 from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.broadcast_join import build_sides
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
-from firesteel.task.operators.relational import as_expression, check_columns
+from firesteel.task.operators.relational import as_expression, check_columns, project_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +88,50 @@ def aggregate(pipeline: Pipeline, keys: tuple[str, ...], given: Sequence[Any], n
     """Aggregates as users write them. Without keys: of all rows."""
     with step_at("aggregate") as place:
         pipeline.refuse_sides("aggregate")
-        return _aggregate(pipeline, keys, aggregations(given, named, "aggregate", pipeline.schema), place)
+        made = prepared(calls(given, named, "aggregate", pipeline.schema), pipeline.schema, "aggregate")
+        return aggregated(pipeline, keys, made, place)
+
+
+def aggregated(pipeline: Pipeline, keys: tuple[str, ...], made: Prepared, place: str) -> Pipeline:
+    """The aggregates, behind a projection where columns are computed for them."""
+    aggs = tuple(made.aggregations)
+    if made.computed:
+        kind = f"columns of {_kind_of(aggs)}"
+        pipeline = project(pipeline, kind, needed(pipeline.schema, keys, aggs, made.computed), place)
+    return aggregate_of(pipeline, keys, aggs, place)
+
+
+def needed(
+    schema: pa.Schema, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], computed: Mapping[str, pc.Expression]
+) -> list[tuple[str, pc.Expression]]:
+    """The columns that an aggregation reads: as they are, or computed of them."""
+    made = project_schema(schema, list(computed.items()))[0] if computed else ()
+    whole = pa.schema([*schema, *made])
+    check_aggregations(whole, keys, aggs)
+    reads = {name for agg in aggs for name in agg.reads(whole)} | set(keys)
+    reads = reads or {narrowest(schema)}
+    return [*((name, column(name)) for name in schema.names if name in reads), *computed.items()]
 
 
 def count(pipeline: Pipeline, keys: tuple[str, ...]) -> Pipeline:
     """The number of rows, as column ``count``. Without keys: of all rows."""
     with step_at("count") as place:
         pipeline.refuse_sides("count")
-        return _aggregate(pipeline, keys, (Aggregation(None, "count", "count"),), place)
+        return aggregate_of(pipeline, keys, (Aggregation(None, "count", "count"),), place)
 
 
-def _aggregate(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
+def _kind_of(aggs: Sequence[Aggregation]) -> str:
+    return f"aggregate({first_of([a.output for a in aggs], 4)})"
+
+
+def aggregate_of(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregation, ...], place: str) -> Pipeline:
     """Partly before the exchange, finally behind it. Without keys: one row, in one subtask."""
     rows = pipeline.schema
     out = aggregate_schema(rows, keys, aggs)
-    reads = tuple(dict.fromkeys([*keys, *(a.column for a in aggs if a.column not in (None, "*"))]))
+    reads = tuple(dict.fromkeys([*keys, *(name for agg in aggs for name in agg.reads(rows))]))
     reads = reads or (narrowest(rows),)  # rows without columns have no number
     read_schema = pa.schema([rows.field(name) for name in reads])
-    kind = f"aggregate({first_of([a.output for a in aggs], 4)})"
+    kind = _kind_of(aggs)
     edge = StreamEdge(
         pipeline.node,
         ShipStrategy.HASH if keys else ShipStrategy.GLOBAL,

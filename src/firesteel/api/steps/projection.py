@@ -37,7 +37,7 @@ def select(pipeline: Pipeline, columns: Sequence[Any], named: Mapping[str, Any])
         flat = [c for given in columns for c in _spread(schema, given)]
         check_columns(schema, [c for c in flat if isinstance(c, str)], "select")
         pairs = [_named_column(schema, c) for c in flat]
-        pairs += [(name, _expression(schema, e, "select")) for name, e in named.items()]
+        pairs += [(name, expression_of(schema, e, "select")) for name, e in named.items()]
         if not pairs:
             raise UsageError("Nothing is selected.", hint="Name at least one column.")
         return project(pipeline, "select", pairs, place)
@@ -65,7 +65,7 @@ def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:
     return name, expression
 
 
-def _expression(schema: pa.Schema, value: Any, step: str) -> pc.Expression:
+def expression_of(schema: pa.Schema, value: Any, step: str) -> pc.Expression:
     """The expression that a user wrote, as an Arrow expression or a PySpark Column."""
     return named_expression(value, step, schema)[1] if is_spark_column(value) else as_expression(value)
 
@@ -95,7 +95,7 @@ def _with(pipeline: Pipeline, step: str, kind: str, new: Mapping[str, Any], plac
                 hint=f"Write col({expression!r}) for the column, lit({expression!r}) for the text.",
             )
     columns = {n: column(n) for n in pipeline.names}
-    columns |= {name: _expression(pipeline.schema, expression, step) for name, expression in new.items()}
+    columns |= {name: expression_of(pipeline.schema, expression, step) for name, expression in new.items()}
     return project(pipeline, kind, list(columns.items()), place)
 
 

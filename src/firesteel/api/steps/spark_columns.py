@@ -1,7 +1,7 @@
 """PySpark's Columns where a step takes names or expressions: translated where they mean the very same here, else refused.
 
 Read is Spark's own tree of the column (Spark 4; a Column is only made beside a running Spark), never its text. What is
-translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, plain aggregates, directions of a sort.
+translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, aggregates of plain columns, directions of a sort.
 """
 
 from __future__ import annotations
@@ -13,14 +13,40 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.steps.aggregates import agg
+from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.errors import UsageError, shortened
 from firesteel.task.expressions import all_of, any_of, lit
-from firesteel.task.operators.aggregation.aggregate import Aggregation
 from firesteel.task.operators.relational import unknown_column
 
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, ">": gt, "<=": le, ">=": ge}
-_AGGREGATES = {"sum": "sum", "avg": "mean", "min": "min", "max": "max", "count": "count"}
 _HINT = "Write it with firesteel.col and firesteel.lit; docs/steps.md has the names beside PySpark's."
+
+
+def _percentile(column: str, fraction: float, frequency: int = 1) -> AggregateCall:
+    if frequency != 1:
+        raise TypeError
+    return agg.percentile(column, fraction)
+
+
+def _mode(column: str, deterministic: bool = False) -> AggregateCall:  # here it always is
+    return agg.mode(column)
+
+
+AGGREGATES: dict[str, Callable[..., AggregateCall]] = {
+    "sum": agg.sum, "avg": agg.mean, "min": agg.min, "max": agg.max, "count": agg.count,
+    "stddev": agg.stddev_samp, "std": agg.stddev_samp, "stddev_samp": agg.stddev_samp, "stddev_pop": agg.stddev_pop,
+    "variance": agg.var_samp, "var_samp": agg.var_samp, "var_pop": agg.var_pop,
+    "covar_samp": agg.covar_samp, "covar_pop": agg.covar_pop, "corr": agg.corr,
+    "bool_and": agg.bool_and, "every": agg.bool_and, "bool_or": agg.bool_or, "some": agg.bool_or,
+    "bit_and": agg.bit_and, "bit_or": agg.bit_or, "bit_xor": agg.bit_xor,
+    "collect_list": agg.collect_list, "collect_set": agg.collect_set,
+    "median": agg.median, "percentile": _percentile,
+    "max_by": agg.max_by, "min_by": agg.min_by, "any_value": agg.any_value,
+    "mode": _mode,
+    "approx_count_distinct": agg.approx_count_distinct,
+}  # fmt: skip
+"""By the names that Spark's parser has for them: each of plain columns, and of constants behind these."""
 
 
 def is_spark_column(value: Any) -> bool:
@@ -43,8 +69,8 @@ def named_expression(column: Any, step: str, schema: pa.Schema) -> tuple[str | N
     return _Tree(column, step, schema).named()
 
 
-def aggregation(column: Any, step: str, schema: pa.Schema, output: str | None = None) -> Aggregation:
-    """The aggregation of a Spark Column, under its alias, else ``output``, else the name that Spark gives it. Raises UsageError."""
+def aggregation(column: Any, step: str, schema: pa.Schema, output: str | None = None) -> tuple[str, AggregateCall]:
+    """The aggregate of a Spark Column and its name: its alias, else ``output``, else the name that Spark gives it. Raises UsageError."""
     return _Tree(column, step, schema).aggregation(output)
 
 
@@ -96,29 +122,32 @@ class _Tree:
                 "it is nested too deeply", "Write several filters, or isin() for many values."
             ) from None
 
-    def aggregation(self, output: str | None) -> Aggregation:
+    def aggregation(self, output: str | None) -> tuple[str, AggregateCall]:
         alias, node = self._unaliased()
-        function = node.functionName() if _kind(node) == "UnresolvedFunction" else None
-        if function not in _AGGREGATES or node.isUserDefinedFunction():
-            raise self._refused(
-                "it is none of sum, avg, min, max, count and count_distinct of one column", _HINT_AGGREGATE
-            )
+        function = str(node.functionName()) if _kind(node) == "UnresolvedFunction" else ""
+        if function not in AGGREGATES or node.isUserDefinedFunction():
+            raise self._refused(f"it is none of {', '.join(AGGREGATES)} and count_distinct", _HINT_AGGREGATE)
         arguments, distinct = _items(node.arguments()), bool(node.isDistinct())
-        counted = None
-        if function == "count" and not distinct and len(arguments) == 1:
-            counted = _counted_rows(arguments[0])
-        column = None if counted or len(arguments) != 1 else _attribute(arguments[0])
-        if not counted and (column is None or (distinct and function != "count")):
-            raise self._refused("it is not an aggregate of one plain column", _HINT_AGGREGATE)
-        if column is not None and function in ("sum", "avg"):
+        if function == "count" and not distinct and len(arguments) == 1 and _counted_rows(arguments[0]):
+            return alias or output or f"count({_counted_rows(arguments[0])})", agg.count()
+        columns = [name for name in map(_attribute, arguments) if name is not None]
+        constants = [_constant_of(argument) for argument in arguments[len(columns) :]]
+        if not columns or None in constants or (distinct and (function != "count" or len(columns) != 1)):
+            raise self._refused("it is not an aggregate of plain columns", _HINT_AGGREGATE)
+        for column in columns:
             type_ = self._type(column)
-            if not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+            if function in ("sum", "avg") and not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
                 raise self._refused(
                     f"'{column}' is {type_}, of which the result has another type here", _HINT_AGGREGATE
                 )
-        spoken = f"count(DISTINCT {column})" if distinct else f"{function}({counted or column})"
-        named = alias or output or spoken
-        return Aggregation(column, "count_distinct" if distinct else _AGGREGATES[function], named)
+        spoken = f"count(DISTINCT {columns[0]})" if distinct else f"{function}({', '.join(columns)})"
+        if constants and not (alias or output):
+            raise self._refused("it has no name", "Add alias(name).")
+        try:
+            call = agg.count_distinct(columns[0]) if distinct else AGGREGATES[function](*columns, *constants)
+        except TypeError:
+            raise self._refused("it has other arguments than the aggregate here", _HINT_AGGREGATE) from None
+        return alias or output or spoken, call
 
     def _unaliased(self) -> tuple[str | None, Any]:
         if _kind(self._node) != "Alias":
@@ -198,7 +227,9 @@ class _Tree:
         raise self._refused(f"it compares with {what}, which is neither a column nor an integer, a string or a boolean")
 
 
-_HINT_AGGREGATE = 'Write aggregate({"total": ("n", "sum")}).'
+_HINT_AGGREGATE = (
+    "Write it with firesteel.agg, aggregate(total=agg.sum(...)); docs/aggregates.md has the names beside PySpark's."
+)
 _KINDS = {
     "a boolean": (pa.types.is_boolean,),
     "an integer": (pa.types.is_signed_integer,),
@@ -232,6 +263,12 @@ def _constant(value: int | str | bool) -> pa.Scalar:
     """As a column of its own: a whole number is an int there, as Spark has it, where it fits."""
     small = not isinstance(value, str) and -(1 << 31) <= value < 1 << 31
     return pa.scalar(value, pa.int32() if small and not isinstance(value, bool) else None)
+
+
+def _constant_of(node: Any) -> int | float | bool | None:
+    """The constant argument of an aggregate; None for anything else."""
+    value = node.value() if _kind(node) == "Literal" and not node.dataType().isDefined() else None
+    return value if isinstance(value, int | float) else None
 
 
 def _kind_of(value: int | str | bool) -> str:

@@ -47,7 +47,7 @@ def summary(pipeline: Pipeline, statistics: tuple[str, ...]) -> Pipeline:
         if unknown is not None:
             raise UsageError(
                 f"summary has no '{unknown}'.",
-                hint=f"There are {', '.join(STATISTICS)}. Percentiles need a sort: use to_dataframe().summary().",
+                hint=f"There are {', '.join(STATISTICS)}. For percentiles write aggregate(p=agg.percentile(...)).",
             )
         return _described(pipeline, "summary", (), statistics or STATISTICS, place)
 

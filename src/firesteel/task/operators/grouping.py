@@ -1,4 +1,5 @@
-"""Rows of equal keys found without looking at a row in Python: keys become dense integer codes, codes are sorted."""
+"""Rows of equal keys found without looking at a row in Python: keys become dense integer codes, codes are sorted. And codes that
+order as the values do."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from firesteel.results.keys import common_key_type, normalise_key
 from firesteel.task.batches import one_chunk, stable_order, take_rows
+from firesteel.task.operators.relational import order_type
 
 Codes = NDArray[np.int64]
 
@@ -147,3 +149,44 @@ class Groups:
 
 def _is_sorted(order: NDArray[np.int64]) -> bool:
     return bool((order[1:] > order[:-1]).all())
+
+
+# --- values in their order ------------------------------------------------------------------------------------------
+
+
+def order_codes(column: Any, ascending: bool) -> tuple[Codes, int]:
+    """A number below ``n`` per row that orders as the values do (or the other way round); returns (numbers, n)."""
+    values = plain_values(column)
+    to = order_type(values.type) or values.type
+    if pa.types.is_null(to):
+        return np.zeros(len(values), dtype=np.int64), 1
+    values = values if values.type == to else values.cast(to)
+    codes = np.asarray(pc.rank(values, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
+    if values.null_count:
+        codes[np.asarray(values.is_null())] = 0
+    n = int(codes.max()) + 1 if len(codes) else 1
+    return (codes, n) if ascending else (n - 1 - codes, n)
+
+
+def sorted_rows(codes: list[tuple[Codes, int]]) -> Codes:
+    """Row numbers in the order of these (numbers, n), the first one first; equal rows stay in their order."""
+    total = 1
+    for _, n in codes:
+        total *= max(n, 1)
+    if total >= 1 << 31:
+        rows = stable_order(codes[-1][0])
+        for code, _ in reversed(codes[:-1]):
+            rows = rows[stable_order(code[rows])]
+        return rows
+    combined = codes[0][0]
+    for code, n in codes[1:]:
+        combined = combined * n + code
+    return stable_order(combined)
+
+
+def plain_values(column: Any) -> pa.Array:
+    """The values in one chunk, without a dictionary or runs."""
+    array = one_chunk(column)
+    if pa.types.is_dictionary(array.type):
+        return array.cast(array.type.value_type)
+    return pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array

@@ -17,19 +17,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
 from firesteel.model.arrays import Ints
-from firesteel.task.batches import one_chunk, stable_order, table_batches, take, take_rows
+from firesteel.task.batches import one_chunk, table_batches, take, take_rows
 from firesteel.task.functions.rows import fits
 from firesteel.task.functions.user_code import complaint
 from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS
 from firesteel.task.operators.aggregation.aggregate_plan import Aggregation, output_type
 from firesteel.task.operators.aggregation.duplicates import content_hashes
-from firesteel.task.operators.grouping import encode, key_columns
-from firesteel.task.operators.relational import check_columns, order_type
+from firesteel.task.operators.grouping import encode, key_columns, order_codes, plain_values, sorted_rows
+from firesteel.task.operators.relational import check_columns
 from firesteel.task.program import Batches, TaskContext, UnitInput
 
 NUMBERS = ("row_number", "rank", "dense_rank", "ntile")
@@ -108,7 +107,7 @@ class _Ordered:
     def __init__(self, table: pa.Table, keys: Sequence[str], order: Sequence[tuple[str, bool]], exact: bool) -> None:
         groups, n = encode(key_columns(table, keys), nulls_match=True)
         codes = [(groups, n), *(order_codes(table.column(name), ascending) for name, ascending in order)]
-        rows = _sorted(codes)
+        rows = sorted_rows(codes)
         peers = _differs(codes, rows)
         if exact and not peers.all():
             rows = _without_ties(table, rows, peers)
@@ -132,39 +131,6 @@ class _Ordered:
             at = starts[:, None] + np.arange(length)
             result[at] = along(values[at])
         return result
-
-
-def order_codes(column: Any, ascending: bool) -> tuple[Ints, int]:
-    """A number below ``n`` per row that orders as the values do (or the other way round); returns (numbers, n)."""
-    plain = _plain(column)
-    to = order_type(plain.type) or plain.type
-    if pa.types.is_null(to):
-        return np.zeros(len(plain), dtype=np.int64), 1
-    plain = plain if plain.type == to else plain.cast(to)
-    codes = np.asarray(pc.rank(plain, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
-    if plain.null_count:
-        codes[np.asarray(plain.is_null())] = 0
-    n = int(codes.max()) + 1 if len(codes) else 1
-    return (codes, n) if ascending else (n - 1 - codes, n)
-
-
-def _plain(column: Any) -> pa.Array:
-    array = one_chunk(column)
-    if pa.types.is_dictionary(array.type):
-        return array.cast(array.type.value_type)
-    return pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else array
-
-
-def _sorted(codes: list[tuple[Ints, int]]) -> Ints:
-    total = 1
-    for _, n in codes:
-        total *= max(n, 1)
-    if total >= 1 << 31:
-        return np.lexsort([code for code, _ in reversed(codes)])
-    combined = codes[0][0]
-    for code, n in codes[1:]:
-        combined = combined * n + code
-    return stable_order(combined)
 
 
 def _without_ties(table: pa.Table, rows: Ints, peers: NDArray[np.bool_]) -> Ints:
@@ -232,7 +198,7 @@ def _neighbour(ordered: _Ordered, function: WindowFunction, column: pa.Array) ->
 
 
 def _running(ordered: _Ordered, function: WindowFunction, column: pa.Array, type_: pa.DataType) -> pa.Array:
-    plain = _plain(column)
+    plain = plain_values(column)
     valid = np.asarray(plain.is_valid())
     count = ordered.over_groups(valid.astype(np.int64), lambda m: _along(m, np.add, 0, function.n))
     if function.kind == "count":

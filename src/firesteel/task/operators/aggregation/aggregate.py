@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from firesteel.task.batches import chunked, filter_rows, nullable, table_batches, take_rows, whole
 from firesteel.task.operators.aggregation.aggregate_plan import AGGREGATES, Aggregation, Plan, check_aggregations
+from firesteel.task.operators.aggregation.aggregates.aggregate import depends_on_order
 from firesteel.task.operators.aggregation.heavy import heavy_rows
 from firesteel.task.operators.grouping import encode, first_rows, key_columns
 from firesteel.task.operators.units import MAX_LEVEL, rehash, spool, unit_limit
@@ -72,6 +73,7 @@ class FoldingState:
         self._passing: bool | None = None
         values = folding.distincts if isinstance(folding, Plan) else ()
         self._merged_by = [*folding.keys, *(value.name for value in values)]
+        self._spread = folding.spread if isinstance(folding, Plan) else None
 
     def add(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         if batch.num_rows == 0:
@@ -104,9 +106,12 @@ class FoldingState:
     def _passed(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
         heavy = heavy_rows(rows, self._merged_by)
         if heavy is None:
-            return table_batches(rows, OUTPUT_ROWS)
+            return self._given(rows)
         relieved = self._kept(self._folding.merge(filter_rows(rows, heavy)))
-        return chain(table_batches(filter_rows(rows, pc.invert(heavy)), OUTPUT_ROWS), relieved)
+        return chain(self._given(filter_rows(rows, pc.invert(heavy))), relieved)
+
+    def _given(self, rows: pa.Table) -> Iterable[pa.RecordBatch]:
+        return table_batches(rows if self._spread is None else self._spread(rows), OUTPUT_ROWS)
 
     def _kept(self, merged: pa.Table) -> Iterable[pa.RecordBatch]:
         """Holds the rows; gives some away where they are too many."""
@@ -156,6 +161,7 @@ def fold(folding: Folding, tables: Iterator[pa.Table], ctx: TaskContext, level: 
                 yield from _divide(folding, _rest(folding, merged, tables), ctx, level)
                 return
             pieces, held = [merged], merged.nbytes
+            limit = max(limit, 2 * held)  # a state that nothing divides: merged again when it has doubled
     if len(pieces) != 1:
         rows = pa.concat_tables(pieces) if pieces else folding.partial_schema.empty_table()
         pieces = [folding.merge(rows)]
@@ -251,6 +257,11 @@ class FullAggregate(_Folded):
     @property
     def folding(self) -> Folding:
         return self._plan
+
+    @property
+    def order_dependent(self) -> list[str]:
+        """Outputs that may be others where the same rows come in another order."""
+        return [agg.output for agg in self.aggregations if agg.by is not None and depends_on_order(agg.by)]
 
     @cached_property
     def _plan(self) -> Plan:

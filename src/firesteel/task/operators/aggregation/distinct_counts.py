@@ -92,10 +92,11 @@ class AddCounts(FullAggregate):
 def in_two_steps(whole: Any, read_by: tuple[str, ...]) -> tuple[CountValues, AddCounts] | None:
     """The two steps that do what ``whole`` does; None where there is nothing to count by parts.
 
-    Only one column's values can be parted: a partial row may hold values of several.
+    Of values of several columns, each partial row holds one at most, so that they are parted by all these columns together.
     """
     plan = whole.folding if type(whole) is FinalAggregate else None
-    if not isinstance(plan, Plan) or len(plan.distincts) != 1:
+    if not isinstance(plan, Plan) or not plan.distincts:
         return None
     given = whole.name, whole.group_keys, whole.aggregations, whole.input_schema
-    return CountValues(*given, read_by or (plan.distincts[0].name,)), AddCounts(*given)
+    values = tuple(part.name for part in plan.distincts)
+    return CountValues(*given, read_by or values), AddCounts(*given)

@@ -33,6 +33,8 @@ class Part:
     kind: str
     column: str
     type: pa.DataType
+    where: str = ""
+    """A column: only rows where it is true."""
 
     @property
     def merge_by(self) -> str:

@@ -1,0 +1,184 @@
+"""The aggregates that users give to ``aggregate``: mappings of names to functions, the calls of ``firesteel.agg``, aggregates of PySpark."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firesteel.api.steps.aggregates import agg
+from firesteel.api.steps.aggregates.agg import AggregateCall
+from firesteel.api.steps.projection import expression_of
+from firesteel.api.steps.spark_columns import aggregation, is_spark_column
+from firesteel.errors import UsageError
+from firesteel.humanize import named_twice
+from firesteel.task.expressions import column, plain_column
+from firesteel.task.operators.aggregation.aggregate_plan import ROWS, Aggregation
+from firesteel.task.operators.relational import check_filter, unknown_column
+
+NAMED = (
+    "sum", "min", "max", "count", "mean", "count_distinct", "any_value", "approx_count_distinct", "bit_and", "bit_or",
+    "bit_xor", "bool_and", "bool_or", "collect_list", "collect_set", "median", "mode", "stddev", "stddev_pop",
+    "stddev_samp", "var_pop", "var_samp", "variance",
+)  # fmt: skip
+"""Functions of ``firesteel.agg`` that want nothing but one column."""
+_ELSEWHERE = {"avg": "mean", "every": "bool_and", "some": "bool_or", "std": "stddev", "countDistinct": "count_distinct"}
+
+
+def calls(
+    given: Sequence[Any], named: Mapping[str, Any], kind: str, schema: pa.Schema
+) -> list[tuple[str, AggregateCall]]:
+    """The aggregates with the names of their columns. Raises UsageError.
+
+    ``{"n": "sum"}`` (n becomes the sum of n), ``{"total": ("n", "sum")}``, ``{"n": ["min", "max"]}`` (n_min, n_max), ``{"total": agg.sum("n")}``,
+    ``agg.sum("n").alias("total")``, or aggregates of PySpark that can be translated. ``schema``: of the rows.
+    """
+    found: list[tuple[str, AggregateCall]] = []
+    for one in (*given, named):
+        if isinstance(one, AggregateCall):
+            found.append((_own_name(one), one))
+        elif is_spark_column(one):
+            found.append(aggregation(one, kind, schema))
+        elif isinstance(one, Mapping):
+            for output, what in cast(Mapping[str, Any], one).items():
+                found += [aggregation(what, kind, schema, output)] if is_spark_column(what) else _of(output, what)
+        else:
+            raise UsageError(
+                f"{kind} wants a mapping of output columns to functions, not {one!r}.",
+                hint='Write {"n": "sum"}, {"total": ("n", "sum")} or total=agg.sum("n").',
+            )
+    if not found:
+        raise UsageError(
+            f"{kind} has nothing to aggregate.", hint='Write {"n": "sum"}, or distinct() for the keys alone.'
+        )
+    twice = named_twice(output for output, _ in found)
+    if twice is not None:
+        raise UsageError(f"{kind} makes the column '{twice}' twice.", hint="Give one of them another name.")
+    return found
+
+
+def _own_name(call: AggregateCall) -> str:
+    if call.name is not None:
+        return call.name
+    value = call.arguments[0] if call.arguments else None
+    if isinstance(value, str):
+        return f"{value}_{call.function}"
+    if value is None:
+        return call.function
+    raise UsageError(
+        f"{call.function} of an expression has no name.", hint="Write aggregate(name=...), or add alias(name)."
+    )
+
+
+def _of(output: str, what: Any) -> list[tuple[str, AggregateCall]]:
+    if isinstance(what, AggregateCall):
+        return [(output, what)]
+    if isinstance(what, str):
+        return [(output, call_of(what, output))]
+    if isinstance(what, list) and all(isinstance(function, str) for function in what):
+        return [(f"{output}_{function}", call_of(function, output)) for function in what]
+    if isinstance(what, tuple) and len(what) == 2 and all(isinstance(part, str) for part in what):
+        return [(output, call_of(what[1], what[0]))]
+    raise UsageError(
+        f"The aggregation {output!r}: {what!r} cannot be understood.",
+        hint='Write {"n": "sum"}, {"total": ("n", "sum")}, {"n": ["min", "max"]} or {"total": agg.sum("n")}.',
+    )
+
+
+def call_of(function: str, of: str) -> AggregateCall:
+    """The aggregate of this name of a column (``*``: of rows). Raises UsageError."""
+    if function not in NAMED:
+        raise _unknown(function)
+    if of == ROWS and function != "count":
+        raise UsageError(f"Only count can be of all rows, not {function}.", hint="Name a column.")
+    return getattr(agg, function)(of)
+
+
+def _unknown(function: str) -> UsageError:
+    if function in agg.__all__:
+        hint = f"It wants more than a column: write agg.{function}(...), after from firesteel import agg."
+        return UsageError(f"The aggregate function '{function}' cannot be given by its name alone.", hint=hint)
+    close = [_ELSEWHERE[function]] if function in _ELSEWHERE else difflib.get_close_matches(function, NAMED, n=1)
+    guess = f"Did you mean '{close[0]}'? " if close else ""
+    return UsageError(
+        f"There is no aggregate function '{function}'.",
+        hint=f"{guess}There are {', '.join(NAMED)}, and those of firesteel.agg.",
+    )
+
+
+# --- columns that must be computed before ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Prepared:
+    """``aggregations`` over the columns of the rows and those that are ``computed`` of them before."""
+
+    aggregations: list[Aggregation] = field(default_factory=list)
+    computed: dict[str, pc.Expression] = field(default_factory=dict)
+
+
+def prepared(
+    calls: Sequence[tuple[str, AggregateCall]], schema: pa.Schema, kind: str, shadowed: Collection[str] = ()
+) -> Prepared:
+    """The calls over rows of ``schema``. ``shadowed``: columns that have other values by the time the rows are aggregated, so that
+    copies are made of them. Raises UsageError."""
+    made = Prepared()
+    columns = _Columns(schema, kind, shadowed, made.computed)
+    for output, call in calls:
+        names = tuple(columns.name(argument, call.function) for argument in call.arguments)
+        where = columns.condition(call.condition) if call.condition is not None else None
+        if call.make is None:
+            made.aggregations.append(Aggregation(names[0] if names else None, call.function, output, where))
+        else:
+            made.aggregations.append(Aggregation(None, call.function, output, where, call.make(names)))
+    return made
+
+
+class _Columns:
+    """Names for the arguments of aggregates; expressions get one of their own, equal ones the same."""
+
+    def __init__(
+        self, schema: pa.Schema, kind: str, shadowed: Collection[str], computed: dict[str, pc.Expression]
+    ) -> None:
+        self._schema, self._kind, self._shadowed, self._computed = schema, kind, shadowed, computed
+        self._known: set[str] = set(schema.names)
+        self._by_text: dict[str, list[str]] = {}
+
+    def name(self, argument: Any, function: str) -> str:
+        plain, expression = argument, None
+        if not isinstance(argument, str):
+            expression = expression_of(self._schema, argument, self._kind)
+            plain = plain_column(expression, self._schema)
+        elif argument not in self._known:
+            raise unknown_column(self._schema, argument, function)
+        if plain is not None and plain not in self._shadowed:
+            return plain
+        return self._named(column(argument) if expression is None else expression)
+
+    def condition(self, condition: Any) -> str:
+        expression = expression_of(self._schema, condition, self._kind)
+        check_filter(self._schema, expression)
+        return self._named(expression.cast(pa.bool_()))
+
+    def _named(self, expression: pc.Expression) -> str:
+        alike = self._by_text.setdefault(str(expression), [])
+        for name in alike:
+            if self._computed[name].equals(expression):
+                return name
+        name = f"__computed{len(self._computed)}"
+        while name in self._schema.names:
+            name = f"_{name}"
+        self._computed[name] = expression
+        alike.append(name)
+        return name
+
+
+def with_condition(call: AggregateCall, condition: pc.Expression, schema: pa.Schema, kind: str) -> AggregateCall:
+    """The call with one more condition."""
+    if call.condition is None:
+        return call.where(condition)
+    return replace(call, condition=expression_of(schema, call.condition, kind) & condition)
