@@ -8,7 +8,7 @@ known and checked as the step is made. The work is in the functions of ``steps``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from firesteel.api.keyed_stream import KeyedStream
 from firesteel.api.steps import (
     actions,
     caching,
+    errors,
     functions,
     keyed,
     ordering,
@@ -123,7 +124,13 @@ class DataStream(Configurable):
     # --- functions ---
 
     def map_in_arrow(
-        self, func: Callable[..., Iterable[pa.RecordBatch]], schema: Any, *, by_position: bool = False
+        self,
+        func: Callable[..., Iterable[pa.RecordBatch]],
+        schema: Any,
+        *,
+        by_position: bool = False,
+        on_error: str = "fail",
+        max_errors: int | None = None,
     ) -> DataStream:
         """PySpark's ``mapInArrow``: ``func`` gets an iterator of record batches and yields record batches of ``schema``.
 
@@ -131,38 +138,102 @@ class DataStream(Configurable):
         matched by name, in any order; other names are an error. ``by_position``: by their position instead, as in PySpark,
         whatever their names; superfluous columns at the end are dropped. Behind ``with_broadcast(small=...)`` it is called
         ``func(batches, small=table)``.
-        """
-        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position))
 
-    def map_in_pandas(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
+        ``on_error``, ``max_errors``: as for :meth:`map`. With another than ``"fail"``, ``func`` is called for each batch alone, and of one
+        that fails for its halves, down to the row.
+        """
+        policy = on_error, max_errors
+        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position, policy))
+
+    def map_in_pandas(
+        self,
+        func: Callable[..., Iterable[Any]],
+        schema: Any,
+        *,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
         """PySpark's ``mapInPandas``: as :meth:`map_in_arrow`, with pandas DataFrames.
 
         As in PySpark, superfluous columns at the end are dropped, and columns without names are matched by position.
         """
-        return DataStream(functions.map_in_pandas(self._pipeline, func, schema))
+        return DataStream(functions.map_in_pandas(self._pipeline, func, schema, (on_error, max_errors)))
 
-    def map(self, func: Callable[..., Any], schema: Any) -> DataStream:
+    def map(
+        self, func: Callable[..., Any], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
         """One row for each row: ``func(row)`` returns a dict, a tuple in the order of ``schema``, or, if that has one
         column, its value. A row is a ``firesteel.Row``: ``row.word``, ``row["word"]`` or ``row[0]``.
 
         ``schema``: as for ``map_in_arrow``. Behind ``with_broadcast(small=...)`` it is called ``func(row, small=table)``.
         Called for one row after another, in batches of 10,000: ``map_in_arrow`` is many times as fast.
+
+        ``on_error``, where ``func`` raises for a row, or what it returns does not fit: ``"fail"`` ends the job; ``"skip"`` leaves the
+        row out; ``"null"`` puts a row of nulls in its place; ``"route"`` hands it to the stream :attr:`errors`. ``max_errors``: with
+        more of them the job fails.
         """
-        return DataStream(functions.map_rows(self._pipeline, func, schema))
+        return DataStream(functions.map_rows(self._pipeline, func, schema, (on_error, max_errors)))
 
-    def flat_map(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
-        """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator."""
-        return DataStream(functions.flat_map_rows(self._pipeline, func, schema))
+    def flat_map(
+        self, func: Callable[..., Iterable[Any]], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
+        """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator.
 
-    def filter(self, condition: pc.Expression | Callable[..., Any] | str) -> DataStream:
+        ``on_error``, ``max_errors``: as for :meth:`map`; a row gives all of its rows, or is an error.
+        """
+        return DataStream(functions.flat_map_rows(self._pipeline, func, schema, (on_error, max_errors)))
+
+    def map_async(
+        self,
+        func: Callable[..., Awaitable[Any]],
+        schema: Any,
+        *,
+        concurrency: int = 16,
+        ordered: bool = False,
+        rate: str | float | None = None,
+        retries: int = 0,
+        timeout: Any = None,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
+        """As :meth:`map` with an ``async def func(row)``, which calls a service: each subtask waits for ``concurrency`` rows at a time.
+
+        ``ordered``: rows leave in the order in which they came, else as they are answered. ``rate``: calls of the whole job, ``"100/s"``
+        or ``"5000/min"``, which its subtasks share. ``retries``: repetitions of a call that raised, after pauses of 0.1 s, 0.2 s, ... with
+        jitter. ``timeout``: of each try, seconds or ``"500 ms"``. What failed in each try is an error: see ``on_error`` of :meth:`map`.
+        An execution of the step is never mirrored: the service would be called twice.
+        """
+        settings = {
+            "concurrency": concurrency,
+            "ordered": ordered,
+            "rate": rate,
+            "retries": retries,
+            "timeout": timeout,
+        }
+        return DataStream(functions.map_async(self._pipeline, func, schema, (on_error, max_errors), **settings))
+
+    @property
+    def errors(self) -> DataStream:
+        """Of the stream that a step with ``on_error="route"`` returned: the rows that its function could not do, as they came in, and a
+        column ``error`` with the reason."""
+        return DataStream(errors.errors(self._pipeline))
+
+    def filter(
+        self,
+        condition: pc.Expression | Callable[..., Any] | str,
+        *,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
         """Only the rows for which the expression, the condition in SQL (``"n > 3"``), or the function of a row is true (null and None
         are not true).
 
         An expression can be pushed into the source and is evaluated on whole batches; a function is called for every row.
+        ``on_error``, ``max_errors``: of a function, as for :meth:`map`, but for ``"null"``.
         """
-        if isinstance(condition, str):
+        if isinstance(condition, str) and on_error == "fail":
             return DataStream(dataframes.where(self._pipeline, condition))
-        return DataStream(functions.filter_rows(self._pipeline, condition))
+        return DataStream(functions.filter_rows(self._pipeline, condition, (on_error, max_errors)))
 
     def select_expr(self, *expressions: str) -> DataStream:
         """Columns by expressions in SQL: ``select_expr("a", "a + 1 AS b")``. Spark parses them, as in :meth:`ExecutionEnvironment.sql`."""

@@ -3,11 +3,11 @@
 A finish is a binary record, thousands of which become columns at once; failures and rejected deployments, which are rare,
 are pickled objects. Stdlib and numpy only, since both ends import it.
 
-    header      kind, numbers of what follows, the execution, when and how much          87 bytes
+    header      kind, numbers of what follows, the execution, when and how much          91 bytes
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     35 bytes each
     node name, of each data set its sizes as packed by ``firesteel.model.sizes`` (where its ranges are still to be decided a sketch,
     ``firesteel.model.sketches``, in their place) and its heavy keys (``firesteel.model.heavy_keys``), per commit 4 bytes of
-    length and itself
+    length and itself, and what its steps counted (``firesteel.model.step_reports``)
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _FIELDS = (
     ("partitions", "<u2"),
     ("commits", "<u2"),
     ("node", "<u2"),
+    ("reports", "<u4"),
     ("batch", "<i4"),
     ("subtask", "<i4"),
     ("attempt", "<i4"),
@@ -42,7 +43,7 @@ _FIELDS = (
     ("peak_memory", "<i8"),
 )
 _HEADER = np.dtype(list(_FIELDS))
-_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqq")
+_HEADER_CODE = struct.Struct("<BHHHIiiiqdddqqqq")
 _PARTITION = np.dtype(
     [
         ("dataset", "<i4"),
@@ -97,6 +98,8 @@ class FinishedMessage:
     rows_out: int
     peak_memory: int = -1
     """Most resident bytes of the worker while it ran; -1: not watched."""
+    reports: bytes = b""
+    """Of its steps (``firesteel.model.step_reports``); empty: they counted nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,7 @@ def encode(message: Message) -> bytes:
     if not isinstance(message, FinishedMessage):
         return pickle.dumps(message, protocol=5)
     at, node = message.where, message.where.node.encode()[:0xFFFF]
-    numbers = len(message.partitions), len(message.commits), len(node)
+    numbers = len(message.partitions), len(message.commits), len(node), len(message.reports)
     execution = at.batch, at.subtask, at.attempt, at.token, at.deployed_at, at.running_at, at.ended_at
     measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory
     pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, *measured)]
@@ -140,6 +143,7 @@ def encode(message: Message) -> bytes:
         pieces += [part.packed or b"", part.heavy_keys]
     for commit in message.commits:
         pieces += [_LENGTH.pack(len(commit)), commit]
+    pieces.append(message.reports)
     return b"".join(pieces)
 
 
@@ -224,6 +228,13 @@ class FinishedMessages:
             begins[own] += (np.maximum(table["packed"], 0) + table["heavy"]).sum(axis=1)
         counts = self.header["commits"].tolist()
         return [_commits(*given) for given in zip(self.records, begins.tolist(), counts, strict=True)]
+
+    def reports(self) -> list[bytes]:
+        """Of each execution what its steps counted; an empty list where none counted anything."""
+        lengths = self.header["reports"]
+        if not lengths.any():
+            return []
+        return [record[len(record) - length :] for record, length in zip(self.records, lengths.tolist(), strict=True)]
 
     def _between(self, begins: Ints, ends: Ints) -> list[bytes]:
         bounds = zip(self.records, begins.tolist(), ends.tolist(), strict=True)

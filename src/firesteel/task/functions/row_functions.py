@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from firesteel.errors import FiresteelError, error_words
 from firesteel.task.batches import coalesce, filter_rows, reslice
+from firesteel.task.functions.row_errors import FAILS, Made, OnError, RowErrors, is_of_a_row, row_errors
 from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError, complaint, user_frames
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext
@@ -48,7 +49,64 @@ class _OnRows:
     fn: Callable[..., Any]
     schema: pa.Schema
     side_inputs: tuple[str, ...] = ()
+    on_error: OnError = FAILS
     unitwise: ClassVar[bool] = True
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        rows = reslice(coalesce(batches), MAX_RECORDS_PER_BATCH)
+        return self._applied(rows, ctx) if self.on_error.fails else self._tolerant(rows, ctx)
+
+    def _applied(self, batches: Batches, ctx: TaskContext) -> Batches:
+        raise NotImplementedError
+
+    def _tolerant(self, batches: Batches, ctx: TaskContext) -> Batches:
+        """The same, where a row that cannot be done is no end."""
+        function, batcher = self._function(ctx), RowBatcher(self.name, self.schema)
+        with row_errors(self.name, self.on_error, ctx) as errors:
+            for batch in batches:
+                yield from self._tolerated(batch, function, batcher, errors, ctx)
+
+    def _tolerated(
+        self,
+        batch: pa.RecordBatch,
+        function: Callable[[Row], Any],
+        batcher: RowBatcher,
+        errors: RowErrors,
+        ctx: TaskContext,
+    ) -> Batches:
+        """What becomes of one batch."""
+        made: list[Made] = []
+        count = 0
+        for place, row in enumerate(rows_of(batch)):
+            items = self._items(function, row, batch, place, batcher, errors, ctx)
+            made.append((batch, place, items))
+            count += len(items)
+            if count >= MAX_RECORDS_PER_BATCH:
+                yield from errors.batch_of(batcher, made, ctx)
+                made, count = [], 0
+        yield from errors.batch_of(batcher, made, ctx)
+
+    def _items(  # noqa: PLR0917
+        self,
+        function: Callable[[Row], Any],
+        row: Row,
+        batch: pa.RecordBatch,
+        place: int,
+        batcher: RowBatcher,
+        errors: RowErrors,
+        ctx: TaskContext,
+    ) -> list[Any]:
+        try:
+            return self._rows_of(function(row), ctx)
+        except Exception as error:
+            if not is_of_a_row(error):
+                raise
+            errors.add(batch, place, error)
+            return errors.instead(batcher)
+
+    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+        """All rows that the function gave for one."""
+        return [result]
 
     def _function(self, ctx: TaskContext) -> Callable[[Row], Any]:
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
@@ -59,9 +117,9 @@ class _OnRows:
 class MapRows(_OnRows):
     """``fn(row) -> row`` of ``schema``."""
 
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+    def _applied(self, batches: Batches, ctx: TaskContext) -> Batches:
         function, batcher, current = self._function(ctx), RowBatcher(self.name, self.schema), _Current()
-        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+        for batch in batches:
             with _users(self.name, ctx, current):
                 made: list[Any] = []
                 for row in rows_of(batch):
@@ -74,10 +132,10 @@ class MapRows(_OnRows):
 class FlatMapRows(_OnRows):
     """``fn(row) -> Iterable of rows`` of ``schema``; a generator is read while rows are made of it."""
 
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+    def _applied(self, batches: Batches, ctx: TaskContext) -> Batches:
         function, batcher, current = self._function(ctx), RowBatcher(self.name, self.schema), _Current()
         held: list[Any] = []
-        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+        for batch in batches:
             for row in rows_of(batch):
                 current.row = row
                 made = self._made(function, row, current, ctx)
@@ -93,9 +151,14 @@ class FlatMapRows(_OnRows):
 
     def _made(self, function: Callable[[Row], Any], row: Row, current: _Current, ctx: TaskContext) -> Iterator[Any]:
         with _users(self.name, ctx, current):
-            result = function(row)
-            if isinstance(result, Iterable) and not isinstance(result, str | bytes | dict | Row):
-                return iter(result)  # pyright: ignore[reportUnknownVariableType]
+            return self._iterated(function(row), ctx)
+
+    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+        return list(self._iterated(result, ctx))
+
+    def _iterated(self, result: Any, ctx: TaskContext) -> Iterator[Any]:
+        if isinstance(result, Iterable) and not isinstance(result, str | bytes | dict | Row):
+            return iter(result)  # pyright: ignore[reportUnknownVariableType]
         what = "nothing (None)" if result is None else f"{shown(result)} (a {type(result).__name__})"
         raise complaint(
             self.name, f"returned {what} instead of the rows", ctx, "Return a list of rows, or write 'yield'."
@@ -115,9 +178,9 @@ def _some(iterator: Iterator[Any], most: int) -> Iterator[Any]:
 class FilterRows(_OnRows):
     """Keeps the rows for which ``fn(row)`` is true, as Python understands it (None is not)."""
 
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+    def _applied(self, batches: Batches, ctx: TaskContext) -> Batches:
         function, current = self._function(ctx), _Current()
-        for batch in reslice(coalesce(batches), MAX_RECORDS_PER_BATCH):
+        for batch in batches:
             with _users(self.name, ctx, current):
                 mask: list[bool] = []
                 for row in rows_of(batch):
@@ -126,3 +189,20 @@ class FilterRows(_OnRows):
             kept = filter_rows(batch, pa.array(mask, pa.bool_()))
             if kept.num_rows:
                 yield kept
+
+    def _tolerated(
+        self,
+        batch: pa.RecordBatch,
+        function: Callable[[Row], Any],
+        batcher: RowBatcher,
+        errors: RowErrors,
+        ctx: TaskContext,
+    ) -> Batches:
+        rows = enumerate(rows_of(batch))
+        mask = [any(self._items(function, row, batch, place, batcher, errors, ctx)) for place, row in rows]
+        kept = filter_rows(batch, pa.array(mask, pa.bool_()))
+        if kept.num_rows:
+            yield kept
+
+    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+        return [bool(result)]
