@@ -8,7 +8,7 @@ known and checked as the step is made. The work is in the functions of ``steps``
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from firesteel.api.configurable import Configurable, StreamSink
 from firesteel.api.connectors import dataframes
 from firesteel.api.keyed_stream import KeyedStream
+from firesteel.api.service_steps import ServiceSteps
 from firesteel.api.steps import (
     actions,
     caching,
-    errors,
     functions,
     keyed,
     ordering,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
 
 
-class DataStream(Configurable):
+class DataStream(ServiceSteps, Configurable):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -182,41 +182,6 @@ class DataStream(Configurable):
         ``on_error``, ``max_errors``: as for :meth:`map`; a row gives all of its rows, or is an error.
         """
         return DataStream(functions.flat_map_rows(self._pipeline, func, schema, (on_error, max_errors)))
-
-    def map_async(
-        self,
-        func: Callable[..., Awaitable[Any]],
-        schema: Any,
-        *,
-        concurrency: int = 16,
-        ordered: bool = False,
-        rate: str | float | None = None,
-        retries: int = 0,
-        timeout: Any = None,
-        on_error: str = "fail",
-        max_errors: int | None = None,
-    ) -> DataStream:
-        """As :meth:`map` with an ``async def func(row)``, which calls a service: each subtask waits for ``concurrency`` rows at a time.
-
-        ``ordered``: rows leave in the order in which they came, else as they are answered. ``rate``: calls of the whole job, ``"100/s"``
-        or ``"5000/min"``, which its subtasks share. ``retries``: repetitions of a call that raised, after pauses of 0.1 s, 0.2 s, ... with
-        jitter. ``timeout``: of each try, seconds or ``"500 ms"``. What failed in each try is an error: see ``on_error`` of :meth:`map`.
-        An execution of the step is never mirrored: the service would be called twice.
-        """
-        settings = {
-            "concurrency": concurrency,
-            "ordered": ordered,
-            "rate": rate,
-            "retries": retries,
-            "timeout": timeout,
-        }
-        return DataStream(functions.map_async(self._pipeline, func, schema, (on_error, max_errors), **settings))
-
-    @property
-    def errors(self) -> DataStream:
-        """Of the stream that a step with ``on_error="route"`` returned: the rows that its function could not do, as they came in, and a
-        column ``error`` with the reason."""
-        return DataStream(errors.errors(self._pipeline))
 
     def filter(
         self,

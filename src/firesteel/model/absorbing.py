@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
-from firesteel.model.step_costs import fused
+from firesteel.model.steps.costs import fused
 
 SIDES = ("left", "right")
 ONE_STEP = "that would cost more than it saves"

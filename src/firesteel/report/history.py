@@ -106,7 +106,7 @@ class VertexHistory:
 
     @property
     def steps(self) -> dict[str, dict[str, int]]:
-        """What its steps counted beside rows and bytes, by step."""
+        """The counts of its steps, beside rows and bytes, by step."""
         found: dict[str, dict[str, int]] = {}
         for name, number in self.metrics.items():
             step, dot, counter = name.rpartition(".")

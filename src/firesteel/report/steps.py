@@ -1,11 +1,11 @@
-"""What steps counted while they ran, in sentences: calls of services, rows that functions could not do."""
+"""Sentences on what steps counted while they ran: calls of services, rows that functions could not do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from firesteel.humanize import format_count, format_seconds, plural
-from firesteel.model.step_reports import CALL_MS, CALLS, ERRORS, RETRIES, WAITED_MS
+from firesteel.model.steps.reports import CALL_MS, CALLS, ERRORS, RETRIES, WAITED_MS
 from firesteel.report.history import VertexHistory
 
 _MOST_SHOWN = 3

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.order import Order
-from firesteel.model.step_reports import StepReport
+from firesteel.model.steps.reports import StepReport
 from firesteel.results.storage.store import ResultStore
 from firesteel.task.engine.package import EnginePackage
 from firesteel.task.mapped import MappedObjects, PrivateObjects
@@ -75,7 +75,7 @@ class TaskContext:
     place: str = ""
     """The split being read just now, in words, for error messages."""
     reports: dict[str, StepReport] = field(default_factory=dict[str, StepReport])
-    """What its steps count, by name."""
+    """The counts of its steps, by name."""
     routes: dict[int, Callable[[pa.RecordBatch], None]] = field(
         default_factory=dict[int, "Callable[[pa.RecordBatch], None]"]
     )
@@ -84,7 +84,7 @@ class TaskContext:
     """The job's storage, where its executors leave word for each other; None: there is one executor only."""
 
     def report(self, step: str) -> StepReport:
-        """What the step counts; made when first asked for."""
+        """The counts of a step; made when first asked for."""
         return self.reports.setdefault(step, StepReport(step))
 
 

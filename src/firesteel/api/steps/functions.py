@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
-from firesteel.api.steps import services
 from firesteel.api.steps.common import require_function, step_at
-from firesteel.api.steps.errors import on_error
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.rows import services
+from firesteel.api.steps.rows.errors import on_error
 from firesteel.api.steps.spark_columns import is_spark_column, named_expression
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError

@@ -15,7 +15,7 @@ import numpy as np
 
 from firesteel.model.arrays import Floats, Ints, Names, select
 from firesteel.model.sizes import pack
-from firesteel.model.step_reports import StepReport
+from firesteel.model.steps.reports import StepReport
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 

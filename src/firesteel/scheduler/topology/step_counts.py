@@ -1,4 +1,4 @@
-"""What the steps of a vertex counted, of the admitted attempts: as for rows and bytes, a restart takes back what is counted anew."""
+"""Counts of a vertex' steps, of the admitted attempts: as for rows and bytes, a restart takes back what is counted anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from firesteel.humanize import format_count, plural
 from firesteel.model.arrays import Ints
-from firesteel.model.step_reports import ERRORS, StepReport
+from firesteel.model.steps.reports import ERRORS, StepReport
 from firesteel.scheduler.kernel.records import RowErrors
 
 MOST_SAMPLES = 20

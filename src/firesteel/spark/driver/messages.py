@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from firesteel.model.arrays import Floats
-from firesteel.model.step_reports import decode
+from firesteel.model.steps.reports import decode
 from firesteel.scheduler.kernel.events import ExecutionReports, PartitionReports
 from firesteel.task.executor.messages import FinishedMessages, PartitionColumns, Where
 

@@ -22,7 +22,7 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
     CHECK_INTERVAL,

@@ -21,8 +21,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.errors import PartitionException
-from firesteel.model import sizes, step_reports
+from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
+from firesteel.model.steps import reports as step_reports
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure

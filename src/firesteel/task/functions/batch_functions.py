@@ -74,7 +74,7 @@ class MapInPandas:
 def _on_batches(
     step: MapInArrow | MapInPandas, called: Callable[[Batches], Batches], batches: Batches, ctx: TaskContext
 ) -> Batches:
-    """What the function gives for all batches; ``called`` calls it on some."""
+    """Yields what the function gives for all batches; ``called`` calls it on some."""
     source = reslice(batches, MAX_RECORDS_PER_BATCH)
     return called(source) if step.on_error.fails else _tolerant(step, called, source, ctx)
 

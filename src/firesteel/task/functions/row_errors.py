@@ -1,4 +1,4 @@
-"""What becomes of rows that a user's function cannot do: the job fails, or they are counted and left out, made null or handed to a second stream."""
+"""Rows that a user's function cannot do: the job fails, or they are counted and left out, made null, or handed to a second stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from firesteel.errors import FiresteelError, UsageError, error_words
 from firesteel.humanize import plural
-from firesteel.model.step_reports import ERRORS, MOST_SAMPLES
+from firesteel.model.steps.reports import ERRORS, MOST_SAMPLES
 from firesteel.task.batches import take
 from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError
@@ -96,7 +96,7 @@ class RowErrors:
             start = end
 
     def batch_of(self, batcher: RowBatcher, made: Sequence[Made], ctx: TaskContext) -> Batches:
-        """What the function made, of each row its rows, as batches. A row of which something does not fit is an error."""
+        """Yields what the function made, of each row its rows, as batches. A row of which something does not fit is an error."""
 
         def work(low: int, high: int) -> Iterable[pa.RecordBatch]:
             return [batcher.batch([item for _, _, items in made[low:high] for item in items], ctx)]
@@ -132,7 +132,7 @@ def bisected(
     work: Callable[[int, int], Iterable[pa.RecordBatch]],
     failed: Callable[[int, UserFunctionError], Iterable[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """What ``work`` makes of the rows from ``low`` to ``high``, which is called again for halves where it raises UserFunctionError, until
+    """Yields what ``work`` makes of the rows from ``low`` to ``high``, which is called again for halves where it raises UserFunctionError, until
     ``failed`` is called for a row alone. In the order of the rows."""
     try:
         made = list(work(low, high))

@@ -74,7 +74,7 @@ class _OnRows:
         errors: RowErrors,
         ctx: TaskContext,
     ) -> Batches:
-        """What becomes of one batch."""
+        """Yields what becomes of one batch."""
         made: list[Made] = []
         count = 0
         for place, row in enumerate(rows_of(batch)):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from firesteel.errors import FiresteelError
-from firesteel.model.step_reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
+from firesteel.model.steps.reports import CALL_MS, CALLS, RETRIES, WAITED_MS, StepReport
 from firesteel.task.functions.rows import Row
 from firesteel.task.services.event_loop import give_up, worker_loop
 from firesteel.task.services.rates import Rate

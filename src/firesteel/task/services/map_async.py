@@ -60,7 +60,7 @@ class MapAsync:
     def _gathered(
         self, answered: _Answered, batcher: RowBatcher, errors: RowErrors, ctx: TaskContext
     ) -> Iterator[list[Made]]:
-        """What the function made, as many rows as go on together."""
+        """Yields what the function made, as many rows as go on together."""
         held: list[Made] = []
         since = time.monotonic()
         for found in answered:

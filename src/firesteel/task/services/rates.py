@@ -28,7 +28,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from firesteel.results.storage.store import ResultStore
+from firesteel.errors import error_words
+from firesteel.results.storage.store import ResultStore, StorageError
 from firesteel.task.program import TaskContext
 
 GRAIN_SECONDS = 0.01
@@ -85,14 +86,14 @@ class Marks:
 
 @dataclass(slots=True)
 class Bucket:
-    """What the workers of an executor know in common. Times are of the machine's monotonic clock."""
+    """The common knowledge of an executor's workers. Times are of the machine's monotonic clock."""
 
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     number: int = 0
     next: float = _NEVER
     """When the next call may be made."""
     executors: int = 0
-    """That share the limit."""
+    """The number that share the limit."""
     begins: float = _NEVER
     """When our share may be used first."""
     looked: float = _NEVER
@@ -185,8 +186,13 @@ class SharedRate:
 
     @contextmanager
     def _bucket(self) -> Generator[Bucket]:
-        """The bucket, locked; what is changed of it is kept."""
-        handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        """The bucket, locked; what is changed of it is kept. Raises StorageError."""
+        try:
+            handle = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StorageError(
+                f"{self._file}, by which workers share a rate, cannot be opened: {error_words(error)}."
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             data = os.pread(handle, 1 << 20, 0)

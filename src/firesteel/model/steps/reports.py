@@ -1,4 +1,4 @@
-"""What a step counts while it runs beside rows and bytes: calls of a service, rows that its function could not do, samples of them.
+"""Counts of a step while it runs, beside rows and bytes: calls of a service, rows that its function could not do, samples of them.
 
 Filled by the task, sent to the driver with the finished execution, of which it is a part: counts of admitted attempts alone are added up.
 Stdlib only.

@@ -1,4 +1,4 @@
-"""What a step with a function does about rows that the function cannot do: ``on_error`` and ``max_errors``, and the stream of those rows."""
+"""Rows that a step's function cannot do: ``on_error`` and ``max_errors``, and the stream of those rows."""
 
 from __future__ import annotations
 
