@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
+import time
 
 import pytest
 
-from firesteel.results.storage.store import ResultStore
+from firesteel.results.storage.store import ResultStore, StorageError
+from firesteel.task.services import rates
 from firesteel.task.services.rates import GONE_SECONDS, GRAIN_SECONDS, VALID_SECONDS, Bucket, Marks, SharedRate
 
 TICK = 0.004
@@ -133,3 +137,43 @@ def test_without_others_nothing_is_asked_of_the_storage(tmp_path):
     assert rate.take() == 0
     assert rate.take() > 0  # what was not used is lost
     assert GRAIN_SECONDS < 0.1
+
+
+def test_two_event_loops_share_a_limit_in_real_time(tmp_path, monkeypatch):
+    for name, seconds in (("LOOK_SECONDS", 0.1), ("VALID_SECONDS", 0.3), ("GONE_SECONDS", 1.0)):
+        monkeypatch.setattr(rates, name, seconds)
+    begins = {"one": 0.0, "other": 0.4}
+    calls = {name: [] for name in begins}
+
+    async def call(name):
+        marks = Marks(ResultStore(str(tmp_path / "job")).within("marks"))
+        rate = SharedRate(200, tmp_path / f"{name}.json", marks)
+        await asyncio.sleep(begins[name])
+        while time.monotonic() < end:
+            await rate.turn()
+            calls[name].append(time.monotonic())
+
+    end = time.monotonic() + 2.0
+    loops = [threading.Thread(target=asyncio.run, args=[call(name)]) for name in begins]
+    for loop in loops:
+        loop.start()
+    for loop in loops:
+        loop.join()
+    every = sorted(calls["one"] + calls["other"])
+    assert most_within(every, 0.5) <= 200 * 0.5 + 4
+    assert len(every) >= 200 * 2.0 * 0.6
+    assert min(calls["other"]) - min(calls["one"]) >= 0.4 + 0.3 - 0.05
+    late = [sum(end - 0.5 < at for at in calls[name]) for name in begins]
+    assert max(late) <= 2 * min(late), "each has about a half in the end"
+
+
+def test_a_storage_that_is_gone_is_told(tmp_path):
+    class Gone(Marks):
+        def numbers(self):
+            raise StorageError("It is gone.")
+
+    rate = SharedRate(200, tmp_path / "rate.json", Gone(ResultStore(str(tmp_path / "marks"))))
+    with pytest.raises(StorageError, match="It is gone"):
+        asyncio.run(rate.turn())
+    with pytest.raises(StorageError, match="by which workers share a rate, cannot be opened"):
+        SharedRate(200, tmp_path / "no" / "rate.json").take()
