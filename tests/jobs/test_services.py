@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from firesteel import lit
+from firesteel import ExecutionEnvironment, lit
 from firesteel.errors import JobExecutionError, UsageError
 
 
@@ -132,6 +132,18 @@ def test_errors_behind_keys_and_before_them(env):
     assert kept.errors.count() == 20
     both = kept.select("n").union(kept.errors.select("n"))
     assert both.key_by("n").aggregate(m=("n", "count")).aggregate(all=("m", "sum")).collect() == [{"all": 200}]
+
+
+def test_rows_that_failed_are_stored_where_the_others_are_pipelined(env, tmp_path):
+    options = {"execution.batch-shuffle-mode": "ALL_EXCHANGES_PIPELINED", "jobmanager.scheduler": "Default"}
+    pipelined = ExecutionEnvironment(spark=env.spark, options={**env.options, **options})
+    numbers = pipelined.from_arrow(pa.table({"n": pa.array(range(70), pa.int64())}))
+    stream = numbers.map(parsed, "n bigint, half bigint", on_error="route").set_parallelism(1)
+    stream.filter(lambda row: row.half > 20).disable_chaining().set_parallelism(1).write_parquet(tmp_path / "good")
+    stream.errors.set_parallelism(1).write_parquet(tmp_path / "bad")
+    pipelined.execute("pipelined")
+    assert env.read_parquet(tmp_path / "good").count() == sum(60 // (n % 7) > 20 for n in range(70) if n % 7)
+    assert env.read_parquet(tmp_path / "bad").count() == 10
 
 
 def halves(batches):

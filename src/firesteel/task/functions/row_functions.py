@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,10 +35,40 @@ def _users(name: str, ctx: TaskContext, current: _Current) -> Generator[None]:
     except (FiresteelError, GeneratorExit):
         raise
     except BaseException as error:  # sys.exit() too
-        row = "" if current.row is None else f" for {shown(current.row)}"
-        where = f" while working on {ctx.place}" if ctx.place else ""
-        text = f"The function of step '{name}' raised {error_words(error)}{row}{where}."
-        raise UserFunctionError(text, trace=user_frames(error), place=ctx.place) from error
+        raise _told(name, error, current.row, ctx) from error
+
+
+def _told(name: str, error: BaseException, row: Row | None, ctx: TaskContext) -> UserFunctionError:
+    of = "" if row is None else f" for {shown(row)}"
+    where = f" while working on {ctx.place}" if ctx.place else ""
+    text = f"The function of step '{name}' raised {error_words(error)}{of}{where}."
+    return UserFunctionError(text, trace=user_frames(error), place=ctx.place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Careful:
+    """Calls the function of a step where a row that it cannot do is no end."""
+
+    step: _OnRows
+    function: Callable[[Row], Any]
+    batcher: RowBatcher
+    errors: RowErrors
+    ctx: TaskContext
+
+    def items(self, batch: pa.RecordBatch, place: int, row: Row) -> list[Any]:
+        """All rows that the function gives for this one; those in its place if it cannot do it."""
+        try:
+            return self.step.rows_of_result(self.function(row), self.ctx)
+        except BaseException as error:  # sys.exit() too
+            if is_of_a_row(error):
+                self.errors.add(batch, place, error)
+                return self.errors.instead(self.batcher)
+            if isinstance(error, FiresteelError):
+                raise
+            raise _told(self.step.name, error, row, self.ctx) from error
+
+    def batches(self, made: Sequence[Made]) -> Batches:
+        return self.errors.batch_of(self.batcher, made, self.ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,50 +91,25 @@ class _OnRows:
 
     def _tolerant(self, batches: Batches, ctx: TaskContext) -> Batches:
         """The same, where a row that cannot be done is no end."""
-        function, batcher = self._function(ctx), RowBatcher(self.name, self.schema)
         with row_errors(self.name, self.on_error, ctx) as errors:
+            careful = _Careful(self, self._function(ctx), RowBatcher(self.name, self.schema), errors, ctx)
             for batch in batches:
-                yield from self._tolerated(batch, function, batcher, errors, ctx)
+                yield from self._tolerated(batch, careful)
 
-    def _tolerated(
-        self,
-        batch: pa.RecordBatch,
-        function: Callable[[Row], Any],
-        batcher: RowBatcher,
-        errors: RowErrors,
-        ctx: TaskContext,
-    ) -> Batches:
+    def _tolerated(self, batch: pa.RecordBatch, careful: _Careful) -> Batches:
         """Yields what becomes of one batch."""
         made: list[Made] = []
         count = 0
         for place, row in enumerate(rows_of(batch)):
-            items = self._items(function, row, batch, place, batcher, errors, ctx)
+            items = careful.items(batch, place, row)
             made.append((batch, place, items))
             count += len(items)
             if count >= MAX_RECORDS_PER_BATCH:
-                yield from errors.batch_of(batcher, made, ctx)
+                yield from careful.batches(made)
                 made, count = [], 0
-        yield from errors.batch_of(batcher, made, ctx)
+        yield from careful.batches(made)
 
-    def _items(  # noqa: PLR0917
-        self,
-        function: Callable[[Row], Any],
-        row: Row,
-        batch: pa.RecordBatch,
-        place: int,
-        batcher: RowBatcher,
-        errors: RowErrors,
-        ctx: TaskContext,
-    ) -> list[Any]:
-        try:
-            return self._rows_of(function(row), ctx)
-        except Exception as error:
-            if not is_of_a_row(error):
-                raise
-            errors.add(batch, place, error)
-            return errors.instead(batcher)
-
-    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+    def rows_of_result(self, result: Any, ctx: TaskContext) -> list[Any]:
         """All rows that the function gave for one."""
         return [result]
 
@@ -153,7 +158,7 @@ class FlatMapRows(_OnRows):
         with _users(self.name, ctx, current):
             return self._iterated(function(row), ctx)
 
-    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+    def rows_of_result(self, result: Any, ctx: TaskContext) -> list[Any]:
         return list(self._iterated(result, ctx))
 
     def _iterated(self, result: Any, ctx: TaskContext) -> Iterator[Any]:
@@ -190,19 +195,11 @@ class FilterRows(_OnRows):
             if kept.num_rows:
                 yield kept
 
-    def _tolerated(
-        self,
-        batch: pa.RecordBatch,
-        function: Callable[[Row], Any],
-        batcher: RowBatcher,
-        errors: RowErrors,
-        ctx: TaskContext,
-    ) -> Batches:
-        rows = enumerate(rows_of(batch))
-        mask = [any(self._items(function, row, batch, place, batcher, errors, ctx)) for place, row in rows]
+    def _tolerated(self, batch: pa.RecordBatch, careful: _Careful) -> Batches:
+        mask = [any(careful.items(batch, place, row)) for place, row in enumerate(rows_of(batch))]
         kept = filter_rows(batch, pa.array(mask, pa.bool_()))
         if kept.num_rows:
             yield kept
 
-    def _rows_of(self, result: Any, ctx: TaskContext) -> list[Any]:
+    def rows_of_result(self, result: Any, ctx: TaskContext) -> list[Any]:
         return [bool(result)]
