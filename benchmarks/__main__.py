@@ -1,4 +1,4 @@
-"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|sql ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|sql ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from benchmarks import (
     joins,
     large,
     load,
+    map_async,
     memory,
     mirrors,
     recovery,
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "starts": starts.main,
     "joins": joins.main,
     "chains": chains.main,
+    "map_async": map_async.main,
     "distinct": distinct.main,
     "star": star.main,
     "filtered": filtered.main,

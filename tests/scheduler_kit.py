@@ -30,7 +30,7 @@ from firesteel.model.job_graph import (
 )
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.factory import create_scheduler

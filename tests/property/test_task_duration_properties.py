@@ -12,7 +12,7 @@ from tests.property.test_parallelism_properties import requests
 from tests.scheduler_kit import GraphBuilder, Plane
 
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
-from firesteel.model.step_costs import StepCost, StepCosts
+from firesteel.model.steps.costs import StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.parallelism import decide_source, decide_vertex

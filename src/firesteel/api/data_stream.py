@@ -18,6 +18,7 @@ from firesteel.api.configurable import Configurable, StreamSink
 from firesteel.api.connectors import dataframes
 from firesteel.api.keyed_stream import KeyedStream
 from firesteel.api.reshaping import Reshaping
+from firesteel.api.service_steps import ServiceSteps
 from firesteel.api.steps import (
     actions,
     caching,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
 
 
-class DataStream(Configurable, Reshaping):
+class DataStream(Configurable, Reshaping, ServiceSteps):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -124,7 +125,13 @@ class DataStream(Configurable, Reshaping):
     # --- functions ---
 
     def map_in_arrow(
-        self, func: Callable[..., Iterable[pa.RecordBatch]], schema: Any, *, by_position: bool = False
+        self,
+        func: Callable[..., Iterable[pa.RecordBatch]],
+        schema: Any,
+        *,
+        by_position: bool = False,
+        on_error: str = "fail",
+        max_errors: int | None = None,
     ) -> DataStream:
         """PySpark's ``mapInArrow``: ``func`` gets an iterator of record batches and yields record batches of ``schema``.
 
@@ -132,38 +139,67 @@ class DataStream(Configurable, Reshaping):
         matched by name, in any order; other names are an error. ``by_position``: by their position instead, as in PySpark,
         whatever their names; superfluous columns at the end are dropped. Behind ``with_broadcast(small=...)`` it is called
         ``func(batches, small=table)``.
-        """
-        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position))
 
-    def map_in_pandas(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
+        ``on_error``, ``max_errors``: as for :meth:`map`. With another than ``"fail"``, ``func`` is called for each batch alone, and of one
+        that fails for its halves, down to the row.
+        """
+        policy = on_error, max_errors
+        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position, policy))
+
+    def map_in_pandas(
+        self,
+        func: Callable[..., Iterable[Any]],
+        schema: Any,
+        *,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
         """PySpark's ``mapInPandas``: as :meth:`map_in_arrow`, with pandas DataFrames.
 
         As in PySpark, superfluous columns at the end are dropped, and columns without names are matched by position.
         """
-        return DataStream(functions.map_in_pandas(self._pipeline, func, schema))
+        return DataStream(functions.map_in_pandas(self._pipeline, func, schema, (on_error, max_errors)))
 
-    def map(self, func: Callable[..., Any], schema: Any) -> DataStream:
+    def map(
+        self, func: Callable[..., Any], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
         """One row for each row: ``func(row)`` returns a dict, a tuple in the order of ``schema``, or, if that has one
         column, its value. A row is a ``firesteel.Row``: ``row.word``, ``row["word"]`` or ``row[0]``.
 
         ``schema``: as for ``map_in_arrow``. Behind ``with_broadcast(small=...)`` it is called ``func(row, small=table)``.
         Called for one row after another, in batches of 10,000: ``map_in_arrow`` is many times as fast.
+
+        ``on_error``, where ``func`` raises for a row, or what it returns does not fit: ``"fail"`` ends the job; ``"skip"`` leaves the
+        row out; ``"null"`` puts a row of nulls in its place; ``"route"`` hands it to the stream :attr:`errors`. ``max_errors``: with
+        more of them the job fails.
         """
-        return DataStream(functions.map_rows(self._pipeline, func, schema))
+        return DataStream(functions.map_rows(self._pipeline, func, schema, (on_error, max_errors)))
 
-    def flat_map(self, func: Callable[..., Iterable[Any]], schema: Any) -> DataStream:
-        """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator."""
-        return DataStream(functions.flat_map_rows(self._pipeline, func, schema))
+    def flat_map(
+        self, func: Callable[..., Iterable[Any]], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
+        """Any number of rows for each row: ``func(row)`` returns an iterable of what :meth:`map` takes, or is a generator.
 
-    def filter(self, condition: pc.Expression | Callable[..., Any] | str) -> DataStream:
+        ``on_error``, ``max_errors``: as for :meth:`map`; a row gives all of its rows, or is an error.
+        """
+        return DataStream(functions.flat_map_rows(self._pipeline, func, schema, (on_error, max_errors)))
+
+    def filter(
+        self,
+        condition: pc.Expression | Callable[..., Any] | str,
+        *,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
         """Only the rows for which the expression, the condition in SQL (``"n > 3"``), or the function of a row is true (null and None
         are not true).
 
         An expression can be pushed into the source and is evaluated on whole batches; a function is called for every row.
+        ``on_error``, ``max_errors``: of a function, as for :meth:`map`, but for ``"null"``.
         """
-        if isinstance(condition, str):
+        if isinstance(condition, str) and on_error == "fail":
             return DataStream(dataframes.where(self._pipeline, condition))
-        return DataStream(functions.filter_rows(self._pipeline, condition))
+        return DataStream(functions.filter_rows(self._pipeline, condition, (on_error, max_errors)))
 
     def select_expr(self, *expressions: str) -> DataStream:
         """Columns by expressions in SQL: ``select_expr("a", "a + 1 AS b")``. Spark parses them, as in :meth:`ExecutionEnvironment.sql`."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firesteel.compile.plan import PlannedStep
-from firesteel.compile.stream_graph import KeyedStep, SinkStep, SourceStep
+from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SinkStep, SourceStep
 from firesteel.compile.vertices import Vertex
 from firesteel.model.job_graph import SourceInfo
 from firesteel.task.operators.relational import Limit, TopK
 from firesteel.task.operators.sampling import Sample
+from firesteel.task.services.map_async import MapAsync
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ def attempts_of(vertex: Vertex, source: SourceInfo | None) -> Attempts:
     """``vertex``: with all of its steps; ``source``: what its source knows."""
     steps = [*vertex.steps, *vertex.ends]
     alone = next((why for step in steps for why in _alone(step)), "")
-    unmirrored = next((f"no_speculation() of {step.node}" for step in steps if not step.node.config.speculative), "")
+    unmirrored = next((why for step in steps for why in _not_mirrored(step)), "")
     other = next((why for step in steps for why in _other_rows(step)), "")
     if not other and source is not None and not source.deterministic:
         other = f"Spark calls the DataFrame of {vertex.first.node} nondeterministic"
@@ -46,6 +47,18 @@ def _alone(step: PlannedStep) -> Iterator[str]:
         yield f"the source of {step.node} refuses concurrent attempts"
     if isinstance(work, SinkStep) and not getattr(work.sink, asked, False):
         yield f"the sink of {step.node} does not support concurrent attempts"
+
+
+def _not_mirrored(step: PlannedStep) -> Iterator[str]:
+    if not step.node.config.speculative:
+        yield f"no_speculation() of {step.node}"
+    if is_called_async(step):
+        yield f"a mirror would call the service of {step.node} a second time"
+
+
+def is_called_async(step: PlannedStep) -> bool:
+    """True of ``map_async``."""
+    return isinstance(step.work, ChainedStep) and isinstance(step.work.operator, MapAsync)
 
 
 def _other_rows(step: PlannedStep) -> Iterator[str]:

@@ -24,6 +24,8 @@ def output_obstacle(step: PlannedStep) -> str | None:
     if len(step.feeds) != 1:
         return "it reads several streams"
     feed = step.feeds[0]
+    if feed.routed:
+        return "it reads what the step before it could not do"
     stays = feed.ship is ShipStrategy.GLOBAL and lies_together(feed.source)
     if feed.ship not in (None, ShipStrategy.FORWARD) and not stays:
         return f"{feed.ship.value} was asked for"
@@ -36,6 +38,8 @@ def fusion_obstacle(step: PlannedStep, feed: Feed, wanted: tuple[str, ...], orde
     ``wanted``: the key columns, of the feed's step. ``ordered``: the hash must be over just this order (several feeds
     that are walked together); else any order will do: equal keys are together either way.
     """
+    if feed.routed:
+        return "it reads what the step before it could not do"
     obstacle = _settings_obstacle(step, feed) or _reads_obstacle(feed)
     if obstacle is not None:
         return obstacle
@@ -65,6 +69,8 @@ def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
     renames: list[ChainedStep] = []
     while isinstance(step.work, ChainedStep):
         if chain_obstacle(step) is not None or step.work.passed is None or not step.work.operator.unitwise:
+            return None
+        if step.route is not None:  # its vertex has another output, so no other may do its work
             return None
         renames.append(step.work)
         step = step.feeds[0].source

@@ -18,7 +18,7 @@ from firesteel.compile.adaptive.keyed_chains import joins_apart, parts_joins
 from firesteel.compile.adaptive.one_step import InOneStep, Undivided, in_one_step
 from firesteel.compile.adaptive.runtime_filters import runtime_filters
 from firesteel.compile.adaptive.two_steps import divides_values, parted
-from firesteel.compile.attempts import attempts_of
+from firesteel.compile.attempts import attempts_of, is_called_async
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.exchanges import (
     asks_for_pipelined,
@@ -104,6 +104,8 @@ class _Result:
     combiner: Combiner | None
     schema: pa.Schema
     order: Order | None = None
+    route: int | None = None
+    """It takes what a step could not do; None: the rows that leave the chain."""
     persistent: bool = False
 
 
@@ -158,15 +160,17 @@ class _Builder:
 
     def _result(self, feed: Feed, ship: ShipStrategy, ids: dict[Vertex, int]) -> _Result:
         producer = ids[self.vertex_of[feed.source]]
+        route = feed.source.route if feed.routed else None
         for known in self.results:
-            if (known.producer, known.ship, known.keys, known.order) == (
+            if (known.producer, known.ship, known.keys, known.order, known.route) == (
                 producer,
                 ship,
                 feed.keys,
                 feed.order,
+                route,
             ) and known.combiner is feed.combiner:
                 return known
-        result = _Result(len(self.results), producer, ship, feed.keys, feed.combiner, feed.schema, feed.order)
+        result = _Result(len(self.results), producer, ship, feed.keys, feed.combiner, feed.schema, feed.order, route)
         self.results.append(result)
         return result
 
@@ -240,6 +244,7 @@ class _Builder:
         job_vertex.supports_concurrent_attempts = not attempts.why_alone
         job_vertex.speculative, job_vertex.not_mirrored = not attempts.why_not_mirrored, attempts.why_not_mirrored
         job_vertex.deterministic, job_vertex.other_rows = not attempts.why_other_rows, attempts.why_other_rows
+        job_vertex.waits = any(map(is_called_async, vertex.steps))
 
     def _source(self, vertex: Vertex, job_vertex: JobVertex, job: CompiledJob) -> SourceInfo | None:
         work = vertex.first.work
@@ -315,7 +320,8 @@ def _program(
     vertex: Vertex, inputs: list[_Result], outputs: list[_Result], sinks: Iterable[PlannedStep]
 ) -> VertexProgram:
     results = [
-        ResultOutput(r.id, r.schema, () if r.order is not None else r.keys, r.combiner, r.order) for r in outputs
+        ResultOutput(r.id, r.schema, () if r.order is not None else r.keys, r.combiner, r.order, r.route)
+        for r in outputs
     ]
     first_side = len(vertex.gates)
     return VertexProgram(

@@ -17,7 +17,7 @@ from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobVertex, ResultPartitionType, ShipStrategy
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import BATCH_SHUFFLE_MODE, FINE_GRAINED_ALL_BLOCKING, Options
-from firesteel.task.program import GateHead, SparkHead
+from firesteel.task.program import GateHead, ResultOutput, SparkHead
 
 BLOCKING = "ALL_EXCHANGES_BLOCKING"
 PIPELINED = "ALL_EXCHANGES_PIPELINED"
@@ -75,7 +75,7 @@ def pipeline(job: CompiledJob) -> None:
         producer = graph.vertices[dataset.producer]
         if dataset.ship is not ShipStrategy.FORWARD:
             raise _refusal(job, producer, readers[0], dataset.ship)
-        obstacle = _obstacle(producer, readers, dataset.id, dataset.persistent)
+        obstacle = _routed(producer, dataset.id) or _obstacle(producer, readers, dataset.id, dataset.persistent)
         if obstacle is None:
             graph.datasets[dataset.id] = replace(dataset, type=ResultPartitionType.PIPELINED)
         else:
@@ -105,6 +105,13 @@ def _obstacle(producer: JobVertex, readers: list[JobVertex], dataset: int, persi
     if not isinstance(head, GateHead) or gate not in head.gates:
         return f"'{reader.name}' must have all of it before it begins"
     return None
+
+
+def _routed(producer: JobVertex, dataset: int) -> str | None:
+    """The reason where it holds what a step could not do."""
+    results = [output for output in producer.program.outputs if isinstance(output, ResultOutput)]
+    routed = any(output.dataset == dataset and output.route is not None for output in results)
+    return f"it holds what a step of '{producer.name}' could not do" if routed else None
 
 
 def _refusal(job: CompiledJob, producer: JobVertex, consumer: JobVertex, ship: ShipStrategy) -> UsageError:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from firesteel.compile.stream_graph import CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
+from firesteel.compile.stream_graph import ChainedStep, CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
+from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import DEFAULT_SLOT_SHARING_GROUP
@@ -31,6 +32,8 @@ class Feed:
     combiner: Combiner | None
     schema: pa.Schema
     order: Order | None = None
+    routed: bool = False
+    """It carries the rows that the step's function could not do."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +47,9 @@ class PlannedStep:
     group: str = DEFAULT_SLOT_SHARING_GROUP
     """The name of its slot sharing group."""
     reads: int = 0
-    """The number of feeds that read it."""
+    """The number of feeds that read its rows."""
+    route: int | None = None
+    """The number under which it hands over rows that its function could not do; None: nobody reads them."""
     hashed: tuple[str, ...] | None = None
     """Of a keyed step that has been fused: the columns by whose hash, in this order, its rows lie. None: by none known."""
 
@@ -86,6 +91,7 @@ class _Planner:
         self._order: list[PlannedStep] = []
         self._width: dict[StreamNode, int] = {}
         """Of each union: how many streams it comes down to."""
+        self._routes = 0
 
     def plan(self, nodes: list[StreamNode]) -> list[PlannedStep]:
         for node in nodes:
@@ -107,7 +113,10 @@ class _Planner:
         sides = [(name, self._whole(edge)) for name, edge in node.sides]
         step = PlannedStep(node, work, schema, inputs, sides, self._group_of[node])
         for feed in [*step.feeds, *(feed for _, feed in step.sides)]:
-            feed.source.reads += 1
+            feed.source.reads += not feed.routed
+            if feed.routed and feed.source.route is None:
+                feed.source.route = self._routes
+                self._routes += 1
         self._steps[node] = step
         self._order.append(step)
         return step
@@ -138,4 +147,14 @@ class _Planner:
     @staticmethod
     def _feed(edge: StreamEdge, source: PlannedStep) -> Feed:
         schema = source.schema if edge.combined is None else edge.combined
-        return Feed(source, edge.ship, edge.keys, edge.combiner, schema, edge.order)
+        if edge.routed:
+            _check_routed(edge.source, source)
+        return Feed(source, edge.ship, edge.keys, edge.combiner, schema, edge.order, edge.routed)
+
+
+def _check_routed(node: StreamNode, step: PlannedStep) -> None:
+    if node.config.cache is not None or not isinstance(step.work, ChainedStep):
+        raise UsageError(
+            f"The errors of {step.node} cannot be read while its rows are cached: they come with its rows, and are computed with them.",
+            hint="cache() a step behind it, such as select(...), or the stream of errors.",
+        )

@@ -155,6 +155,8 @@ class StreamEdge:
     """The only columns of the source that this reader looks at; None: all."""
     order: Order | None = None
     """Of a RANGE edge: by what the rows are parted into ranges."""
+    routed: bool = False
+    """It carries not the step's rows but those that its function could not do."""
 
     @property
     def schema(self) -> pa.Schema:

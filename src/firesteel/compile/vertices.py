@@ -200,7 +200,10 @@ class _Fuser:
 
 
 def called(operator: Any, step: PlannedStep) -> Any:
-    """The operator of a user's function, which its errors name, with the name that the user gave the step."""
+    """The operator of a user's function, which its errors name, with the name that the user gave the step, and with where it hands rows
+    that it cannot do."""
+    if step.route is not None:
+        operator = replace(operator, on_error=replace(operator.on_error, output=step.route))
     name = step.node.config.name
     return operator if name is None or not hasattr(operator, "fn") else replace(operator, name=name)
 

@@ -15,7 +15,7 @@ import msgspec
 from firesteel.journal.listing import ends_of
 from firesteel.journal.places import SUFFIX, journal_directories, slug
 from firesteel.model.job_graph import JobGraph
-from firesteel.model.step_costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import TARGET_TASK_DURATION, Options
 
 LOOKED_AT = 8

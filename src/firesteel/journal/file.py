@@ -47,7 +47,7 @@ from firesteel.scheduler.streaming.records import (
     StreamStateChange,
 )
 
-FORMAT = (2, 3)
+FORMAT = (2, 4)
 """Major and minor version of what is written. A reader takes any older one, and newer minor ones: those only add fields and
 kinds of records. (1 had no header; 2.0 had other words, see ``_in_todays_words``.)"""
 GATHERED = 1 << 11
@@ -262,12 +262,23 @@ def masked(record: JournalRecord, masker: Masker) -> JournalRecord:
     if isinstance(record, StateChange):
         return msgspec.structs.replace(record, cause=masker.text(record.cause)) if record.cause else record
     if isinstance(record, _NUMBERS):
-        return record
+        return _with_masked_steps(record, masker) if isinstance(record, MetricsSnapshot) else record
     fields = {name: getattr(record, name) for name in record.__struct_fields__}
     changed = {
         name: masker.value(value, name) for name, value in fields.items() if isinstance(value, str | dict | list)
     }
     return msgspec.structs.replace(record, **changed)
+
+
+def _with_masked_steps(record: MetricsSnapshot, masker: Masker) -> MetricsSnapshot:
+    """Numbers of steps have the step's name, which is the user's, before a dot."""
+    if not any("." in name for numbers in record.vertices.values() for name in numbers):
+        return record
+    vertices = {
+        vertex: {masker.text(name) if "." in name else name: number for name, number in numbers.items()}
+        for vertex, numbers in record.vertices.items()
+    }
+    return msgspec.structs.replace(record, vertices=vertices)
 
 
 def last_record(path: str | os.PathLike[str]) -> AnyJournalRecord | None:

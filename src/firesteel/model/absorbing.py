@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firesteel.model.job_graph import PARALLELISM_DEFAULT, JobEdge, JobGraph, JobVertex, ShipStrategy
-from firesteel.model.step_costs import fused
+from firesteel.model.steps.costs import fused
 
 SIDES = ("left", "right")
 ONE_STEP = "that would cost more than it saves"
@@ -129,6 +129,7 @@ def _attempts(first: JobVertex, second: JobVertex) -> dict[str, Any]:
         "supports_concurrent_attempts": first.supports_concurrent_attempts and second.supports_concurrent_attempts,
         "speculative": first.speculative and second.speculative,
         "not_mirrored": first.not_mirrored or second.not_mirrored,
+        "waits": first.waits or second.waits,
         "deterministic": first.deterministic and second.deterministic,
         "other_rows": first.other_rows or second.other_rows,
     }

@@ -157,6 +157,8 @@ class JobVertex:
     """Mirrors of its slow executions may be made, if attempts may be concurrent at all and speculation is on."""
     not_mirrored: str = ""
     """Why there are no mirrors, in words, where one of the two above is False."""
+    waits: bool = False
+    """It waits for services: how long it takes says nothing of the node it runs on, and no detector looks at it."""
     deterministic: bool = True
     """False: a subtask that runs again may give other rows."""
     other_rows: str = ""

@@ -290,6 +290,14 @@ HEAVY_KEYS = _register(
         "Name the keys that have most of the bytes of an exchange by key (at least 1 %, and twice what each other subpartition has on average), with their shares, in the journal and in explain. The names are the values of the key's columns, the only ones that get there. false: no task reports a key.",
     )
 )
+FAILED_ROWS = _register(
+    Option(
+        "firesteel.journal.failed-rows",
+        parse_bool,
+        True,
+        "Write down rows that a function could not do and their errors in the journal, where on_error lets the job go on: at most 20 of a step, of each at most 200 characters. false: they are counted only.",
+    )
+)
 PROGRESS = _register(
     Option(
         "firesteel.progress",

@@ -20,6 +20,7 @@ from firesteel.report.history import (
     weighed,
 )
 from firesteel.report.slot_sharing import group_lines, most_at_once, peaks_text
+from firesteel.report.steps import step_lines
 from firesteel.scheduler.kernel.records import Decision, JournalRecord
 from firesteel.scheduler.slots.resource_profile import ResourceProfile
 
@@ -153,6 +154,7 @@ def _vertex_lines(
     if vertex.number("numRecordsOut") or vertex.number("numBytesProduced"):
         stored = f" ({format_bytes(stored_bytes)} stored)" if stored_bytes else ""
         yield labelled("produced", f"{produced(vertex)}{stored}.")
+    yield from (labelled(*line) for line in step_lines(vertex))
     if vertex.seconds is not None:
         waiting, running, done = vertex.counts()
         unfinished = f"; {waiting} waiting, {running} running" if waiting or running else ""

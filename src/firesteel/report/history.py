@@ -20,6 +20,7 @@ from firesteel.scheduler.kernel.records import (
     JobStatusRecord,
     JournalRecord,
     MetricsSnapshot,
+    RowErrors,
     SlotUsage,
     StateChange,
 )
@@ -71,6 +72,8 @@ class VertexHistory:
     peaks: Peaks = field(default_factory=Peaks)
     decisions: list[Decision] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    row_errors: list[RowErrors] = field(default_factory=list[RowErrors])
+    """Some of the rows that a step could not do."""
     metrics: Mapping[str, int | float] = field(default_factory=dict[str, "int | float"])
     """Its numbers by their names in ``scheduler.metrics``, as last written down."""
     first_at: float | None = None
@@ -100,6 +103,16 @@ class VertexHistory:
     def number(self, name: str) -> int:
         """One of its metrics; 0 while it is not known."""
         return int(self.metrics.get(name, 0))
+
+    @property
+    def steps(self) -> dict[str, dict[str, int]]:
+        """The counts of its steps, beside rows and bytes, by step."""
+        found: dict[str, dict[str, int]] = {}
+        for name, number in self.metrics.items():
+            step, dot, counter = name.rpartition(".")
+            if dot:
+                found.setdefault(step, {})[counter] = int(number)
+        return found
 
     def counts(self) -> tuple[int, int, int]:
         """Subtasks (waiting, running, done)."""
@@ -189,6 +202,8 @@ class JobHistory:
                 self._changed(record)
             case MetricsSnapshot():
                 self._measured(record)
+            case RowErrors():
+                self.vertex(record.vertex).row_errors.append(record)
             case SlotUsage():
                 self.groups.setdefault(record.group, GroupHistory(record.group)).apply(record)
             case JobStatusRecord():

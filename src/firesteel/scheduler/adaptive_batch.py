@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firesteel.model.job_graph import JobGraph, JobVertex, ShipStrategy
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     ADAPTIVE_JOINS,
     DATA_VOLUME_PER_TASK,

@@ -65,6 +65,12 @@ class Admission:
         if wrong is not None:
             cause = FailureCause(FailureKind.FATAL, wrong, hint="This is a fault of Firesteel's: please report it.")
             return Failure(vertex, rows[admitted], subtasks[admitted], cause, counted=True)
+        many = vertex.step_counts.too_many_errors(reports.steps) if len(reports.steps) else None
+        if many is not None:
+            cause = FailureCause(
+                FailureKind.FATAL, many, hint="Mend the function or its input, or allow more with max_errors=."
+            )
+            return Failure(vertex, rows[admitted], subtasks[admitted], cause, counted=True)
         if len(admitted):
             self._admit(vertex, subtasks[admitted], rows[admitted], reports)
         refused = np.ones(len(rows), np.bool_)
@@ -118,6 +124,11 @@ class Admission:
         vertex.count(subtasks, reports)
         if len(reports.commits):
             vertex.commits.update(zip(subtasks.tolist(), reports.commits, strict=True))
+        if len(reports.steps):
+            vertex.step_counts.admit(subtasks, reports.steps)
+            at, event = self._recorder.at, self._recorder.event
+            for record in vertex.step_counts.samples(vertex.id, subtasks, reports.steps, at, event):
+                self._recorder.record(record)
         attempts = self._table.attempt[rows].astype(np.int64)
         for index, result in enumerate(vertex.blocking_results):
             partition = _partition(reports, index, result.dataset.id)

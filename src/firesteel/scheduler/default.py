@@ -9,7 +9,7 @@ import numpy as np
 
 from firesteel.model.job_graph import DistributionPattern, JobGraph, JobVertex
 from firesteel.model.pipelined_region import fed_while_running
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import DEFAULT_SOURCE_PARALLELISM, PARALLELISM_DEFAULT, Options
 from firesteel.scheduler.deployment.region_strategy import PipelinedRegionSchedulingStrategy
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import JobGraph, ResultPartitionType
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import SCHEDULER, SPECULATIVE_ENABLED, Options
 from firesteel.options.checks import check_speculation
 from firesteel.scheduler.adaptive_batch import AdaptiveBatchScheduler

@@ -46,6 +46,8 @@ class SingleFinish:
         if row == NO_ROW:
             return False
         reports, results = event.reports, vertex.blocking_results
+        if len(reports.steps):
+            return False
         if len(reports.partitions) != len(results) or not all(map(_is_about, reports.partitions, results)):
             return False
         self._finish(vertex, row, event)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from firesteel.errors import FiresteelError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import JobGraph
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.deployment.deployment import SchedulingStrategyClass, deployment_of
 from firesteel.scheduler.deployment.longest_first import LongestFirst

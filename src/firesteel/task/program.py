@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copyreg
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -21,6 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.model.order import Order
+from firesteel.model.steps.reports import StepReport
+from firesteel.results.storage.store import ResultStore
 from firesteel.task.engine.package import EnginePackage
 from firesteel.task.mapped import MappedObjects, PrivateObjects
 
@@ -61,6 +63,8 @@ class TaskContext:
     """A private directory on the executor's local disk, removed when the task ends."""
     heavy_keys: bool = False
     """Heavy keys of its keyed outputs are looked for."""
+    failed_rows: bool = True
+    """Rows that failed are reported, some of them."""
     side_inputs: dict[str, pa.Table] = field(default_factory=dict)
     builds: dict[str, BuildInput] = field(default_factory=dict)
     """Build sides of broadcast joins by name: read whole, by the operator that joins."""
@@ -70,6 +74,18 @@ class TaskContext:
     """Of fragments, the driver's; None: this process has its packages."""
     place: str = ""
     """The split being read just now, in words, for error messages."""
+    reports: dict[str, StepReport] = field(default_factory=dict[str, StepReport])
+    """The counts of its steps, by name."""
+    routes: dict[int, Callable[[pa.RecordBatch], None]] = field(
+        default_factory=dict[int, "Callable[[pa.RecordBatch], None]"]
+    )
+    """By ``ResultOutput.route``: what takes the rows that a step could not do."""
+    peers: ResultStore | None = None
+    """The job's storage, where its executors leave word for each other; None: there is one executor only."""
+
+    def report(self, step: str) -> StepReport:
+        """The counts of a step; made when first asked for."""
+        return self.reports.setdefault(step, StepReport(step))
 
 
 class Operator(Protocol):
@@ -237,6 +253,8 @@ class ResultOutput:
     keys: tuple[str, ...] = ()
     combiner: Combiner | None = None
     order: Order | None = None
+    route: int | None = None
+    """It takes what one step hands it under this number (rows that its function could not do), not what leaves the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +342,4 @@ class TaskOutcome:
     rows_in: int
     bytes_in: int
     rows_out: int
+    reports: tuple[StepReport, ...] = ()

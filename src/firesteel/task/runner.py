@@ -29,7 +29,7 @@ from firesteel.results.reader import GateReader
 from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
-from firesteel.task.batches import closing, coalesce, whole, with_null_indices
+from firesteel.task.batches import closing, coalesce, labelled, whole, with_null_indices
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
@@ -229,7 +229,8 @@ class _PartRun:
 
     def finish(self) -> TaskOutcome:
         partitions, commits = self._outputs.finish()
-        return TaskOutcome(partitions, commits, self._reading.rows, self._reading.bytes, self._outputs.rows)
+        read = self._reading.rows, self._reading.bytes
+        return TaskOutcome(partitions, commits, *read, self._outputs.rows, tuple(self._part.ctx.reports.values()))
 
     def abort(self) -> None:
         with suppress(Exception):
@@ -431,7 +432,10 @@ class _Outputs:
                 self._writers.append(output.sink.write(self._ctx.subtask, self._ctx.attempt))
                 self._combiners.append(None)
                 continue
-            self._writers.append(self._result_writer(output, share))
+            writer = self._result_writer(output, share)
+            self._writers.append(writer)
+            if output.route is not None:
+                self._ctx.routes[output.route] = partial(_write_labelled, writer, output.schema)
             context = replace(self._ctx, memory_budget=share)
             self._combiners.append(None if output.combiner is None else output.combiner.new(context))
 
@@ -471,7 +475,9 @@ class _Outputs:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
-        for writer, combiner in zip(self._writers, self._combiners, strict=True):
+        for output, writer, combiner in zip(self._outputs, self._writers, self._combiners, strict=True):
+            if isinstance(output, ResultOutput) and output.route is not None:
+                continue  # a step of the chain writes to it
             if combiner is None:
                 writer.write(batch)
             else:
@@ -497,6 +503,10 @@ class _Outputs:
         for writer in self._writers:
             with suppress(Exception):
                 writer.abort()
+
+
+def _write_labelled(writer: ResultWriter, schema: pa.Schema, batch: pa.RecordBatch) -> None:
+    writer.write(labelled(batch, schema))
 
 
 def _pickled(message: Any) -> bytes:

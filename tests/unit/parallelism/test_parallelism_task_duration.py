@@ -9,7 +9,7 @@ from tests.scheduler_kit import GraphBuilder, Plane
 from firesteel.api.jobs.what_if import compare
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy, SourceInfo
-from firesteel.model.step_costs import MeasuredStep, StepCost, StepCosts
+from firesteel.model.steps.costs import MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.records import Decision, JobPlanned

@@ -6,7 +6,7 @@ import pytest
 from tests.scheduler_kit import GraphBuilder, Plane
 
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.scheduler.kernel.commands import Deploy

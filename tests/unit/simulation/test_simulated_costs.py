@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firesteel.model.step_costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, MeasuredStep, StepCost, StepCosts
 from firesteel.options import Options
 from firesteel.scheduler.factory import create_scheduler
 from firesteel.simulation.cluster.nodes import ClusterSpec

@@ -411,3 +411,11 @@ def test_whatever_takes_the_absolute_time_is_slow_and_told_of_once():
     assert (slow.rule, slow.baseline.tolist()) == ("absolute-time", [10.0]), "sooner than the lower bound of the others"
     told = job.slow(62.0)
     assert [(s.rule, job.table.index[s.rows].tolist()) for s in told] == [("expected", [2]), ("absolute-time", [3])]
+
+
+def test_who_waits_for_a_service_is_never_slow():
+    job = Job((4, [1, 1, 1, 1]), (4, [1, 1, 1, 1]), **{"firesteel.slow-task-detector.absolute-time": "10 s"})
+    for vertex in (0, 1):
+        job.bring(3, S.RUNNING, vertex=vertex)
+    job.vertex(1).job.waits = True
+    assert [slow.vertex for slow in job.slow(14.0)] == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -156,3 +157,14 @@ def test_a_message_is_small():
 @given(vertex_messages())
 def test_one_alone_comes_out_whole(messages):
     assert [decode(encode(message)) for message in messages] == messages
+
+
+def test_what_steps_counted_comes_with_those_that_counted_anything():
+    at = Where(0, 1, 0, 7, "n", 1.0, 2.0, 3.0)
+    plain = FinishedMessage(at, (Written(0, 5, b"sizes", 1, 2),), (b"commit",), 1, 2, 3)
+    counted = replace(plain, reports=b"x" * 70_000)
+    many = decode_many([encode(plain), encode(counted)])
+    assert many.reports() == [b"", counted.reports]
+    assert many.commits() == [(b"commit",)] * 2
+    assert decode_many([encode(plain)]).reports() == []
+    assert is_finished(encode(counted))

@@ -11,59 +11,87 @@ import pyarrow.compute as pc
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.common import require_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
+from firesteel.api.steps.rows import services
+from firesteel.api.steps.rows.errors import on_error
 from firesteel.api.steps.spark_columns import is_spark_column, named_expression
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.task.batches import nullable
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
+from firesteel.task.functions.row_errors import NULL, OnError
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
 from firesteel.task.functions.rows import check_row_schema
 from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner
 from firesteel.task.operators.relational import Filter, as_expression, check_filter
 from firesteel.task.program import Operator
+from firesteel.task.services.map_async import MapAsync
+
+OnErrorWords = tuple[Any, Any]
+"""``on_error`` and ``max_errors`` as the user gave them."""
 
 
-def map_in_arrow(pipeline: Pipeline, func: Any, schema: Any, by_position: bool) -> Pipeline:
-    return _on_batches(pipeline, "map_in_arrow", partial(MapInArrow, by_position=by_position), func, schema)
+def map_in_arrow(pipeline: Pipeline, func: Any, schema: Any, by_position: bool, errors: OnErrorWords) -> Pipeline:
+    return _on_batches(pipeline, "map_in_arrow", partial(MapInArrow, by_position=by_position), func, schema, errors)
 
 
-def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
-    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema)
+def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
+    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema, errors)
 
 
-def _on_batches(pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any) -> Pipeline:
+def _on_batches(  # noqa: PLR0917
+    pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
+) -> Pipeline:
     with step_at(step) as place:
         kind = f"{step}({require_function(func, step)})"
         out = to_schema(schema)
-        work = ChainedStep(operator(kind, func, out, pipeline.side_names))
+        policy = on_error(step, *errors, pipeline.schema, out)
+        if policy.action == NULL:
+            check_row_schema(out)
+        work = ChainedStep(operator(kind, func, out, pipeline.side_names, on_error=policy))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
 
-def map_rows(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
-    return _on_rows(pipeline, "map", MapRows, func, schema)
+def map_rows(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
+    return _on_rows(pipeline, "map", MapRows, func, schema, errors)
 
 
-def flat_map_rows(pipeline: Pipeline, func: Any, schema: Any) -> Pipeline:
-    return _on_rows(pipeline, "flat_map", FlatMapRows, func, schema)
+def flat_map_rows(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
+    return _on_rows(pipeline, "flat_map", FlatMapRows, func, schema, errors)
 
 
-def _on_rows(pipeline: Pipeline, step: str, operator: type[MapRows | FlatMapRows], func: Any, schema: Any) -> Pipeline:
+def map_async(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords, **settings: Any) -> Pipeline:
+    """``settings``: as of ``services.settings``."""
+    with step_at("map_async"):
+        operator = partial(MapAsync, **services.settings(func, **settings))
+    return _on_rows(pipeline, "map_async", operator, func, schema, errors)
+
+
+def _on_rows(  # noqa: PLR0917
+    pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
+) -> Pipeline:
     with step_at(step) as place:
         kind = f"{step}({require_function(func, step)})"
         out = to_schema(schema)
         check_row_schema(out)
-        work = ChainedStep(operator(kind, func, out, pipeline.side_names))
+        policy = on_error(step, *errors, pipeline.schema, out)
+        work = ChainedStep(operator(kind, func, out, pipeline.side_names, on_error=policy))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
 
-def filter_rows(pipeline: Pipeline, condition: Any) -> Pipeline:
+def filter_rows(pipeline: Pipeline, condition: Any, errors: OnErrorWords) -> Pipeline:
     """By an expression, of Arrow or PySpark, or by a function of a row."""
     with step_at("filter") as place:
         if is_spark_column(condition):
             condition = named_expression(condition, "filter", pipeline.schema)[1]
+        policy = on_error("filter", *errors, pipeline.schema, None)
         if callable(condition) and not isinstance(condition, pc.Expression):
-            return _filter_by_function(pipeline, condition, place)
+            return _filter_by_function(pipeline, condition, place, policy)
+        if not policy.fails:
+            raise UsageError(
+                f"on_error={policy.action!r} is for functions of a row; this condition is an expression.",
+                hint="Write the filter as a function: filter(lambda row: ..., on_error=...).",
+            )
         pipeline.refuse_sides("filter")
         expression = as_expression(condition)
         check_filter(pipeline.schema, expression)
@@ -71,9 +99,9 @@ def filter_rows(pipeline: Pipeline, condition: Any) -> Pipeline:
         return pipeline.then("filter", work, pipeline.schema, place)
 
 
-def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str) -> Pipeline:
+def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str, policy: OnError) -> Pipeline:
     kind = f"filter({require_function(func, 'filter')})"
-    operator = FilterRows(kind, func, pipeline.schema, pipeline.side_names)
+    operator = FilterRows(kind, func, pipeline.schema, pipeline.side_names, on_error=policy)
     return pipeline.then(kind, ChainedStep(operator, pipeline.unchanged), pipeline.schema, place, with_sides=True)
 
 

@@ -130,6 +130,10 @@ class ResultStore:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, statistics=StoreStatistics())
 
+    def within(self, name: str) -> ResultStore:
+        """A directory inside this one, which goes with it; to be made by ``create``."""
+        return ResultStore(f"{self.url}/{name}", self._filesystem)
+
     @property
     def is_local(self) -> bool:
         """Returns True if the objects lie on a file system of this machine (which other machines may or may not share)."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from firesteel.model.arrays import Floats, Ints, Names, select
 from firesteel.model.sizes import pack
+from firesteel.model.steps.reports import StepReport
 from firesteel.scheduler.slots.resource_profile import ResourceProfile, WorkerResources
 
 
@@ -99,6 +100,8 @@ class ExecutionReports:
     commits: Sequence[tuple[bytes, ...]] = ()
     peak_memory: Ints | None = None
     """Most resident bytes of the worker while each ran; None: not watched."""
+    steps: Sequence[tuple[StepReport, ...]] = ()
+    """Per execution what its steps counted; empty where none counted anything."""
 
     @classmethod
     def of(
@@ -113,6 +116,7 @@ class ExecutionReports:
         bytes_in: int | Ints = 0,
         rows_out: int | Ints = 0,
         peak_memory: Ints | None = None,
+        steps: Sequence[tuple[StepReport, ...]] = (),
     ) -> Self:
         """A number stands for a column of equal ones. ``times``: deployed, running, finished."""
         n = len(tokens)
@@ -129,6 +133,7 @@ class ExecutionReports:
             tuple(partitions),
             commits,
             peak_memory,
+            steps,
         )
 
     def select(self, places: Ints) -> ExecutionReports:
@@ -145,6 +150,7 @@ class ExecutionReports:
             tuple(partition.select(places) for partition in self.partitions),
             select(self.commits, places) if len(self.commits) else (),
             None if self.peak_memory is None else self.peak_memory[places],
+            select(self.steps, places) if len(self.steps) else (),
         )
 
     def peaks(self) -> list[int]:

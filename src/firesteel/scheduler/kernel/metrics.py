@@ -145,9 +145,14 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
             return {}
         return dict(zip(COST, (graph.bytes_consumed(vertex), round(1e3 * vertex.busy_seconds)), strict=True))
 
+    def steps() -> dict[str, Number]:
+        totals = vertex.step_counts.totals
+        return {f"{step}.{name}": count for step, counts in totals.items() for name, count in counts.items()}
+
     group = MetricGroup()
     group.gauges(("parallelism", *STATE_NAMES), tasks)
     group.gauges(IO_COUNTERS, io)
     group.gauges(PRODUCED, produced)
     group.gauges(COST, cost)
+    group.gauges((), steps)  # under names that the job's steps bring
     return group

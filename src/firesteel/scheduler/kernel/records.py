@@ -108,6 +108,16 @@ class OutputGone(JournalRecord, frozen=True):
     """"released", or "discarded" with the reason why."""
 
 
+class RowErrors(JournalRecord, frozen=True):
+    """Rows that the function of a step could not do, where that is no end (``on_error``): some of them, with what was raised."""
+
+    vertex: int
+    step: str
+    subtask: int
+    rows: list[str]
+    errors: list[str]
+
+
 class JobStatusRecord(JournalRecord, frozen=True):
     status: str
     cause: str = ""
@@ -127,5 +137,13 @@ class JobPlanned(JournalRecord, frozen=True):
 
 
 AnyRecord = (
-    Decision | StateChange | GraphChanged | MetricsSnapshot | SlotUsage | OutputGone | JobStatusRecord | JobPlanned
+    Decision
+    | StateChange
+    | GraphChanged
+    | MetricsSnapshot
+    | SlotUsage
+    | OutputGone
+    | RowErrors
+    | JobStatusRecord
+    | JobPlanned
 )

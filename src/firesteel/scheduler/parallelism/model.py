@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from firesteel.errors import UsageError
 from firesteel.humanize import plural
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.step_costs import StepCost
+from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.kernel.commands import InputRanges
 
 Longs = NDArray[np.int64]

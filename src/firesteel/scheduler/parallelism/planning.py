@@ -20,7 +20,7 @@ from firesteel.model.job_graph import (
     ShipStrategy,
     SourceInfo,
 )
-from firesteel.model.step_costs import NO_COSTS, StepCost, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
 from firesteel.scheduler.exchange.heavy_keys import explain as explain_heavy_keys

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.model.step_costs import StepCost
+from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import MAX_NUMBERS_RECORDED, Bounds, ConsumedResult, Longs
 
 MAX_NUMBERS_PACKED = 1 << 16

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firesteel.humanize import format_bytes, format_seconds, plural
-from firesteel.model.step_costs import StepCost
+from firesteel.model.steps.costs import StepCost
 from firesteel.scheduler.parallelism.model import Bounds
 
 TASK_DURATION = "task duration"

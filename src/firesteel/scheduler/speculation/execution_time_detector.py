@@ -84,7 +84,7 @@ class _Running:
         if not counts[ExecutionState.DEPLOYING] + counts[ExecutionState.RUNNING]:
             return []
         # Of a vertex that is not initialised the parallelism is below any count.
-        unfinished = [vertex for vertex in self._graph.vertices if vertex.num_finished < vertex.parallelism]
+        unfinished = [v for v in self._graph.vertices if v.num_finished < v.parallelism and not v.job.waits]
         return [slow for vertex in unfinished for slow in self._of(vertex, at)]
 
     def _of(self, vertex: ExecutionJobVertex, at: float) -> list[SlowTasks]:

@@ -27,6 +27,7 @@ from firesteel.scheduler.kernel.states import IS_ABLE, IS_DEPLOYED, IS_PENDING, 
 from firesteel.scheduler.topology.executions import NO_ROW, NO_TOKEN, ExecutionTable, ExecutionVertex, Rows
 from firesteel.scheduler.topology.groups import EdgeGroups, Mask
 from firesteel.scheduler.topology.regions import InnerEdge, SchedulingPipelinedRegions
+from firesteel.scheduler.topology.step_counts import StepCounts
 
 Withdrawn = Callable[["IntermediateResult", Ints], None]
 
@@ -142,6 +143,7 @@ class ExecutionJobVertex:
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = unwritten(len(IO_COUNTERS), 0)
         """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
+        self.step_counts = StepCounts()
 
     @property
     def is_initialized(self) -> bool:
@@ -398,6 +400,7 @@ class DefaultExecutionGraph:
         vertex.num_finished -= int((vertex.winner[subtasks] != NO_ROW).sum())
         vertex.winner[subtasks] = NO_ROW
         vertex.written_io()[:, subtasks] = 0
+        vertex.step_counts.forget(subtasks)
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from firesteel.model.arrays import Floats
+from firesteel.model.steps.reports import decode
 from firesteel.scheduler.kernel.events import ExecutionReports, PartitionReports
 from firesteel.task.executor.messages import FinishedMessages, PartitionColumns, Where
 
@@ -61,6 +62,7 @@ def reports_of(
         bytes_in=messages.column("bytes_in"),
         rows_out=messages.column("rows_out"),
         peak_memory=peaks if (peaks >= 0).any() else None,
+        steps=list(map(decode, messages.reports())),
     )
 
 

@@ -22,12 +22,13 @@ from firesteel.compile.caching import FIRST_HANDLE
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import FiresteelError, JobCancelledError, JobExecutionError, interruption
 from firesteel.journal.file import Instrument, Instruments
-from firesteel.model.step_costs import NO_COSTS, StepCosts
+from firesteel.model.steps.costs import NO_COSTS, StepCosts
 from firesteel.options import (
     BLOB_CACHE_BYTES,
     CHECK_INTERVAL,
     CODEC,
     DATA_VOLUME_PER_TASK,
+    FAILED_ROWS,
     HEAVY_KEYS,
     MEMORY_PER_TASK,
     MERGE_REQUEST_TIME,
@@ -191,6 +192,7 @@ def _made(
         blob_cache_bytes=options[BLOB_CACHE_BYTES],
         node_variable=options[NODE_VARIABLE],
         heavy_keys=options[HEAVY_KEYS],
+        failed_rows=options[FAILED_ROWS],
         engine=None if ours else engine_of(context, programs.values(), there=there.engine),
     )
     decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())

@@ -79,6 +79,8 @@ class JobInformation:
     """Environment variable of the executors that names their node."""
     heavy_keys: bool = False
     """Tasks look for heavy keys and report their values."""
+    failed_rows: bool = False
+    """Tasks report some of the rows that failed."""
     engine: EnginePackage | None = None
     """The driver's, of a job with fragments whose workers may have other packages."""
 

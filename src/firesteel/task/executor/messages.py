@@ -7,7 +7,7 @@ are pickled objects. Stdlib and numpy only, since both ends import it.
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     35 bytes each
     node name, of each data set its sizes as packed by ``firesteel.model.sizes`` (where its ranges are still to be decided a sketch,
     ``firesteel.model.sketches``, in their place) and its heavy keys (``firesteel.model.heavy_keys``), per commit 4 bytes of
-    length and itself
+    length and itself; where its steps counted anything that (``firesteel.model.steps.reports``), and in 4 bytes its length
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-_FINISHED = 1
+_FINISHED, _FINISHED_WITH_REPORTS = 1, 2
 """The first byte of a finished execution's record; a pickle's is 128."""
 _FIELDS = (
     ("kind", "u1"),
@@ -97,6 +97,8 @@ class FinishedMessage:
     rows_out: int
     peak_memory: int = -1
     """Most resident bytes of the worker while it ran; -1: not watched."""
+    reports: bytes = b""
+    """Of its steps (``firesteel.model.steps.reports``); empty: they counted nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,10 @@ def encode(message: Message) -> bytes:
         return pickle.dumps(message, protocol=5)
     at, node = message.where, message.where.node.encode()[:0xFFFF]
     numbers = len(message.partitions), len(message.commits), len(node)
+    kind = _FINISHED_WITH_REPORTS if message.reports else _FINISHED
     execution = at.batch, at.subtask, at.attempt, at.token, at.deployed_at, at.running_at, at.ended_at
     measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory
-    pieces = [_HEADER_CODE.pack(_FINISHED, *numbers, *execution, *measured)]
+    pieces = [_HEADER_CODE.pack(kind, *numbers, *execution, *measured)]
     for part in message.partitions:
         length = -1 if part.packed is None else len(part.packed)
         numbers = part.dataset, length, part.bytes, part.rows, part.stored, part.sketched, len(part.heavy_keys)
@@ -140,12 +143,14 @@ def encode(message: Message) -> bytes:
         pieces += [part.packed or b"", part.heavy_keys]
     for commit in message.commits:
         pieces += [_LENGTH.pack(len(commit)), commit]
+    if message.reports:
+        pieces += [message.reports, _LENGTH.pack(len(message.reports))]
     return b"".join(pieces)
 
 
 def is_finished(data: bytes) -> bool:
     """Returns True for a message of :func:`decode_many`, False for one of :func:`decode_other`."""
-    return data[0] == _FINISHED
+    return data[0] in (_FINISHED, _FINISHED_WITH_REPORTS)
 
 
 def decode_other(data: bytes) -> FailedMessage | RejectedMessage:
@@ -225,6 +230,11 @@ class FinishedMessages:
         counts = self.header["commits"].tolist()
         return [_commits(*given) for given in zip(self.records, begins.tolist(), counts, strict=True)]
 
+    def reports(self) -> list[bytes]:
+        """Of each execution what its steps counted; an empty list where none counted anything."""
+        have = (self.header["kind"] == _FINISHED_WITH_REPORTS).tolist()
+        return list(map(_reports, self.records, have)) if any(have) else []
+
     def _between(self, begins: Ints, ends: Ints) -> list[bytes]:
         bounds = zip(self.records, begins.tolist(), ends.tolist(), strict=True)
         return [record[begin:end] for record, begin, end in bounds]
@@ -245,6 +255,14 @@ def decode_many(records: Sequence[bytes]) -> FinishedMessages:
     """Records of finished executions, of any batches. Only their headers are looked at now."""
     header = np.frombuffer(b"".join([record[:_HEAD] for record in records]), _HEADER)
     return FinishedMessages(header, records)
+
+
+def _reports(record: bytes, has_any: bool) -> bytes:
+    if not has_any:
+        return b""
+    end = len(record) - _LENGTH.size
+    (length,) = _LENGTH.unpack_from(record, end)
+    return record[end - length : end]
 
 
 def _commits(record: bytes, at: int, count: int) -> tuple[bytes, ...]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from firesteel.errors import PartitionException
 from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
+from firesteel.model.steps import reports as step_reports
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
@@ -287,8 +288,10 @@ class _Execution:
             memory_budget=memory_budget,
             scratch=scratch,
             heavy_keys=job.heavy_keys,
+            failed_rows=job.failed_rows,
             engine=job.engine,
             shared=MappedObjects(shared_of(scratch)),
+            peers=job.store if job.scratch is None else None,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -296,7 +299,8 @@ class _Execution:
     def finished(self, outcome: TaskOutcome, peak_memory: int) -> FinishedMessage:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
-        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory)
+        reports = step_reports.encode(outcome.reports)
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
 
     def _written(self, part: PartitionOutcome) -> Written:
         total = int(part.bytes.sum())

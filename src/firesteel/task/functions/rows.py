@@ -112,6 +112,8 @@ class RowBatcher:
         self._names: list[str] = list(schema.names)
         self._wanted = set(self._names)
         self._single = len(self._names) == 1
+        self.nulls = (None,) * len(self._names)
+        """A row of nothing but nulls."""
 
     def batch(self, items: Sequence[Any], ctx: TaskContext) -> pa.RecordBatch:
         """``items``: what the function returned, a row each."""

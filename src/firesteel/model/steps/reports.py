@@ -1,0 +1,56 @@
+"""Counts of a step while it runs, beside rows and bytes: calls of a service, rows that its function could not do, samples of them.
+
+Filled by the task, sent to the driver with the finished execution, of which it is a part: counts of admitted attempts alone are added up.
+Stdlib only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+ERRORS = "numErrors"
+"""Rows that failed for good and were left out, nulled or routed."""
+CALLS, RETRIES = "numCalls", "numRetries"
+CALL_MS, WAITED_MS = "callTimeMs", "waitedTimeMs"
+"""Milliseconds of all calls together, and those in which the task had nothing to do but wait for them."""
+MOST_SAMPLES = 5
+"""Of one step in one subtask."""
+
+
+@dataclass(slots=True)
+class StepReport:
+    """Of one step in one execution. ``max_errors``: the most that the whole job may have; None: any number. ``samples``: (row, error)
+    as text."""
+
+    step: str
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    max_errors: int | None = None
+    samples: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def add(self, counter: str, by: int = 1) -> None:
+        self.counts[counter] = self.counts.get(counter, 0) + by
+
+
+def encode(reports: Iterable[StepReport]) -> bytes:
+    """Empty: there are none."""
+    found = [[one.step, one.counts, one.max_errors, one.samples] for one in reports]
+    return json.dumps(found).encode() if found else b""
+
+
+def decode(data: bytes) -> tuple[StepReport, ...]:
+    return tuple(
+        StepReport(step, counts, most, [(row, error) for row, error in samples])
+        for step, counts, most, samples in (json.loads(data) if data else ())
+    )
+
+
+def summed(reports: Iterable[StepReport]) -> Mapping[str, dict[str, int]]:
+    """The counts of each step, added up."""
+    found: dict[str, dict[str, int]] = {}
+    for report in reports:
+        own = found.setdefault(report.step, {})
+        for counter, count in report.counts.items():
+            own[counter] = own.get(counter, 0) + count
+    return found

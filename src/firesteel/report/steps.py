@@ -1,0 +1,40 @@
+"""Sentences on what steps counted while they ran: calls of services, rows that functions could not do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firesteel.humanize import format_count, format_seconds, plural
+from firesteel.model.steps.reports import CALL_MS, CALLS, ERRORS, RETRIES, WAITED_MS
+from firesteel.report.history import VertexHistory
+
+_MOST_SHOWN = 3
+"""Rows that failed, of each step."""
+
+
+def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
+    """A label and what it says, of each step that counted anything."""
+    for step, counts in sorted(vertex.steps.items()):
+        if counts.get(CALLS):
+            yield "calls", f"{_calls(step, counts)}."
+        if counts.get(ERRORS):
+            yield "errors", "\n".join(_errors(vertex, step, counts[ERRORS]))
+
+
+def _calls(step: str, counts: dict[str, int]) -> str:
+    mean = format_seconds(counts.get(CALL_MS, 0) / 1e3 / counts[CALLS])
+    repeated = f", {format_count(counts[RETRIES])} of them repetitions" if counts.get(RETRIES) else ""
+    waited = format_seconds(counts.get(WAITED_MS, 0) / 1e3)
+    return f"{plural(counts[CALLS], 'call')} by {step}, {mean} each on average{repeated}; its subtasks waited {waited} for answers"
+
+
+def _errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
+    yield f"{step} failed for {plural(count, 'row')}."
+    told = [
+        (record.subtask, *pair)
+        for record in vertex.row_errors
+        if record.step == step
+        for pair in zip(record.rows, record.errors, strict=False)
+    ]
+    for subtask, row, error in told[:_MOST_SHOWN]:
+        yield f"{error} for {row} (subtask {subtask})."
