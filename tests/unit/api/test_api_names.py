@@ -115,7 +115,7 @@ def test_print_schema(env, capsys):
         (lambda s: s.sample(0.5, "x"), "seed of a sample is a whole number"),
         (lambda s: s.describe("nope"), "no column 'nope'"),
         (lambda s: s.describe("k").describe("summary"), "names its first column 'summary'"),
-        (lambda s: s.summary("25%"), "no '25%'.*to_dataframe"),
+        (lambda s: s.summary("25%"), "no '25%'.*agg.percentile"),
         (lambda s: s.select(x=col("k") > 0).describe(), "no column of numbers or strings"),
         (lambda s: s.repartition(0), "at least 1, not 0"),
         (lambda s: s.repartition(2, "x"), "no column 'x'"),
