@@ -66,7 +66,10 @@ def test_a_failing_function_ends_the_script_as_its_own_error(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--local", "count_numbers.py", "spark"], "This needs a Spark session, which a run with --local does without."),
+        (
+            ["--local", "count_numbers.py", "spark"],
+            "This needs a Spark session, which a run with --local does without.",
+        ),
         (["--rows", "3", "count_numbers.py"], "--rows says on how many rows --local computes. Write --local --rows N."),
         (["--local", "--rows", "x", "count_numbers.py"], "--rows x is not a valid whole number."),
         (["--local", "--accelerate", "count_numbers.py"], "--accelerate is for scripts of Spark"),
