@@ -443,7 +443,7 @@ class DataStream(Configurable):
         """The stream's rows, as Python dicts, over these rows in the place of its sources': for unit tests, in milliseconds.
 
         ``sources``: rows by the name (or uid) of a step, ``test_with(orders=[{...}], customers=[...])``: dicts that may lack columns (null),
-        tuples, an Arrow table or a pandas DataFrame. ``rows``: those of the only source, or a dict of names to rows. Rows of ``from_collection``
+        tuples, an Arrow table or a pandas DataFrame. ``rows``: those of the only source that is not named, or a dict of names to rows. Rows of ``from_collection``
         and its likes stay; all other sources must be given some. All is computed in this process, each step in one subtask, and no Spark is
         started. Raises UsageError for rows or names that do not fit, and whatever a function of yours raises, as it is.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +28,15 @@ def with_first_rows(ends: Sequence[StreamNode], rows: int | None) -> list[Stream
 
 
 def with_rows(end: StreamNode, rows: Mapping[str, Any]) -> StreamNode:
-    """The same end, these steps giving these rows. ``rows``: by name or uid of a step, most often a source; "": of the only source.
+    """The same end, these steps giving these rows. ``rows``: by name or uid of a step, most often a source; "": of the only source that is not
+    named.
 
     Raises UsageError for a name that no step has, or several; for rows that do not fit; for a source that is left without.
     """
     nodes = reachable([end])
-    tables = {step: _table(one, step, name) for name, one in rows.items() for step in [_step(name, nodes)]}
+    named = {name: _step(name, nodes) for name in rows if name}
+    steps = {name: named[name] if name else _only_source(nodes, set(named.values())) for name in rows}
+    tables = {step: _table(rows[name], step, name) for name, step in steps.items()}
     needed = reachable([end], lambda node: node not in tables)
     for step in tables:
         if step not in needed:
@@ -59,23 +62,27 @@ def refuse_spark(ends: Sequence[StreamNode]) -> None:
             )
 
 
+def _only_source(nodes: Sequence[StreamNode], named: Set[StreamNode]) -> StreamNode:
+    sources = [node for node in nodes if _is_source(node) and node not in named]
+    outside = [node for node in sources if not _is_made_here(node)]
+    found = outside if len(outside) == 1 else sources
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError("All sources of the pipeline are named, and there are rows for one more.")
+    raise UsageError(
+        f"The pipeline reads several sources: {_several(sources)}.",
+        hint=f"Name them, and give rows by name: {_example(found[0])}.",
+    )
+
+
 def _step(name: str, nodes: Sequence[StreamNode]) -> StreamNode:
-    """The step of this name or uid; "": the only source."""
-    sources = [node for node in nodes if _is_source(node)]
-    if not name:
-        outside = [node for node in sources if not _is_made_here(node)]
-        found = outside if len(outside) == 1 else sources
-        if len(found) == 1:
-            return found[0]
-        raise UsageError(
-            f"The pipeline reads several sources: {_several(sources)}.",
-            hint=f"Name them, and give rows by name: {_example(found[0])}.",
-        )
+    """The step of this name or uid."""
     found = [node for node in nodes if name in (node.config.name, node.config.uid)]
     if len(found) != 1:
         who = "No step" if not found else "More than one step"
         raise UsageError(
-            f"{who} of the pipeline is named '{name}'. Its sources are {_several(sources)}.",
+            f"{who} of the pipeline is named '{name}'. Its sources are {_several(filter(_is_source, nodes))}.",
             hint=f"Name a step: env.read_parquet(...).name('{name}').",
         )
     return found[0]

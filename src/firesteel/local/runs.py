@@ -18,8 +18,8 @@ from firesteel.options import BATCH_SHUFFLE_MODE, Options
 
 
 def test_with(end: StreamNode, options: Options, rows: Any, named: Mapping[str, Any]) -> pa.Table:
-    """The rows that reach the end, over these in the place of its sources'. ``rows``: those of the only source, or a mapping of names to
-    rows; None: there are only ``named`` ones. Raises UsageError, and what a user's function raises."""
+    """The rows that reach the end, over these in the place of its sources'. ``rows``: those of the only source that is not named, or a
+    mapping of names to rows; None: there are only ``named`` ones. Raises UsageError, and what a user's function raises."""
     return _computed([with_rows(end, _by_name(rows, named))], options)[0]
 
 

@@ -57,6 +57,9 @@ def test_a_stream_is_computed_over_given_rows(env, lines):
     ]  # rows of the script stay
     assert joined.test_with([{"value": "b"}]) == [{"word": "b", "n": 1, "language": "de"}]  # the only one from outside
     assert joined.test_with(lines=[]) == []
+    assert joined.test_with(["a"], languages=[("a", "fr")]) == [{"word": "a", "n": 1, "language": "fr"}]  # one is left
+    with pytest.raises(UsageError, match="All sources of the pipeline are named"):
+        joined.test_with(["a"], lines=["a"], languages=[("a", "fr")])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from firesteel.task.engine.package import EnginePackage
+from firesteel.task.executor.modules import ModuleSource
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -81,6 +82,8 @@ class JobInformation:
     """Tasks look for heavy keys and report their values."""
     engine: EnginePackage | None = None
     """The driver's, of a job with fragments whose workers may have other packages."""
+    modules: tuple[ModuleSource, ...] = ()
+    """The user's own, by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def record_fields(value: Any) -> dict[str, Any] | None:
 
 
 class _HasRecords(Exception):
-    """Where a struct is wanted there are instances of classes, which pyarrow does not know."""
+    """Raised by instances of classes in the place of structs, which pyarrow does not know."""
 
 
 def _without_records(value: Any, type_: pa.DataType) -> Any:
