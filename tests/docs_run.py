@@ -36,7 +36,7 @@ def run(page: Path) -> None:
     given = _GIVEN / f"{page.stem.lower().replace('-', '_')}.py"
     names: dict[str, object] = {"__name__": "__docs__", "__file__": str(given)}
     if given.exists():
-        exec(compile(given.read_text(), given, "exec"), names)
+        exec(compile(given.read_text(), given, "exec", dont_inherit=True), names)
     running: list[subprocess.Popen[bytes]] = []
     try:
         for language, code, line in blocks(page):
@@ -48,7 +48,7 @@ def run(page: Path) -> None:
             elif named := _FILE.match(code.splitlines()[0]):
                 Path(named[1]).write_text(code)
             else:
-                exec(compile("\n" * (line - 1) + code, page, "exec"), names)
+                exec(compile("\n" * (line - 1) + code, page, "exec", dont_inherit=True), names)
     finally:
         for process in running:
             process.terminate()

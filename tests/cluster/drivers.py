@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -76,8 +77,9 @@ def case_plain(folder: Path):
     answers: dict[str, object] = {}
     answers["storage unset"] = refused(lambda: submit(two_steps(), spark, Options({})))
     answers["s3a"] = refused(lambda: submit(two_steps(), spark, Options({"firesteel.storage.directory": "s3a://b/c"})))
-    answers["module"] = refused(lambda: submit(two_steps(source=Numbers(5)), spark, options(folder)))
-    by_value(Numbers)
+    stranger = module_in(folder / "elsewhere", "stranger", "def same(batches): yield from batches")
+    answers["module"] = refused(lambda: submit(two_steps(fn=stranger.same), spark, options(folder)))
+    answers["beside"] = beside(spark, folder)
     sink = RecordingSink()
     outcome = submit(two_steps(splits=6, rows=20, sink=sink), spark, options(folder)).result()
     answers["error"] = str(outcome.error)
@@ -93,6 +95,29 @@ def case_plain(folder: Path):
     os.environ["PYSPARK_PYTHON"] = "/no/such/python"
     answers["worker python"] = refused(lambda: submit(two_steps(source=waits(folder)), session(), options(folder)))
     return answers
+
+
+def module_in(folder: Path, name: str, text: str):
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.py").write_text(text)
+    sys.path.append(str(folder))
+    return importlib.import_module(name)
+
+
+def beside(spark, folder: Path):
+    """Answers of a module beside the script, before and after it was changed."""
+    text = "def tenfold(row):\n    from factors import factor\n    return {'n': row.n * factor}"
+    (folder / "script").mkdir()
+    (folder / "script" / "factors.py").write_text("factor = 10")
+    before = Path.cwd()
+    os.chdir(folder / "script")
+    prices = module_in(folder / "script", "prices", text)
+    stream = ExecutionEnvironment(spark, options(folder)).from_collection([{"n": 1}]).map(prices.tenfold, "n bigint")
+    found = stream.collect()
+    (folder / "script" / "factors.py").write_text("factor = 11")
+    found += stream.collect()
+    os.chdir(before)
+    return [row["n"] for row in found]
 
 
 def case_blobs(folder: Path):

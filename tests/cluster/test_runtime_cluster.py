@@ -27,8 +27,9 @@ def test_a_job_runs_on_executors_that_have_no_firesteel_and_lacks_are_sentences(
     answer = cluster.driver("plain", tmp_path).answer()
     assert "firesteel.storage.directory" in answer["storage unset"]
     assert "s3://" in answer["s3a"]
-    assert "'runtime_support'" in answer["module"]
+    assert "'stranger'" in answer["module"]
     assert "addPyFile" in answer["module"]
+    assert answer["beside"] == [10, 11]
     assert answer["error"] == "None"
     assert answer["values"] == list(range(120))
     assert answer["commits"] >= 1

@@ -36,6 +36,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.writing import Layout
 from firesteel.api.unknown_names import no_subscript, no_such_step
 from firesteel.compile.stream_graph import StepConfig
+from firesteel.local import runs
 from firesteel.model.job_graph import ShipStrategy
 
 if TYPE_CHECKING:
@@ -472,6 +473,27 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
     def explain(self) -> str:
         """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them."""
         return actions.explain(self._pipeline)
+
+    # --- without Spark, in this process ---
+
+    def test_with(self, rows: Any = None, /, **sources: Any) -> list[dict[str, Any]]:
+        """The stream's rows, as Python dicts, over these rows in the place of its sources': for unit tests, in milliseconds.
+
+        ``sources``: rows by the name (or uid) of a step, ``test_with(orders=[{...}], customers=[...])``: dicts that may lack columns (null),
+        tuples, an Arrow table or a pandas DataFrame. ``rows``: those of the only source that is not named, or a dict of names to rows. Rows of ``from_collection``
+        and its likes stay; all other sources must be given some. All is computed in this process, each step in one subtask, and no Spark is
+        started. Raises UsageError for rows or names that do not fit, and whatever a function of yours raises, as it is.
+        """
+        end = actions.collected(self._pipeline, "test_with")
+        return runs.test_with(end, self._pipeline.env.options, rows, sources).to_pylist()
+
+    def run_locally(self, rows: int | None = 1000) -> list[dict[str, Any]]:
+        """The stream's rows, as Python dicts, over the first ``rows`` of each source (None: all): a try with a debugger at hand.
+
+        All is computed in this process, as in :meth:`test_with`: breakpoints stop, and what a function of yours raises is raised here.
+        """
+        end = actions.collected(self._pipeline, "run_locally")
+        return runs.run_locally([end], self._pipeline.env.options, rows)[0].to_pylist()
 
     toPandas = to_pandas  # noqa: N815
     isEmpty = is_empty  # noqa: N815

@@ -1,4 +1,4 @@
-"""Schemas as users write them: a DDL string, a ``pyarrow.Schema`` or a PySpark ``StructType``, all to Arrow.
+"""Schemas as users write them: a DDL string, a ``pyarrow.Schema``, a PySpark ``StructType`` or a class, all to Arrow.
 
 The DDL is Spark's (``"word string, n bigint NOT NULL"``); it is parsed here, so that building a pipeline needs no JVM.
 Types are those that ``mapInArrow`` would give: timestamps in microseconds, ``timestamp`` zoned in UTC.
@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from firesteel.api.class_schema import is_record, schema_of
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 
@@ -40,16 +41,20 @@ _INTERVAL_UNITS = ("day", "hour", "minute", "second")
 
 
 def to_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema of a DDL string, a ``pyarrow.Schema`` or a PySpark ``StructType``. Raises UsageError."""
+    """The Arrow schema of a DDL string, a ``pyarrow.Schema``, a PySpark ``StructType``, or a class with annotated fields (a TypedDict, a
+    dataclass, a NamedTuple). Raises UsageError."""
     if isinstance(schema, pa.Schema):
         parsed = schema
     elif isinstance(schema, str):
         parsed = parse_ddl(schema)
     elif type(schema).__module__.partition(".")[0] == "pyspark" and type(schema).__name__ == "StructType":
         parsed = _from_struct_type(schema)
+    elif is_record(schema):
+        parsed = schema_of(schema, _parse_field)
     else:
         raise UsageError(
-            f"A schema is a DDL string, a pyarrow.Schema or a PySpark StructType, not {type(schema).__name__}.",
+            "A schema is a DDL string, a pyarrow.Schema, a PySpark StructType or a TypedDict, dataclass or NamedTuple, "
+            f"not {f'the class {schema.__name__}' if isinstance(schema, type) else type(schema).__name__}.",
             hint='Write, for example, "word string, n bigint".',
         )
     _check_names(parsed)
@@ -59,6 +64,13 @@ def to_schema(schema: Any) -> pa.Schema:
 def parse_ddl(text: str) -> pa.Schema:
     """The Arrow schema of Spark's DDL, e.g. ``"a int, b array<struct<x: double>> NOT NULL COMMENT 'y'"``."""
     return _Parser(text).schema()
+
+
+def _parse_field(name: str, ddl: str) -> pa.Field:
+    parsed = _Parser(f"value {ddl}").schema()
+    if len(parsed) != 1:
+        raise UsageError(f"'{ddl}' is not one type.", hint='Write, for example, "decimal(10, 2) NOT NULL".')
+    return parsed.field(0).with_name(name)
 
 
 def check_spark_types(schema: pa.Schema, what: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from firesteel.api.caller import caller_level
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
 from firesteel.api.data_stream import DataStream
-from firesteel.api.steps.actions import left_to_spark
+from firesteel.api.steps.actions import left_to_spark, show_table
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
 from firesteel.api.unknown_names import no_such_name_of_a_session
@@ -31,6 +32,8 @@ from firesteel.compile.describe import describe, describe_left_to_spark
 from firesteel.compile.slot_sharing import unused_groups
 from firesteel.compile.stream_graph import StreamNode
 from firesteel.errors import FiresteelError, UsageError, interruption
+from firesteel.local import runs
+from firesteel.local.runs import LocalMode
 from firesteel.model.group_options import groups_of
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.options import Options
@@ -49,6 +52,7 @@ class _Defaults:
 
     master: str | None = None
     options: Options = field(default_factory=Options)
+    local: LocalMode | None = None
 
 
 _defaults = _Defaults()
@@ -63,9 +67,12 @@ def running_context() -> Any:
     return getattr(context, "_active_spark_context", None)
 
 
-def set_defaults(*, master: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """For every environment made from now on that leaves the master, or one of these options, open."""
-    _defaults.master = master
+def set_defaults(
+    *, master: str | None = None, options: Mapping[str, Any] | None = None, local: LocalMode | None = None
+) -> None:
+    """For every environment made from now on that leaves the master, or one of these options, open. ``local``: all that such
+    environments compute they compute in this process."""
+    _defaults.master, _defaults.local = master, local
     _defaults.options = Options(options, ON_COMMAND_LINE)
 
 
@@ -101,6 +108,7 @@ class ExecutionEnvironment:
         self._registered = set[str]()
         self._master = master or _defaults.master
         self._app_name = app_name
+        self._local = _defaults.local
         self._session: Any = None
         self._stop: Any = None
         self._sinks: list[StreamNode] = []
@@ -133,6 +141,10 @@ class ExecutionEnvironment:
 
     def _session_with(self, settings: Mapping[str, str]) -> Any:
         """``settings``: Spark's, of a session that has to be made."""
+        if self._local is not None:
+            raise UsageError(
+                "This needs a Spark session, which a run with --local does without.", hint="Run it without --local."
+            )
         with _session_lock:
             if self._session is None:
                 self._make_session(settings)
@@ -402,8 +414,21 @@ class ExecutionEnvironment:
         Raises UsageError for what is wrong with the pipeline, JobExecutionError when the job fails, KeyboardInterrupt on
         Ctrl-C.
         """
+        if self._local is not None:
+            return self._executed_here(name, self._local)
         with _interruptible(name):
             return self.execute_async(name).wait()
+
+    def _executed_here(self, name: str, local: LocalMode) -> JobResult:
+        """Prints the rows of each sink."""
+        from firesteel.api.job_client import LocalResult
+
+        sinks, self._sinks = self._sinks, []
+        begun = time.monotonic()
+        tables = local.tables(sinks, self.options)
+        for sink, table in zip(runs.names(sinks), tables, strict=True):
+            show_table(table, f"{sink} would get {table.num_rows} rows; nothing is written:")
+        return LocalResult("local", name, time.monotonic() - begun, [], None)
 
     def execute_async(self, name: str = "firesteel job") -> JobClient:
         """As :meth:`execute`, but returns once the job has been checked and started.
@@ -425,6 +450,15 @@ class ExecutionEnvironment:
 
             _, run, caches = self._submit(sinks, name)
             return JobClient(run, caches.lost_by, by_spark)
+
+    def run_locally(self, rows: int | None = 1000) -> dict[str, list[dict[str, Any]]]:
+        """The rows, as Python dicts, that each sink written since the last ``execute`` would get, by the sinks' names: computed in this process,
+        without Spark, over the first ``rows`` of each source (None: all). Nothing is written, and the sinks stay.
+
+        Breakpoints stop, and what a function of yours raises is raised here; see :meth:`DataStream.run_locally`.
+        """
+        tables = runs.run_locally(self._sinks, self.options, rows)
+        return {name: table.to_pylist() for name, table in zip(runs.names(self._sinks), tables, strict=True)}
 
     def compile(self, name: str = "firesteel job") -> CompiledJob:
         """The job of the sinks written so far, checked but not run. They stay."""

@@ -7,7 +7,7 @@ import logging
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -36,6 +36,9 @@ from firesteel.cli.shared import (
 from firesteel.cli.streams.commands import stream_app
 from firesteel.errors import FiresteelError, UsageError
 
+if TYPE_CHECKING:
+    from firesteel.local.runs import LocalMode
+
 app = typer.Typer(
     name="firesteel",
     cls=Group,
@@ -60,6 +63,28 @@ def start(
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         show(ctx.get_help())
+
+
+_FIRST_ROWS = 1000
+_ALL_ROWS = -1
+
+
+def rows_or_all(text: str | int) -> int:
+    """The parser of --rows."""
+    return _ALL_ROWS if text == "all" else whole("--rows")(text)
+
+
+def local_mode(local: bool, rows: int | None, *, accelerate: bool) -> LocalMode | None:
+    """Raises UsageError for options that do not go together."""
+    if not local:
+        if rows is not None:
+            raise UsageError("--rows says on how many rows --local computes.", hint="Write --local --rows N.")
+        return None
+    from firesteel.local.runs import LocalMode
+
+    if accelerate:
+        raise UsageError("--accelerate is for scripts of Spark, and --local does without it.", hint="Leave out one.")
+    return LocalMode(None if rows == _ALL_ROWS else _FIRST_ROWS if rows is None else rows)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -88,6 +113,19 @@ def run(
             "--accelerate", help="Take over what a PySpark script asks of its DataFrames, and say so at its end."
         ),
     ] = False,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Compute in this process, without Spark, on the first rows; write nothing."),
+    ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            "--rows",
+            parser=rows_or_all,
+            metavar="N",
+            help="With --local: rows of each source, or 'all' (default: 1000).",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="With --accelerate: Spark computes everything; say what would be taken over."),
@@ -108,7 +146,7 @@ def run(
 
         if dry_run and not accelerate:
             raise UsageError("--dry-run says what --accelerate would take over.", hint="Write --accelerate --dry-run.")
-        set_defaults(master=master, options=options)
+        set_defaults(master=master, options=options, local=local_mode(local, rows, accelerate=accelerate))
         path = Path(script)
         with accelerated(path.name, dry_run) if accelerate else nullcontext() as acceleration:
             code = run_script(path, arguments or [])

@@ -6,6 +6,7 @@ Each split carries its own rows (compressed Arrow IPC), so that only the subtask
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from firesteel.connectors.files.paths import first_line
 from firesteel.connectors.files.reading.packing import piece_bytes
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
-from firesteel.task.functions.python_values import exact_array
+from firesteel.task.functions.python_values import exact_array, record_fields
 from firesteel.task.program import TaskContext
 
 _PIECES = 64
@@ -106,12 +107,13 @@ def table_from_pandas(frame: Any, schema: pa.Schema | None = None) -> pa.Table:
 
 
 def table_from_collection(rows: Iterable[Any], schema: pa.Schema | Sequence[str] | None = None) -> pa.Table:
-    """A table of Python values: dicts, tuples or lists (named by ``schema``), named tuples, or scalars (column ``value``).
+    """A table of Python values: dicts, instances of dataclasses, tuples or lists (named by ``schema``), named tuples, or scalars (column
+    ``value``).
 
     ``schema``: a ``pyarrow.Schema``, or names only, the types being inferred from all rows. A dict may lack keys (null).
     Raises UsageError naming the row (counted from 0) and the column that does not fit.
     """
-    rows = list(rows)
+    rows = [record_fields(row) if is_dataclass(row) and not isinstance(row, type) else row for row in rows]
     typed: Any = schema if isinstance(schema, pa.Schema) else None
     names: list[Any] | None = typed.names if typed is not None else list(schema) if schema is not None else None
     if not rows and typed is None:

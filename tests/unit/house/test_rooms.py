@@ -24,6 +24,7 @@ ALLOWED = {
     "task": {"task", "results", "model"},
     "connectors": {"connectors", "task", "results", "model"},
     "compile": {"compile", "model", "task", "connectors", "options", "results"},
+    "local": {"local", "compile", "model", "task", "connectors", "options", "results"},
     "scheduler": {"scheduler", "model", "options"},
     "journal": {"journal", "scheduler", "model", "options"},
     "report": {"report", "journal", "scheduler", "model", "options"},
@@ -33,10 +34,10 @@ ALLOWED = {
     "streaming": {"api", "scheduler"},
     "api": {
         "api", "view", "report", "journal", "compile", "model", "task", "connectors", "options", "scheduler",
-        "spark", "results", "control", "sql",
+        "spark", "results", "control", "sql", "local",
     },
     "sql": {"sql", "api", "compile", "connectors", "model", "task", "spark"},
-    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming"},
+    "cli": {"cli", "view", "report", "journal", "options", "api", "simulation", "control", "streaming", "local"},
 }  # fmt: skip
 """``spark`` may import all but ``api`` and ``cli``; the façade ``__init__`` imports by name, when it is used."""
 

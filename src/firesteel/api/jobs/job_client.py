@@ -51,6 +51,14 @@ class JobResult(JobTables):
         return f"JobResult({self.job_name!r}, {self.job_id}, {format_seconds(self.duration)})"
 
 
+class LocalResult(JobResult):
+    """A job that was computed in the calling process. There is no journal, for nothing was decided."""
+
+    def explain(self, vertex: int | str | None = None) -> str:
+        """One sentence."""
+        return f"{self.job_name}: computed in this process, each step in one subtask; nothing was decided."
+
+
 Again = tuple["JobRun", Callable[[FiresteelError], object]]
 """A job in the place of another, and what is called with its failure."""
 

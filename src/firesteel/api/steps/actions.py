@@ -81,6 +81,9 @@ class Computed:
 
 def to_arrow(pipeline: Pipeline, name: str = "to_arrow") -> pa.Table:
     """Runs the stream and reads its rows. Raises JobExecutionError when they are more than ``max-collect-bytes``."""
+    local = pipeline.env._local  # pyright: ignore[reportPrivateUsage]
+    if local is not None:
+        return local.tables([collected(pipeline, name)], pipeline.env.options)[0]
     from firesteel.spark.session.sessions import own_interrupts
 
     with own_interrupts(), Computed(pipeline, name) as computed:
@@ -174,6 +177,12 @@ def show(pipeline: Pipeline, n: int, truncate: int) -> None:
     shown, cut = require_count(n, "show()", 0), require_count(truncate, "truncate", 0)
     table = take(pipeline, shown + 1, "show")
     print(printable(as_text(table.slice(0, shown), cut, more=table.num_rows > shown)))  # noqa: T201 - what show() is for
+
+
+def show_table(table: pa.Table, heading: str, n: int = 20) -> None:
+    """Prints its first ``n`` rows."""
+    print(printable(heading))  # noqa: T201
+    print(printable(as_text(table.slice(0, n), more=table.num_rows > n)))  # noqa: T201
 
 
 def print_schema(schema: pa.Schema) -> None:

@@ -50,6 +50,7 @@ from firesteel.spark.driver.threads import local_properties
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
+from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts
 from firesteel.spark.session.shipping import engine_of, ship
@@ -172,7 +173,9 @@ def _made(
     if not ours:
         ship(context)
     opener = set() if filesystem is None else {filesystem.partition(":")[0]}
-    modules = () if ours else tuple(sorted(opener.union(*(modules_of(p) for p in programs.values()))))
+    beside = modules_beside(programs.values())
+    needed = () if ours else opener.union(*(modules_of(p) for p in programs.values()))
+    modules = tuple(sorted(set(needed) - {module.name for module in beside}))
     storage = JobStorage(root, job_id, context.applicationId, filesystem)
     there = preflight(context, modules, root, filesystem, options[NODE_VARIABLE])
     storage.sweep()
@@ -194,6 +197,7 @@ def _made(
         heavy_keys=options[HEAVY_KEYS],
         failed_rows=options[FAILED_ROWS],
         engine=None if ours else engine_of(context, programs.values(), there=there.engine),
+        modules=beside,
     )
     decisions = (*(() if queue is None else (queue,)), *slot_provisioning.decisions())
     return Prepared(scheduler, storage, Blob.of(information), budget, programs, slot_provisioning, session, decisions)

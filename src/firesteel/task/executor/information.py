@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from firesteel.task.engine.package import EnginePackage
+from firesteel.task.executor.modules import ModuleSource
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -83,6 +84,8 @@ class JobInformation:
     """Tasks report some of the rows that failed."""
     engine: EnginePackage | None = None
     """The driver's, of a job with fragments whose workers may have other packages."""
+    modules: tuple[ModuleSource, ...] = ()
+    """The user's own, by name."""
 
 
 @dataclass(frozen=True, slots=True)

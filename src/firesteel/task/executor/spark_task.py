@@ -13,6 +13,7 @@ import pickle
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from firesteel.task.executor.messages import (
     Written,
     encode,
 )
+from firesteel.task.executor.modules import take_in
 from firesteel.task.executor.place import Place, here
 from firesteel.task.executor.scratch import empty, scratch_of, shared_of
 from firesteel.task.executor.slots import resources, retiring
@@ -94,7 +96,14 @@ class BatchFunction:
 
     def __call__(self, descriptors: Iterator[bytes]) -> Iterator[bytes]:
         """Drains its input: a worker whose task leaves something unread is thrown away by Spark."""
+        self.take_in_modules()
         yield from self.execute(list(map(decode_execution, descriptors)), None)
+
+    def take_in_modules(self) -> None:
+        """Before anything is unpickled that may need them."""
+        with suppress(Exception):  # told when the job is loaded to be run
+            job: JobInformation = self.job.load()
+            take_in(job.modules)
 
     def execute(self, descriptors: Sequence[ExecutionDescriptor], spark_batches: Batches | None) -> list[bytes]:
         """Runs one execution of each part; returns their messages, having sent them through the channel too."""
@@ -118,6 +127,7 @@ class DataFrameFunction:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext as SparkTask
 
+        self.function.take_in_modules()
         descriptor = decode_execution(self.descriptors[_spark_task(SparkTask).partitionId()])
         messages = self.function.execute([descriptor], batches)
         yield pa.RecordBatch.from_arrays([pa.array(messages, pa.binary())], names=["message"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,8 +19,11 @@ def exact_array(values: Sequence[Any], type_: pa.DataType) -> Any:
     """``pa.array``, which alone would cut fractions and times of day off, make infinity of what is too large for a float,
     and leave out what a struct has no field for. Raises what pyarrow raises; ValueError for what would be lost."""
     if pa.types.is_nested(type_):
-        for value in values:
-            _check_nested(value, type_)
+        try:
+            _check_all(values, type_)
+        except _HasRecords:
+            values = [_without_records(value, type_) for value in values]
+            _check_all(values, type_)
         return pa.array(values, type_)
     _check_plain(values, type_)
     array = pa.array(values, type_)
@@ -27,6 +31,36 @@ def exact_array(values: Sequence[Any], type_: pa.DataType) -> Any:
         for value in values:
             _check_small(value, type_)
     return array
+
+
+def record_fields(value: Any) -> dict[str, Any] | None:
+    """The fields of an instance of a dataclass or a NamedTuple; None: it is none."""
+    names: Any = getattr(type(value), "__dataclass_fields__", None)
+    if names is not None:
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    names = getattr(type(value), "_fields", None)
+    return dict(zip(names, value, strict=True)) if names and isinstance(value, tuple) else None
+
+
+class _HasRecords(Exception):
+    """Raised by instances of classes in the place of structs, which pyarrow does not know."""
+
+
+def _without_records(value: Any, type_: pa.DataType) -> Any:
+    """The same in dicts."""
+    types = pa.types
+    if value is None or not types.is_nested(type_):
+        return value
+    if types.is_struct(type_):
+        found = value if isinstance(value, dict) else record_fields(value)
+        if found is None:
+            return value
+        kinds = {field.name: field.type for field in type_}
+        return {key: _without_records(inner, kinds.get(key, pa.null())) for key, inner in found.items()}
+    if types.is_map(type_):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(_without_records(k, type_.key_type), _without_records(v, type_.item_type)) for k, v in pairs]
+    return [_without_records(inner, type_.value_type) for inner in value]
 
 
 def _check_plain(values: Iterable[Any], type_: pa.DataType) -> None:
@@ -83,6 +117,8 @@ def _check_nested(value: Any, type_: pa.DataType) -> None:
             raise ValueError(f"it has no field {', '.join(unknown)}")
         for key, inner in value.items():
             _check_all((inner,), type_.field(key).type)
+    elif types.is_struct(type_) and record_fields(value) is not None:
+        raise _HasRecords
     elif types.is_map(type_):
         pairs = list(value.items() if isinstance(value, dict) else value)
         _check_all([key for key, _ in pairs], type_.key_type)

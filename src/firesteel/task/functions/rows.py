@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.task.batches import one_chunk
-from firesteel.task.functions.python_values import exact_array
+from firesteel.task.functions.python_values import exact_array, record_fields
 from firesteel.task.functions.user_code import UserFunctionError, check_names, complaint
 from firesteel.task.program import TaskContext
 
@@ -102,8 +103,8 @@ def _values(column: Any) -> list[Any]:
 class RowBatcher:
     """Makes batches of ``schema`` of the rows that the function of step ``name`` gave back.
 
-    A row is a dict (by column), or a tuple or list (by position; a ``Row`` is a tuple); in a schema of one column also
-    any other value, as that column's. Values become Arrow's by its own rules, which lose nothing: 1.0 is an int64 and
+    A row is a dict or an instance of a dataclass (by column), or a tuple or list (by position; a ``Row`` is a tuple); in a schema of one
+    column also any other value, as that column's. Values become Arrow's by its own rules, which lose nothing: 1.0 is an int64 and
     1.5 is none, no number is a string. Raises UserFunctionError that names the row, the value and the column.
     """
 
@@ -139,6 +140,8 @@ class RowBatcher:
                     else None,
                 )
             return item
+        if is_dataclass(item) and not isinstance(item, type) and not self._is_value(item):
+            return self._row(record_fields(item), ctx)
         if self._single and item is not None:
             return (item,)
         raise complaint(
@@ -147,6 +150,10 @@ class RowBatcher:
             ctx,
             f"Return a dict or a tuple of {', '.join(self._names)}.",
         )
+
+    def _is_value(self, item: Any) -> bool:
+        """The only column is a struct, and this no row but its value."""
+        return self._single and item.__dataclass_fields__.keys() != self._wanted
 
     def _column(self, values: Sequence[Any], field: pa.Field, rows: list[Sequence[Any]], ctx: TaskContext) -> pa.Array:
         try:
