@@ -421,7 +421,7 @@ class ExecutionEnvironment:
 
     def _executed_here(self, name: str, local: LocalMode) -> JobResult:
         """Prints the rows of each sink."""
-        from firesteel.api.job_client import LocalResult
+        from firesteel.api.jobs.job_client import LocalResult
 
         sinks, self._sinks = self._sinks, []
         begun = time.monotonic()
