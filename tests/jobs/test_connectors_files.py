@@ -109,3 +109,62 @@ def test_lines_that_cannot_be_read_go_through_a_job(env, tmp_path):
     )
     good = rows.filter(col("bad").is_null()).agg(n=("n", "sum"), rows=("n", "count")).collect()
     assert good == [{"n": sum(i for i in range(30_000) if i % 100), "rows": 29_700}]
+
+
+def test_partitions_that_are_read_are_replaced_where_there_are_rows(env, tmp_path):
+    """From the very directory, with an attempt that fails once after it has written."""
+    env.from_collection([{"k": n % 4, "n": n} for n in range(40)]).write_parquet(tmp_path / "data", partition_by="k")
+    env.execute("first")
+    marker = tmp_path / "failed"
+
+    def fail_once(batches):
+        yield from batches
+        if not marker.exists():
+            marker.touch()
+            raise ValueError("once")
+
+    stream = env.read_parquet(tmp_path / "data").filter((col("k") >= 2) & (col("n") < 20))
+    again = stream.map_in_arrow(fail_once, stream.schema)
+    again.write_parquet(tmp_path / "data", mode="overwrite_partitions", partition_by="k")
+    again.filter(col("n") < 0).write_csv(tmp_path / "data2", mode="overwrite_partitions", partition_by="k")
+    env.execute("again")
+    assert marker.exists()
+    found = sorted(row["n"] for row in env.read_parquet(tmp_path / "data").collect())
+    assert found == sorted(n for n in range(40) if n % 4 < 2 or n < 20)
+    assert [path.name for path in (tmp_path / "data2").iterdir()] == ["_SUCCESS"]
+
+
+def test_partitions_stay_where_another_sink_fails(env, tmp_path):
+    """What was replaced comes back when the last of several sinks cannot be published."""
+
+    class Refuses:
+        name, supports_concurrent_execution_attempts = "refuses", True
+
+        def check(self, schema):
+            pass
+
+        def begin(self, job_id):
+            pass
+
+        def write(self, *_):
+            return self
+
+        def finish(self):
+            return None
+
+        def commit(self, winners):
+            raise OSError("no room")
+
+        def abort(self, attempts=()):
+            pass
+
+    rows = env.from_collection([{"k": n % 4, "n": n} for n in range(8)])
+    rows.write_parquet(tmp_path / "data", partition_by="k")
+    env.execute("first")
+    before = sorted(tmp_path.rglob("*.parquet"))
+    half = rows.filter(col("k") < 2)
+    half.write_parquet(tmp_path / "data", mode="overwrite_partitions", partition_by="k")
+    half.filter(col("n") < 0).write_to(Refuses())
+    with pytest.raises(JobExecutionError, match="could not be published: OSError: no room"):
+        env.execute("refused")
+    assert sorted(tmp_path.rglob("*.parquet")) == before

@@ -493,8 +493,9 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
 
         ``mode``, if the directory exists: ``"error"``, ``"overwrite"`` (all of it is replaced, once the new files are
-        complete), ``"append"`` (files are added) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values
-        become directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: appended
+        complete), ``"append"`` (files are added), ``"overwrite_partitions"`` (the partitions that there are rows for are
+        replaced, all others stay) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values become
+        directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: appended
         files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
         open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
         """
