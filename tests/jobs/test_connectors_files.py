@@ -168,3 +168,37 @@ def test_partitions_stay_where_another_sink_fails(env, tmp_path):
     with pytest.raises(JobExecutionError, match="could not be published: OSError: no room"):
         env.execute("refused")
     assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+def test_a_delta_table_there_and_back(env, tmp_path):
+    """An attempt that failed once, and a job that failed for good after the table's rows were ready, leave nothing in it."""
+    from deltalake import DeltaTable
+
+    marker = tmp_path / "failed"
+
+    def fail_once(batches):
+        yield from batches
+        if not marker.exists():
+            marker.touch()
+            raise ValueError("once")
+
+    stream = env.from_collection([{"k": n % 3, "n": n} for n in range(30)])
+    stream.map_in_arrow(fail_once, stream.schema).write_delta(tmp_path / "table", partition_by="k")
+    env.execute("write")
+    assert marker.exists()
+    table = env.read_delta(tmp_path / "table")
+    assert sorted(row["n"] for row in table.filter(col("k") == 1).collect()) == list(range(1, 30, 3))
+    table.filter(col("n") >= 28).write_delta(tmp_path / "table", mode="overwrite_partitions")
+    env.execute("replace")
+    assert sorted(DeltaTable(tmp_path / "table").to_pyarrow_table()["n"].to_pylist()) == [*range(0, 30, 3), 28, 29]
+
+    def fail(batches):
+        raise ValueError("for good")
+
+    table.write_delta(tmp_path / "table", mode="overwrite")
+    table.map_in_arrow(fail, table.schema).write_csv(tmp_path / "never")
+    with pytest.raises(JobExecutionError, match="for good"):
+        env.execute("fails")
+    assert DeltaTable(tmp_path / "table").version() == 1
+    assert len(list((tmp_path / "table").rglob("*.parquet"))) == 5
+    assert not (tmp_path / "never").exists()

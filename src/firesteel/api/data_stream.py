@@ -572,6 +572,26 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         layout = Layout(path, mode, partition_by, max_file_size, filesystem)
         return self._files("arrow", layout, compression=compression)
 
+    def write_delta(
+        self,
+        path: Any,
+        *,
+        mode: str = "error",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str = "snappy",
+        storage_options: Mapping[str, str] | None = None,
+    ) -> StreamSink:
+        """Writes a Delta table in one transaction (extra ``firesteel[delta]``).
+
+        ``mode``, if the table exists: ``"error"``, ``"append"``, ``"overwrite"`` (all rows are replaced), ``"overwrite_partitions"``
+        (those of partitions that there are rows for) or ``"ignore"``. ``partition_by``: of a new table. ``storage_options``: of
+        ``deltalake``, which writes the log. The others as in :meth:`write_parquet`.
+        """
+        layout = Layout(path, mode, partition_by, max_file_size, None)
+        node = writing.write_delta(self._pipeline, layout, compression=compression, storage_options=storage_options)
+        return StreamSink(node)
+
     def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
         return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))
 

@@ -38,6 +38,10 @@ class Layout:
 
     def checked(self) -> dict[str, Any]:
         """Arguments for a sink of files. Raises UsageError."""
+        return {**self.checked_for_table(), "filesystem": self.filesystem}
+
+    def checked_for_table(self) -> dict[str, Any]:
+        """Arguments for a sink of a table. Raises UsageError."""
         columns: tuple[Any, ...] = (
             (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
         )
@@ -48,7 +52,7 @@ class Layout:
             size = None if self.max_file_size is None else parse_size(self.max_file_size)
         except ValueError as error:
             raise UsageError(f"max_file_size={self.max_file_size!r} must be {error}.") from None
-        return {"mode": self.mode, "partition_by": columns, "max_file_size": size, "filesystem": self.filesystem}
+        return {"mode": self.mode, "partition_by": columns, "max_file_size": size}
 
 
 def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> StreamNode:
@@ -59,6 +63,18 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
         else:
             sink = _SINKS[kind](layout.path, **own, **layout.checked())
         return _end(pipeline, f"write_{kind}({layout.path})", sink, place)
+
+
+def write_delta(
+    pipeline: Pipeline, layout: Layout, *, compression: str, storage_options: Mapping[str, str] | None
+) -> StreamNode:
+    """A Delta table."""
+    with step_at("write_delta") as place:
+        from firesteel.connectors.tables.delta import DeltaSink  # loads what only jobs with tables need
+
+        options = layout.checked_for_table()
+        sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
+        return _end(pipeline, f"write_delta({layout.path})", sink, place)
 
 
 def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str | None) -> Sink:

@@ -1,4 +1,4 @@
-"""What jobs that died left beside the target of a sink: removed, and what they had changed half taken back."""
+"""Leftovers of jobs that died, beside the target of a sink: removed, and what they had changed half taken back."""
 
 from __future__ import annotations
 

@@ -26,16 +26,16 @@ from firesteel.connectors.files.object_stores import require_bucket, why
 from firesteel.connectors.files.partitions import check_partition_columns, escape
 from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
 from firesteel.connectors.files.writing.in_place import SUCCESS, Change, InPlace
-from firesteel.connectors.files.writing.leftovers import mark_owner, remove_leftovers, staging_path
+from firesteel.connectors.files.writing.leftovers import remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
 from firesteel.connectors.files.writing.same_partitions import files_in, same_partitions
+from firesteel.connectors.files.writing.staging import Staging
 from firesteel.errors import FiresteelError, UsageError
 
 _MODES = ("error", "overwrite", "append", "overwrite_partitions", "ignore")
 _IN_PLACE = ("append", "overwrite_partitions")
 """Modes in which what is there stays, but for what the job has rows for."""
-_REMOVALS = 3
 
 
 class FileSink:
@@ -80,10 +80,9 @@ class FileSink:
         self.mode = mode
         self._layout = Layout(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files)
         self._schema: pa.Schema | None = None
-        self._staging: str | None = None
+        self._staging: Staging | None = None
         self._tag = ""
         self._ignored = False
-        self._made: list[str] = []
         self._held = False
         self._published: Moves | None = None
 
@@ -192,28 +191,8 @@ class FileSink:
         if self._ignored:
             return
         self._tag = uuid.uuid4().hex[:12]
-        staging = staging_path(self.target, job_id)
-        if self._kind(staging) is not pafs.FileType.NotFound:
-            raise UsageError(f"Two sinks of this job write to {self.target.label}.", hint="Give each its own path.")
-        self._staging = staging
-        try:
-            with storage_errors(self.target.label):
-                self._made = self._missing_parents()
-                self.target.filesystem.create_dir(staging, recursive=True)
-                mark_owner(self.target, staging)  # first: else nobody knows whose it is
-                self.target.filesystem.create_dir(self._attempts)
-        except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
-            self.abort([])
-            raise
-
-    def _missing_parents(self) -> list[str]:
-        """The directories above the target that ``begin`` makes, the nearest first."""
-        missing: list[str] = []
-        for parent in PurePosixPath(self.target.path).parents:
-            if str(parent) in (".", "/") or self._kind(str(parent)) is not pafs.FileType.NotFound:
-                break
-            missing.append(str(parent))
-        return missing
+        self._staging = Staging(self.target, job_id)
+        self._staging.make()
 
     # --- executor ---
 
@@ -221,9 +200,7 @@ class FileSink:
         if self._ignored:
             return NoWriter(subtask)
         assert self._schema is not None and self._staging is not None, "check and begin come before write"
-        return FileWriter(
-            self.target.at(self._attempts), (subtask, attempt), self._schema, self._layout, self._new_writer
-        )
+        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
 
     # --- driver, after ---
 
@@ -233,12 +210,12 @@ class FileSink:
             return
         assert self._schema is not None and self._staging is not None, "check and begin come before commit"
         written = [message for message in winners if message.files]
-        self._verify(written)
+        self._staging.verify(written)
         with storage_errors(self.target.label):
             if not written and not self._layout.partition_by:
                 written = [self._write_empty()]
             files = [
-                (f"{self._attempts}/{file.name}", self._final_name(message.subtask, file))
+                (self._staging.place(file), self._final_name(message.subtask, file))
                 for message in written
                 for file in message.files
             ]
@@ -250,7 +227,7 @@ class FileSink:
                 else:
                     self._publish_files(files, moves)
                 if not self._held:
-                    self._in_place.complete()
+                    InPlace(self.target, self._staging.path).complete()
             self._published = moves
             if not self._held:
                 self.release()
@@ -278,42 +255,19 @@ class FileSink:
         self._held, self._published = False, None
         if self._staging is not None:
             with storage_errors(self.target.label):
-                self._in_place.complete()
-            self._forget_staging()
+                InPlace(self.target, self._staging.path).complete()
+            self._staging.remove()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         if self._staging is None:
             return
-        for message in attempts:
-            for file in message.files:
-                with suppress(OSError):
-                    self.target.filesystem.delete_file(f"{self._attempts}/{file.name}")
-        if not attempts:
-            try:
-                self._in_place.take_back()  # nothing, unless a commit that failed could not be undone
-            except (OSError, pa.ArrowException):
-                return  # what was put aside stays for the next job
-            self._forget_staging()
-            for parent in self._made:
-                with suppress(OSError):
-                    if not self.target.filesystem.get_file_info(pafs.FileSelector(parent)):
-                        self.target.filesystem.delete_dir(parent)
-
-    def _verify(self, written: list[FileCommit]) -> None:
-        files = [(message.subtask, file) for message in written for file in message.files]
-        with storage_errors(self.target.label):
-            infos = self.target.filesystem.get_file_info([f"{self._attempts}/{file.name}" for _, file in files])
-        for (subtask, file), info in zip(files, infos, strict=True):
-            if info.type is not pafs.FileType.File or info.size != file.bytes:
-                state = (
-                    "is gone"
-                    if info.type is not pafs.FileType.File
-                    else f"has {info.size} bytes instead of {file.bytes}"
-                )
-                raise FiresteelError(
-                    f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
-                    hint="Does every executor see this path, and does nothing else remove files there?",
-                )
+        if attempts:
+            self._staging.forget(attempts)
+            return
+        with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
+            InPlace(self.target, self._staging.path).take_back()  # nothing, unless a commit could not be undone
+            self._staging.remove()
+            self._staging.remove_parents()
 
     def _write_empty(self) -> FileCommit:
         assert self._schema is not None
@@ -323,7 +277,8 @@ class FileSink:
         return writer.finish()
 
     def _publish_directory(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        ready, old = f"{self._staging}/new", f"{self._staging}/old"
+        assert self._staging is not None
+        ready, old = f"{self._staging.path}/new", f"{self._staging.path}/old"
         self.target.filesystem.create_dir(ready)
         for source, name in files:
             moves.move(source, f"{ready}/{name}")
@@ -334,6 +289,7 @@ class FileSink:
         moves.move(ready, self.target.path)
 
     def _publish_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        assert self._staging is not None
         target, filesystem = self.target.path, self.target.filesystem
         old = filesystem.get_file_info(pafs.FileSelector(target, recursive=True, allow_not_found=True))
         old_files = [info.path for info in old if info.type is pafs.FileType.File]
@@ -341,7 +297,7 @@ class FileSink:
             self._refuse_unless_overwriting()
         marks = [path for path in old_files if PurePosixPath(path).name == SUCCESS]  # first: incomplete from here on
         for path in [*marks, *(path for path in old_files if path not in marks)]:
-            moves.move(path, f"{self._staging}/old/{path[len(target) :].lstrip('/')}")
+            moves.move(path, f"{self._staging.path}/old/{path[len(target) :].lstrip('/')}")
         moves.make_dir(target)
         for source, name in files:
             moves.move(source, f"{target}/{name}")
@@ -353,7 +309,8 @@ class FileSink:
         if files or replaced:
             local = is_local(self.target.filesystem)
             by_folder = local and self.mode == "overwrite_partitions"
-            self._in_place.make(Change(files, replaced, by_folder), moves)
+            assert self._staging is not None
+            InPlace(self.target, self._staging.path).make(Change(files, replaced, by_folder), moves)
 
     def _replaced(self, files: list[tuple[str, str]]) -> list[str]:
         """What goes as these files come."""
@@ -370,24 +327,6 @@ class FileSink:
                 f"Nothing was published: {self.target.label} was created by another program while the job was running.",
                 hint="Write to another path, or with mode='overwrite'.",
             )
-
-    # --- the staging directory ---
-
-    @property
-    def _in_place(self) -> InPlace:
-        assert self._staging is not None, "begin comes before"
-        return InPlace(self.target, self._staging)
-
-    @property
-    def _attempts(self) -> str:
-        return f"{self._staging}/attempts"
-
-    def _forget_staging(self) -> None:
-        assert self._staging is not None
-        for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
-            with suppress(OSError):  # what is published stays published, whatever happens here
-                self.target.filesystem.delete_dir(self._staging)
-                break
 
     def _kind(self, path: str) -> pafs.FileType:
         return self.target.filesystem.get_file_info(path).type
