@@ -24,6 +24,7 @@ from firesteel.api.steps import (
     caching,
     functions,
     keyed,
+    merging,
     ordering,
     partitioning,
     projection,
@@ -571,6 +572,29 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         :meth:`write_parquet`."""
         layout = Layout(path, mode, partition_by, max_file_size, filesystem)
         return self._files("arrow", layout, compression=compression)
+
+    def merge_parquet(
+        self,
+        path: Any,
+        key: str | Sequence[str],
+        *,
+        when_matched: str = "update",
+        when_not_matched: str = "insert",
+        partition_by: Any = (),
+        max_file_size: Any = None,
+        compression: str = "snappy",
+        filesystem: Any = None,
+    ) -> StreamSink:
+        """Merges the rows into a directory of Parquet files by ``key``, one or several columns.
+
+        ``when_matched``: rows whose key is there take the place of those (``"update"``), remove them (``"delete"``) or are left out
+        (``"ignore"``). ``when_not_matched``: other rows are added (``"insert"``) or left out (``"ignore"``). Only files with matches
+        are written anew. ``partition_by`` is that of the directory, which is made if it is not there. Fails if two rows of the stream have
+        one key, a key is null, or another program changed the directory meanwhile. The others as in :meth:`write_parquet`.
+        """
+        layout = Layout(path, "append", partition_by, max_file_size, filesystem)
+        when = (when_matched, when_not_matched)
+        return StreamSink(merging.merge_parquet(self._pipeline, key, layout, when, compression))
 
     def write_delta(
         self,

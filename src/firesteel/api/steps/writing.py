@@ -62,7 +62,7 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
             sink: Sink = _spark_sink(pipeline, kind, layout, own["compression"])
         else:
             sink = _SINKS[kind](layout.path, **own, **layout.checked())
-        return _end(pipeline, f"write_{kind}({layout.path})", sink, place)
+        return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
 
 
 def write_delta(
@@ -74,7 +74,7 @@ def write_delta(
 
         options = layout.checked_for_table()
         sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
-        return _end(pipeline, f"write_delta({layout.path})", sink, place)
+        return end_with(pipeline, f"write_delta({layout.path})", sink, place)
 
 
 def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str | None) -> Sink:
@@ -119,7 +119,7 @@ def write_with_spark(
         check_format(session, format)
         checked, staging = checked_options(options), _staging(pipeline, session)
         sink = SparkFormatSink(session, format, path, staging, mode=mode, partition_by=columns, options=checked)
-        return _end(pipeline, f"write_with_spark({format})", sink, place)
+        return end_with(pipeline, f"write_with_spark({format})", sink, place)
 
 
 def _staging(pipeline: Pipeline, session: Any) -> str:
@@ -136,10 +136,11 @@ def write_to(pipeline: Pipeline, sink: Any) -> StreamNode:
         missing = [m for m in _SINK_METHODS if not callable(getattr(sink, m, None))]
         if missing:
             raise UsageError(f"{type(sink).__name__} is not a sink: it has no method {', '.join(missing)}.")
-        return _end(pipeline, f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
+        return end_with(pipeline, f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
 
 
-def _end(pipeline: Pipeline, kind: str, sink: Sink, place: str) -> StreamNode:
+def end_with(pipeline: Pipeline, kind: str, sink: Sink, place: str) -> StreamNode:
+    """The pipeline ends in a sink, which runs at ``env.execute()``."""
     pipeline.refuse_sides(kind)
     node = StreamNode(kind, SinkStep(sink), pipeline.schema, (pipeline.edge(),), place=place)
     pipeline.env._register(node)  # pyright: ignore[reportPrivateUsage]

@@ -55,6 +55,7 @@ class _Groups:
     path: str
     size: int
     row_groups: tuple[int, ...]
+    """None: all."""
     values: Values
     rows: FileRows | None
     """The same rows, for who reads the file itself; None: they would not be those that this source makes."""
@@ -308,6 +309,10 @@ class ParquetSource(FooterSource[Footer]):
         batches = (batch for groups in split for batch in self._read_file(groups, ctx))
         return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
 
+    def read_whole(self, file: InputFile, values: Values, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        """All rows of one file. ``values``: of the partition columns."""
+        return self._read_file(_Groups(file.path, file.size, (), values, None), ctx)
+
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
         place = label
@@ -322,7 +327,9 @@ class ParquetSource(FooterSource[Footer]):
                     page_checksum_verification=True,
                     coerce_int96_timestamp_unit="us",
                 ) as file:
-                    for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
+                    for row_group in groups.row_groups or range(
+                        file.num_row_groups
+                    ):  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
                         yield from self._read_row_group(file, row_group, groups.values, place)
         except FileNotFoundError:

@@ -30,7 +30,7 @@ class DeltaSink(TableSink):
         """``options``: those of :class:`~firesteel.connectors.tables.sink.TableSink`."""
         place = find_target(path)
         super().__init__(_uri(place, path), **options)
-        self._place = place
+        self.target = self._place = place
         self._options = None if storage_options is None else dict(storage_options)
         self._of_table()  # the library is there
 

@@ -1,4 +1,4 @@
-"""What is asked of a Delta table's log, and of ``deltalake``, which keeps it. On the driver only."""
+"""Questions to a Delta table's log, and to ``deltalake``, which keeps it. On the driver only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WRITER_FEATURES = {
     *("appendOnly", "invariants", "changeDataFeed", "timestampNtz", "deletionVectors", "domainMetadata"),
     *("v2Checkpoint", "vacuumProtocolCheck", "checkConstraints", "generatedColumns", "columnMapping"),
 }
-"""Those that ask nothing of a writer of plain files, and those whose use is looked at table by table."""
+"""Names of what asks nothing of a writer of plain files, and of more, whose use is looked at table by table."""
 _UNHEARD = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 _READER_FEATURES = {"timestampNtz", "deletionVectors", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}
 

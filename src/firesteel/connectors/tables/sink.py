@@ -54,7 +54,7 @@ class TableSink:
         self._compression = check_compression(compression)
         self._layout: Layout | None = None
         self._schema: pa.Schema | None = None
-        self._target: Location | None = None
+        self.target: Location | None = None
         self._staging: Staging | None = None
         self._ignored = False
         self._job = ""
@@ -62,7 +62,7 @@ class TableSink:
     # --- a table format's part ---
 
     def _found(self, schema: pa.Schema) -> tuple[Location, Sequence[str] | None]:
-        """Where files go, and the columns that the table is partitioned by; None: there is no table. Raises UsageError unless rows
+        """The place of files, and the columns that the table is partitioned by; None: there is no table. Raises UsageError unless rows
         of this schema can be written, of a table that is there."""
         raise NotImplementedError
 
@@ -80,7 +80,7 @@ class TableSink:
         columns = self._given_columns
         if columns:
             check_partition_columns(schema, columns, f"{self.kind} to {self.label}")
-        self._target, there = self._found(schema)
+        self.target, there = self._found(schema)
         if there is not None:
             columns = self._agreed(columns, tuple(there))
         self._ignored = there is not None and self.mode == "ignore"
@@ -110,12 +110,12 @@ class TableSink:
             )
 
     def begin(self, job_id: str) -> None:
-        assert self._target is not None, "check comes before begin"
+        assert self.target is not None, "check comes before begin"
         if self._ignored:
             return
-        remove_leftovers(self._target, keeps=True)
+        remove_leftovers(self.target, keeps=True)
         self._job = f"firesteel-{job_id}-{uuid.uuid4().hex[:12]}"
-        self._staging = Staging(self._target, job_id)
+        self._staging = Staging(self.target, job_id)
         self._staging.make()
 
     # --- executor ---
@@ -136,16 +136,16 @@ class TableSink:
         """Raises FiresteelError with nothing published."""
         if self._ignored:
             return
-        assert self._staging is not None and self._target is not None, "begin comes before commit"
+        assert self._staging is not None and self.target is not None, "begin comes before commit"
         self._staging.verify(winners)
         tag = self._job.rpartition("-")[2]
-        with storage_errors(self.label), Moves(self._target.filesystem) as moves:
+        with storage_errors(self.label), Moves(self.target.filesystem) as moves:
             files: list[tuple[str, PartFile]] = []
             for message in winners:
                 for file in message.files:
                     folder = f"{file.folder}/" if file.folder else ""
                     path = f"{folder}part-{message.subtask:05d}-{file.number:05d}-{tag}.parquet"
-                    moves.move(self._staging.place(file), f"{self._target.path}/{path}")
+                    moves.move(self._staging.place(file), f"{self.target.path}/{path}")
                     files.append((path, file))
             try:
                 transact(lambda: self._log(files), self.label)

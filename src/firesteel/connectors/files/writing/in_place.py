@@ -72,7 +72,7 @@ class InPlace:
             retried(lambda: self._files.delete_file(self._note))
 
     def take_back(self) -> None:
-        """What a job that is dead had changed. May be called again where that failed. Raises OSError."""
+        """Undoes what a job that is dead had changed. May be called again where that failed. Raises OSError."""
         if self._kind(self._note) is not pafs.FileType.File:
             return
         with self._files.open_input_stream(self._note) as stream:

@@ -196,9 +196,10 @@ class FileSink:
 
     # --- executor ---
 
-    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
-        if self._ignored:
-            return NoWriter(subtask)
+    def write(self, subtask: int, attempt: int) -> Any:
+        return NoWriter(subtask) if self._ignored else self._writer(subtask, attempt)
+
+    def _writer(self, subtask: int, attempt: int) -> FileWriter:
         assert self._schema is not None and self._staging is not None, "check and begin come before write"
         return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
 
@@ -212,7 +213,7 @@ class FileSink:
         written = [message for message in winners if message.files]
         self._staging.verify(written)
         with storage_errors(self.target.label):
-            if not written and not self._layout.partition_by:
+            if self._wants_a_file(written):
                 written = [self._write_empty()]
             files = [
                 (self._staging.place(file), self._final_name(message.subtask, file))
@@ -231,6 +232,10 @@ class FileSink:
             self._published = moves
             if not self._held:
                 self.release()
+
+    def _wants_a_file(self, written: Sequence[FileCommit]) -> bool:
+        """True if one without rows has to say what columns there are."""
+        return not written and not self._layout.partition_by
 
     def _final_name(self, subtask: int, file: PartFile) -> str:
         """In order of the subtasks and of each one's files; files that are added get names that nobody else has."""
@@ -270,9 +275,7 @@ class FileSink:
             self._staging.remove_parents()
 
     def _write_empty(self) -> FileCommit:
-        assert self._schema is not None
-        writer = self.write(0, 0)
-        assert isinstance(writer, FileWriter)
+        writer = self._writer(0, 0)
         writer.open()
         return writer.finish()
 
@@ -313,7 +316,7 @@ class FileSink:
             InPlace(self.target, self._staging.path).make(Change(files, replaced, by_folder), moves)
 
     def _replaced(self, files: list[tuple[str, str]]) -> list[str]:
-        """What goes as these files come."""
+        """Names of what goes as these files come."""
         if self.mode != "overwrite_partitions":
             return []
         assert self._schema is not None

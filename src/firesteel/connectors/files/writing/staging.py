@@ -44,7 +44,7 @@ class Staging:
 
     @property
     def attempts(self) -> Location:
-        """Where attempts write."""
+        """The directory that attempts write to."""
         return self.target.at(f"{self.path}/attempts")
 
     def place(self, file: PartFile) -> str:
@@ -78,7 +78,7 @@ class Staging:
                 break
 
     def remove_parents(self) -> None:
-        """Those that were made and are still empty."""
+        """Removes the ones that were made and are still empty."""
         for parent in self._parents:
             with suppress(OSError):
                 if not self.target.filesystem.get_file_info(pafs.FileSelector(parent)):
