@@ -9,7 +9,7 @@ import time
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.errors import JobExecutionError
+from firesteel.errors import JobExecutionError, UsageError
 
 
 def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
@@ -202,3 +202,47 @@ def test_a_delta_table_there_and_back(env, tmp_path):
     assert DeltaTable(tmp_path / "table").version() == 1
     assert len(list((tmp_path / "table").rglob("*.parquet"))) == 5
     assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("parallelism", [1, 5])
+def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, parallelism):
+    """Partitions with many rows have several files; one with few shares its subtask with others, not its file."""
+    rows = env.from_collection([{"n": n, "k": 9 if n < 1000 else n % 2} for n in range(60_000)])
+    made = rows.map_in_arrow(lambda batches: batches, rows.schema).set_parallelism(parallelism)
+    made.write_arrow(tmp_path / "whole", compression=None, file_size="100 KiB")
+    made.write_arrow(tmp_path / "parts", compression=None, file_size="100 KiB", partition_by="k")
+    made.write_parquet(tmp_path / "small", file_size="1 GiB")
+    env.execute("even")
+    sizes = [path.stat().st_size for path in (tmp_path / "whole").glob("part-*")]
+    assert 8 <= len(sizes) <= 11
+    assert min(sizes) > 60_000
+    assert max(sizes) < 130_000
+    parts = {folder.name: len(list(folder.iterdir())) for folder in (tmp_path / "parts").glob("k=*")}
+    assert parts["k=9"] <= 2
+    assert 2 <= parts["k=0"] <= 5
+    assert 2 <= parts["k=1"] <= 5
+    assert len(list((tmp_path / "small").glob("part-*"))) == 1
+    for name in ("whole", "parts"):
+        assert sorted(row["n"] for row in env.read_arrow(tmp_path / name).collect()) == list(range(60_000))
+
+
+def test_a_size_of_files_must_be_one(env, tmp_path):
+    with pytest.raises(UsageError, match="file_size='large' must be"):
+        env.from_collection([1, 2]).write_parquet(tmp_path / "out", file_size="large")
+
+
+def test_an_iceberg_table_there_and_back(env, tmp_path):
+    from pyiceberg.catalog import load_catalog
+
+    given = {"name": "c", "type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = load_catalog(**given)
+    catalog.create_namespace("shop")
+    stream = env.from_collection([{"k": n % 3, "n": n} for n in range(30)])
+    stream.write_iceberg("shop.orders", given, partition_by="k", file_size="1 MiB")
+    env.execute("write")
+    table = env.read_iceberg("shop.orders", given)
+    table.filter(col("n") >= 28).write_iceberg("shop.orders", given, mode="overwrite_partitions")
+    env.execute("replace")
+    found = catalog.load_table("shop.orders").scan().to_arrow().column("n").to_pylist()
+    assert sorted(found) == [*range(0, 30, 3), 28, 29]
+    catalog.engine.dispose()

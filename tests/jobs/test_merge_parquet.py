@@ -142,7 +142,9 @@ def test_what_another_program_changes_meanwhile_is_noticed(env, tmp_path):
         stream.map_in_arrow(act, stream.schema).merge_parquet(
             folder, "id", when_matched="ignore" if change == "changed" else "update"
         )
-        with pytest.raises(JobExecutionError, match=r"another program wrote there|changed while the job was running|gone now"):
+        with pytest.raises(
+            JobExecutionError, match=r"another program wrote there|changed while the job was running|gone now"
+        ):
             env.execute("merge")
         assert not list(folder.glob("part-*"))
 

@@ -486,6 +486,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         *,
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str = "snappy",
         merge_schema: bool = False,
@@ -496,11 +497,12 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         ``mode``, if the directory exists: ``"error"``, ``"overwrite"`` (all of it is replaced, once the new files are
         complete), ``"append"`` (files are added), ``"overwrite_partitions"`` (the partitions that there are rows for are
         replaced, all others stay) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values become
-        directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: appended
+        directories, ``a=1/b=x``. ``file_size``: rows are gathered, by one exchange more, so that files have about so many bytes each
+        (``"128 MiB"``). ``max_file_size``: about so many bytes at most. ``merge_schema``: appended
         files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
         open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
         return self._files("parquet", layout, compression=compression, merge_schema=merge_schema)
 
     def write_text(
@@ -509,6 +511,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         *,
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str | None = None,
         filesystem: Any = None,
@@ -517,7 +520,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
         return self._files("text", layout, compression=compression)
 
     def write_csv(
@@ -529,6 +532,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         null_value: str = "",
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str | None = None,
         filesystem: Any = None,
@@ -537,7 +541,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
         return self._files("csv", layout, header=header, sep=sep, null_value=null_value, compression=compression)
 
     def write_json(
@@ -547,6 +551,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         ignore_null_fields: bool = True,
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str | None = None,
         filesystem: Any = None,
@@ -555,7 +560,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
         return self._files("json", layout, ignore_null_fields=ignore_null_fields, compression=compression)
 
     def write_arrow(
@@ -564,13 +569,14 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         *,
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str | None = None,
         filesystem: Any = None,
     ) -> StreamSink:
         """Writes a directory of Arrow IPC files. ``compression``: of the buffers inside, lz4 or zstd. The others as in
         :meth:`write_parquet`."""
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
+        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
         return self._files("arrow", layout, compression=compression)
 
     def merge_parquet(
@@ -602,6 +608,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         *,
         mode: str = "error",
         partition_by: Any = (),
+        file_size: Any = None,
         max_file_size: Any = None,
         compression: str = "snappy",
         storage_options: Mapping[str, str] | None = None,
@@ -612,9 +619,28 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
         (those of partitions that there are rows for) or ``"ignore"``. ``partition_by``: of a new table. ``storage_options``: of
         ``deltalake``, which writes the log. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, None)
+        layout = Layout(path, mode, partition_by, max_file_size, None, file_size)
         node = writing.write_delta(self._pipeline, layout, compression=compression, storage_options=storage_options)
         return StreamSink(node)
+
+    def write_iceberg(
+        self,
+        table: str,
+        catalog: str | Mapping[str, str] = "default",
+        *,
+        mode: str = "error",
+        partition_by: Any = (),
+        file_size: Any = None,
+        max_file_size: Any = None,
+        compression: str = "snappy",
+    ) -> StreamSink:
+        """Writes an Iceberg table in one transaction (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``; ``catalog``: its name in
+        the configuration of ``pyiceberg``, or its properties.
+
+        ``partition_by``: of a new table, by the values themselves. The others as in :meth:`write_delta`.
+        """
+        layout = Layout(None, mode, partition_by, max_file_size, None, file_size)
+        return StreamSink(writing.write_iceberg(self._pipeline, table, catalog, layout, compression=compression))
 
     def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
         return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))

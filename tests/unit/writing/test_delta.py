@@ -320,6 +320,7 @@ def test_names_of_columns_that_are_mapped_are_refused(table):
 
 
 def test_sinks_are_small_and_picklable(table):
-    sink = DeltaSink(table)
+    sink = DeltaSink(table, storage_options={"key": "secret"})
     sink.check(SCHEMA)
     assert len(pickle.dumps(sink)) < 2000
+    assert b"secret" not in pickle.dumps(sink)

@@ -96,6 +96,16 @@ def read_delta(
         return _begun(env, source.name, source, place)
 
 
+def read_iceberg(
+    env: ExecutionEnvironment, table: str, catalog: str | Mapping[str, str], snapshot: int | None
+) -> Pipeline:
+    with step_at("read_iceberg") as place:
+        from firesteel.connectors.tables.iceberg import iceberg_source  # loads what only jobs with tables need
+
+        source = iceberg_source(table, catalog, snapshot)
+        return _begun(env, source.name, source, place)
+
+
 def csv_format(
     *,
     header: bool,

@@ -238,6 +238,14 @@ def parse_values(texts: Sequence[str | None], data_type: pa.DataType) -> pa.Arra
     return pc.utf8_trim_whitespace(array).cast(data_type)
 
 
+def exact_names(array: pa.Array) -> list[str]:
+    """As :func:`format_values`, but each value has a name of its own, null and the empty string, too."""
+    names = format_values(array)
+    null = "%5F" + NULL_NAME[1:]  # of a text that is the name of null
+    texts: list[str | None] = array.to_pylist() if pa.types.is_string(array.type) else [None] * len(names)
+    return ["" if text == "" else null if text == NULL_NAME else name for text, name in zip(texts, names, strict=True)]
+
+
 def format_values(array: pa.Array) -> list[str]:
     """The values as Spark's directory names have them, escaped."""
     data_type = array.type

@@ -34,6 +34,9 @@ class DeltaSink(TableSink):
         self._options = None if storage_options is None else dict(storage_options)
         self._of_table()  # the library is there
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_options": None}  # they may hold secrets, and only the driver asks the log
+
     def _found(self, schema: pa.Schema) -> tuple[Location, Sequence[str] | None]:
         log = self._of_table()
         if not log.exists():

@@ -33,6 +33,8 @@ class TableSink:
     """
 
     kind = "write_table"
+    keeps_columns = False
+    """Columns that the table is partitioned by are in its files, too."""
     supports_concurrent_execution_attempts = True
 
     def __init__(
@@ -86,8 +88,9 @@ class TableSink:
         self._ignored = there is not None and self.mode == "ignore"
         self._partitioned(columns)
         self._schema = schema
-        extension = "parquet"
-        self._layout = Layout(extension, ROW_GROUP_BYTES, columns, self._max_file_size)
+        self._layout = Layout(
+            "parquet", ROW_GROUP_BYTES, columns, self._max_file_size, keeps_columns=self.keeps_columns
+        )
 
     def _agreed(self, given: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
         if self.mode == "error":
@@ -101,6 +104,11 @@ class TableSink:
                 hint="Leave partition_by out: the table's own is taken.",
             )
         return there
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Known once it was checked."""
+        return () if self._layout is None else self._layout.partition_by
 
     def _partitioned(self, columns: tuple[str, ...]) -> None:
         if self.mode == "overwrite_partitions" and not columns:
