@@ -44,7 +44,8 @@ class FileSink:
     ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``, for a directory that exists: ``"error"``
     (also ``"errorifexists"``); ``"overwrite"``: the old contents stay until the new ones are complete, and are removed
     last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"overwrite_partitions"``: so
-    are they, and partitions that the job has rows for lose what was there; ``"ignore"``: nothing is written. ``partition_by``: columns whose values become directories. ``max_file_size``: about so many bytes a file.
+    are they, and partitions that the job has rows for lose what was there; ``"ignore"``: nothing is written. ``partition_by``:
+    columns whose values become directories. ``max_file_size``: about so many bytes a file.
     ``max_open_files``: how many files of different partitions one subtask keeps open.
     """
 
