@@ -9,7 +9,7 @@ import time
 import pytest
 
 from firesteel import ExecutionEnvironment, col
-from firesteel.errors import JobExecutionError
+from firesteel.errors import JobExecutionError, UsageError
 
 
 def test_a_directory_is_overwritten_by_what_was_read_from_it(env, tmp_path):
@@ -109,3 +109,140 @@ def test_lines_that_cannot_be_read_go_through_a_job(env, tmp_path):
     )
     good = rows.filter(col("bad").is_null()).agg(n=("n", "sum"), rows=("n", "count")).collect()
     assert good == [{"n": sum(i for i in range(30_000) if i % 100), "rows": 29_700}]
+
+
+def test_partitions_that_are_read_are_replaced_where_there_are_rows(env, tmp_path):
+    """From the very directory, with an attempt that fails once after it has written."""
+    env.from_collection([{"k": n % 4, "n": n} for n in range(40)]).write_parquet(tmp_path / "data", partition_by="k")
+    env.execute("first")
+    marker = tmp_path / "failed"
+
+    def fail_once(batches):
+        yield from batches
+        if not marker.exists():
+            marker.touch()
+            raise ValueError("once")
+
+    stream = env.read_parquet(tmp_path / "data").filter((col("k") >= 2) & (col("n") < 20))
+    again = stream.map_in_arrow(fail_once, stream.schema)
+    again.write_parquet(tmp_path / "data", mode="overwrite_partitions", partition_by="k")
+    again.filter(col("n") < 0).write_csv(tmp_path / "data2", mode="overwrite_partitions", partition_by="k")
+    env.execute("again")
+    assert marker.exists()
+    found = sorted(row["n"] for row in env.read_parquet(tmp_path / "data").collect())
+    assert found == sorted(n for n in range(40) if n % 4 < 2 or n < 20)
+    assert [path.name for path in (tmp_path / "data2").iterdir()] == ["_SUCCESS"]
+
+
+def test_partitions_stay_where_another_sink_fails(env, tmp_path):
+    """What was replaced comes back when the last of several sinks cannot be published."""
+
+    class Refuses:
+        name, supports_concurrent_execution_attempts = "refuses", True
+
+        def check(self, schema):
+            pass
+
+        def begin(self, job_id):
+            pass
+
+        def write(self, *_):
+            return self
+
+        def finish(self):
+            return None
+
+        def commit(self, winners):
+            raise OSError("no room")
+
+        def abort(self, attempts=()):
+            pass
+
+    rows = env.from_collection([{"k": n % 4, "n": n} for n in range(8)])
+    rows.write_parquet(tmp_path / "data", partition_by="k")
+    env.execute("first")
+    before = sorted(tmp_path.rglob("*.parquet"))
+    half = rows.filter(col("k") < 2)
+    half.write_parquet(tmp_path / "data", mode="overwrite_partitions", partition_by="k")
+    half.filter(col("n") < 0).write_to(Refuses())
+    with pytest.raises(JobExecutionError, match="could not be published: OSError: no room"):
+        env.execute("refused")
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+def test_a_delta_table_there_and_back(env, tmp_path):
+    """An attempt that failed once, and a job that failed for good after the table's rows were ready, leave nothing in it."""
+    from deltalake import DeltaTable
+
+    marker = tmp_path / "failed"
+
+    def fail_once(batches):
+        yield from batches
+        if not marker.exists():
+            marker.touch()
+            raise ValueError("once")
+
+    stream = env.from_collection([{"k": n % 3, "n": n} for n in range(30)])
+    stream.map_in_arrow(fail_once, stream.schema).write_delta(tmp_path / "table", partition_by="k")
+    env.execute("write")
+    assert marker.exists()
+    table = env.read_delta(tmp_path / "table")
+    assert sorted(row["n"] for row in table.filter(col("k") == 1).collect()) == list(range(1, 30, 3))
+    table.filter(col("n") >= 28).write_delta(tmp_path / "table", mode="overwrite_partitions")
+    env.execute("replace")
+    assert sorted(DeltaTable(tmp_path / "table").to_pyarrow_table()["n"].to_pylist()) == [*range(0, 30, 3), 28, 29]
+
+    def fail(batches):
+        raise ValueError("for good")
+
+    table.write_delta(tmp_path / "table", mode="overwrite")
+    table.map_in_arrow(fail, table.schema).write_csv(tmp_path / "never")
+    with pytest.raises(JobExecutionError, match="for good"):
+        env.execute("fails")
+    assert DeltaTable(tmp_path / "table").version() == 1
+    assert len(list((tmp_path / "table").rglob("*.parquet"))) == 5
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("parallelism", [1, 5])
+def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, parallelism):
+    """Partitions with many rows have several files; one with few shares its subtask with others, not its file."""
+    rows = env.from_collection([{"n": n, "k": 9 if n < 1000 else n % 2} for n in range(60_000)])
+    made = rows.map_in_arrow(lambda batches: batches, rows.schema).set_parallelism(parallelism)
+    made.write_arrow(tmp_path / "whole", compression=None, file_size="100 KiB")
+    made.write_arrow(tmp_path / "parts", compression=None, file_size="100 KiB", partition_by="k")
+    made.write_parquet(tmp_path / "small", file_size="1 GiB")
+    env.execute("even")
+    sizes = [path.stat().st_size for path in (tmp_path / "whole").glob("part-*")]
+    assert 8 <= len(sizes) <= 11
+    assert min(sizes) > 60_000
+    assert max(sizes) < 130_000
+    parts = {folder.name: len(list(folder.iterdir())) for folder in (tmp_path / "parts").glob("k=*")}
+    assert parts["k=9"] <= 2
+    assert 2 <= parts["k=0"] <= 5
+    assert 2 <= parts["k=1"] <= 5
+    assert len(list((tmp_path / "small").glob("part-*"))) == 1
+    for name in ("whole", "parts"):
+        assert sorted(row["n"] for row in env.read_arrow(tmp_path / name).collect()) == list(range(60_000))
+
+
+def test_a_size_of_files_must_be_one(env, tmp_path):
+    with pytest.raises(UsageError, match="file_size='large' must be"):
+        env.from_collection([1, 2]).write_parquet(tmp_path / "out", file_size="large")
+
+
+def test_an_iceberg_table_there_and_back(env, tmp_path):
+    from pyiceberg.catalog import load_catalog
+
+    given = {"name": "c", "type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = load_catalog(**given)
+    catalog.create_namespace("shop")
+    stream = env.from_collection([{"k": n % 3, "n": n} for n in range(30)])
+    stream.write_iceberg("shop.orders", given, partition_by="k", file_size="1 MiB")
+    env.execute("write")
+    table = env.read_iceberg("shop.orders", given)
+    table.filter(col("n") >= 28).write_iceberg("shop.orders", given, mode="overwrite_partitions")
+    env.execute("replace")
+    found = catalog.load_table("shop.orders").scan().to_arrow().column("n").to_pylist()
+    assert sorted(found) == [*range(0, 30, 3), 28, 29]
+    catalog.engine.dispose()

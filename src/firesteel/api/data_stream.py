@@ -8,13 +8,13 @@ known and checked as the step is made. The work is in the functions of ``steps``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.configurable import Configurable, StreamSink
+from firesteel.api.configurable import Configurable
 from firesteel.api.connectors import dataframes
 from firesteel.api.keyed_stream import KeyedStream
 from firesteel.api.reshaping import Reshaping
@@ -29,21 +29,17 @@ from firesteel.api.steps import (
     projection,
     set_operations,
     summaries,
-    writing,
 )
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.writing import Layout
 from firesteel.api.unknown_names import no_subscript, no_such_step
+from firesteel.api.writable import Writable
 from firesteel.compile.stream_graph import StepConfig
 from firesteel.local import runs
 from firesteel.model.job_graph import ShipStrategy
 
-if TYPE_CHECKING:
-    from firesteel.connectors.base import Sink
 
-
-class DataStream(Configurable, Reshaping, ServiceSteps):
+class DataStream(Configurable, Reshaping, ServiceSteps, Writable):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -498,141 +494,6 @@ class DataStream(Configurable, Reshaping, ServiceSteps):
     toPandas = to_pandas  # noqa: N815
     isEmpty = is_empty  # noqa: N815
     printSchema = print_schema  # noqa: N815
-
-    # --- sinks: run at env.execute() ---
-
-    def write_parquet(
-        self,
-        path: Any,
-        *,
-        mode: str = "error",
-        partition_by: Any = (),
-        max_file_size: Any = None,
-        compression: str = "snappy",
-        merge_schema: bool = False,
-        filesystem: Any = None,
-    ) -> StreamSink:
-        """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
-
-        ``mode``, if the directory exists: ``"error"``, ``"overwrite"`` (all of it is replaced, once the new files are
-        complete), ``"append"`` (files are added) or ``"ignore"`` (nothing is written). ``partition_by``: columns whose values
-        become directories, ``a=1/b=x``. ``max_file_size``: about so many bytes a file (``"128 MiB"``). ``merge_schema``: appended
-        files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
-        open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
-        """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
-        return self._files("parquet", layout, compression=compression, merge_schema=merge_schema)
-
-    def write_text(
-        self,
-        path: Any,
-        *,
-        mode: str = "error",
-        partition_by: Any = (),
-        max_file_size: Any = None,
-        compression: str | None = None,
-        filesystem: Any = None,
-    ) -> StreamSink:
-        """Writes a directory of text files, one line a row, from a stream of one string column beside those to partition by.
-
-        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
-        """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
-        return self._files("text", layout, compression=compression)
-
-    def write_csv(
-        self,
-        path: Any,
-        *,
-        header: bool = True,
-        sep: str = ",",
-        null_value: str = "",
-        mode: str = "error",
-        partition_by: Any = (),
-        max_file_size: Any = None,
-        compression: str | None = None,
-        filesystem: Any = None,
-    ) -> StreamSink:
-        """Writes a directory of CSV files; texts in quotes, quotes inside doubled, null as ``null_value`` without quotes.
-
-        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
-        """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
-        return self._files("csv", layout, header=header, sep=sep, null_value=null_value, compression=compression)
-
-    def write_json(
-        self,
-        path: Any,
-        *,
-        ignore_null_fields: bool = True,
-        mode: str = "error",
-        partition_by: Any = (),
-        max_file_size: Any = None,
-        compression: str | None = None,
-        filesystem: Any = None,
-    ) -> StreamSink:
-        """Writes a directory of files with a JSON object a line, without the fields that are null (``ignore_null_fields``).
-
-        ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
-        """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
-        return self._files("json", layout, ignore_null_fields=ignore_null_fields, compression=compression)
-
-    def write_arrow(
-        self,
-        path: Any,
-        *,
-        mode: str = "error",
-        partition_by: Any = (),
-        max_file_size: Any = None,
-        compression: str | None = None,
-        filesystem: Any = None,
-    ) -> StreamSink:
-        """Writes a directory of Arrow IPC files. ``compression``: of the buffers inside, lz4 or zstd. The others as in
-        :meth:`write_parquet`."""
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem)
-        return self._files("arrow", layout, compression=compression)
-
-    def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
-        return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))
-
-    def write_to(self, sink: Sink) -> StreamSink:
-        """Writes to a sink of your own (protocol ``firesteel.Sink``)."""
-        return StreamSink(writing.write_to(self._pipeline, sink))
-
-    def write_with_spark(
-        self,
-        format: str,
-        path: Any = None,
-        *,
-        mode: str = "error",
-        partition_by: str | Sequence[str] = (),
-        **options: Any,
-    ) -> StreamSink:
-        """Writes with any data source that this Spark has, when the job commits: as
-        ``frame.write.format(format).mode(mode).options(...).save(path)``.
-
-        ``mode``: ``"error"`` if there is something already, ``"append"``, ``"overwrite"``, or ``"ignore"`` (write nothing if
-        there is something). ``partition_by``: columns, for formats that have directories by value.
-
-        Subtasks write their rows to the job's storage; once all have finished, and every sink that can be taken back has
-        published, one Spark job carries the admitted rows over. So a job that fails before that writes nothing, and each
-        row is handed to Spark's writer once, whatever was run twice. From there on the promise is that writer's:
-
-        * Table formats (Delta, Iceberg, Hudi) commit in one transaction.
-        * Files: readers may see some before ``_SUCCESS``; ``"overwrite"`` removes the old ones before the new are complete.
-        * JDBC is **not one transaction**: each partition is one, so a writer that fails half-way leaves the rows of
-          other partitions, and a partition that Spark tries again after its commit was lost is there twice.
-          ``numPartitions=1`` makes the rows one transaction (of a database that has them); creating the table, and
-          emptying it for ``"overwrite"`` (``truncate=True`` keeps its definition), come before and apart.
-        * With Spark's own speculation on, writers without a commit protocol, JDBC among them, may write rows twice.
-
-        Raises UsageError, before the job, for a format or driver that this Spark does not have, or an output that exists.
-        """
-        node = writing.write_with_spark(
-            self._pipeline, format, path, mode=mode, partition_by=partition_by, options=options
-        )
-        return StreamSink(node)
 
     # --- shown to the user ---
 

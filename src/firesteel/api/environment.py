@@ -244,6 +244,20 @@ class ExecutionEnvironment:
         files = Files(paths, partitions, filesystem)
         return DataStream(reading.read_parquet(self, files, merge_schema=merge_schema))
 
+    def read_delta(
+        self, path: Any, *, version: int | None = None, storage_options: Mapping[str, str] | None = None
+    ) -> DataStream:
+        """Rows of a Delta table as it is now, or was at ``version`` (extra ``firesteel[delta]``). Its files are read as those of
+        :meth:`read_parquet`. ``storage_options``: of ``deltalake``, which reads its log."""
+        return DataStream(reading.read_delta(self, path, version, storage_options))
+
+    def read_iceberg(
+        self, table: str, catalog: str | Mapping[str, str] = "default", *, snapshot: int | None = None
+    ) -> DataStream:
+        """Rows of an Iceberg table as it is now, or was at ``snapshot`` (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``;
+        ``catalog``: its name in the configuration of ``pyiceberg``, or its properties. Files are read as those of :meth:`read_parquet`."""
+        return DataStream(reading.read_iceberg(self, table, catalog, snapshot))
+
     def read_csv(
         self,
         paths: Any,

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "write": "Write write_parquet(path), write_csv(path) or another write_... step, and then env.execute().",
     "writeStream": "A running stream is firesteel.streaming's; here are batch jobs.",
     "writeTo": "Write write_to(sink), or to_dataframe().writeTo(...).",
+    "mergeInto": "Write merge_parquet(path, key), or to_dataframe().mergeInto(...).",
     "saveAsTable": "Write to_dataframe().write.saveAsTable(...).",
     "createOrReplaceTempView": "Write to_dataframe().createOrReplaceTempView(name).",
     "checkpoint": "Write cache().",
@@ -54,7 +55,7 @@ ELSEWHERE = {
 } | {
     name: _SPARK.format(name=name)
     for name in (
-        "crosstab", "freqItems", "sampleBy", "observe", "randomSplit", "mergeInto", "replace",
+        "crosstab", "freqItems", "sampleBy", "observe", "randomSplit", "replace",
     )
 }  # fmt: skip
 """Name to what to write instead."""

@@ -210,6 +210,7 @@ class _Builder:
             parallelism=PARALLELISM_DEFAULT if parallelism is None else parallelism,
             max_parallelism=PARALLELISM_DEFAULT if max_parallelism is None else max_parallelism,
             has_sink=bool(sinks),
+            files=next((step.node.config.files for step in vertex.steps if step.node.config.files is not None), None),
             slot_sharing_group=vertex.first.group,
         )
         job_vertex.source = self._source(vertex, job_vertex, job)

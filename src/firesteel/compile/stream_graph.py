@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.job_graph import FileSizes, ShipStrategy
 from firesteel.model.order import Order
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.task.program import Combiner, KeyedOperator, Operator
@@ -52,6 +52,8 @@ class StepConfig:
     """``file.py:12`` where the group was set."""
     broadcast: str | None = None
     """Of a join: the side to be given whole to every task ("left", "right"), "never", or None: as is decided while the job runs."""
+    files: FileSizes | None = None
+    """Of what comes before a sink: the files that it should write."""
     cache: Any = None
     """The place where its rows are kept for later jobs (``api.caching.Cache``); None: they are not."""
 

@@ -139,6 +139,14 @@ class SourceInfo:
     """False: a split may give other rows when it is read again."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """The files that a vertex should write: about ``nbytes`` each, one a subtask. ``compressed``: as the results that it reads are, about."""
+
+    nbytes: int
+    compressed: bool
+
+
 @dataclass(slots=True)
 class JobVertex:
     id: int
@@ -151,6 +159,8 @@ class JobVertex:
     max_parallelism: int = PARALLELISM_DEFAULT
     source: SourceInfo | None = None
     has_sink: bool = False
+    files: FileSizes | None = None
+    """None: however large they become."""
     supports_concurrent_attempts: bool = True
     """False: two attempts of a subtask must never run at once, as its source, sink or side effects demand."""
     speculative: bool = True

@@ -347,7 +347,7 @@ def test_what_was_appended_can_be_taken_back(place):
 
 
 def test_append_wants_the_same_partitions(place):
-    place.put("out/k=1/a.parquet")
+    place.put("out/k=1/j=1/a.parquet")
     with pytest.raises(UsageError, match=r"is partitioned by k, and partition_by is \[\]"):
         place.sink(mode="append").check(SCHEMA)
     two = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("j", pa.int64())])

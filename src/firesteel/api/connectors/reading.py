@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,26 @@ def read_parquet(env: ExecutionEnvironment, files: Files, *, merge_schema: bool)
         if files.are_for_spark(paths):
             return _read_by_spark(env, "parquet", paths, place, merge_schema=merge_schema)
         source = ParquetSource(paths, merge_schema=merge_schema, **files.checked())
+        return _begun(env, source.name, source, place)
+
+
+def read_delta(
+    env: ExecutionEnvironment, path: Any, version: int | None, storage_options: Mapping[str, str] | None
+) -> Pipeline:
+    with step_at("read_delta") as place:
+        from firesteel.connectors.tables.delta import delta_source  # loads what only jobs with tables need
+
+        source = delta_source(path, version, storage_options)
+        return _begun(env, source.name, source, place)
+
+
+def read_iceberg(
+    env: ExecutionEnvironment, table: str, catalog: str | Mapping[str, str], snapshot: int | None
+) -> Pipeline:
+    with step_at("read_iceberg") as place:
+        from firesteel.connectors.tables.iceberg import iceberg_source  # loads what only jobs with tables need
+
+        source = iceberg_source(table, catalog, snapshot)
         return _begun(env, source.name, source, place)
 
 

@@ -88,8 +88,9 @@ class _SparkSink(ParquetSink):
 
     def commit(self, winners: Sequence[FileCommit]) -> None:
         """Raises FiresteelError when a file is missing or Spark cannot write."""
+        assert self._staging is not None, "begin comes before commit"
         written = [message for message in winners if message.name is not None]
-        self._verify(written)
+        self._staging.verify(written)
         files = [self._for_spark(message) for message in written or [self._write_empty()]]
         try:
             # The commit has a thread of its own, and Spark looks Python data sources up in the thread's session.
@@ -97,11 +98,12 @@ class _SparkSink(ParquetSink):
             self._write(self.session.read.options(**_EXACT).parquet(*files))
         except Exception as error:
             raise FiresteelError(f"Spark could not write {self.output}: {self._said(error)}.") from error
-        self._forget_staging()
+        self._staging.remove()
 
     def _for_spark(self, message: FileCommit) -> str:
         """The file as Hadoop names it, which escapes nothing as a URL does."""
-        place = self.target.at(f"{self._attempts}/{message.name}")
+        assert self._staging is not None
+        place = self.target.at(f"{self._staging.attempts.path}/{message.name}")
         return f"file:{place.path}" if is_local(place.filesystem) else place.label.replace("s3://", "s3a://", 1)
 
     def _refuse_existing(self, path: str, other: str = "mode='overwrite'") -> None:

@@ -34,9 +34,12 @@ def sort(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> P
         return _ranged(pipeline, kind, SortStep(Sort(kind, order)), order, place)
 
 
-def range_partition(pipeline: Pipeline, columns: Iterable[Any], ascending: Directions) -> Pipeline:
+def range_partition(
+    pipeline: Pipeline, columns: Iterable[Any], ascending: Directions, *, split_equal: bool = False
+) -> Pipeline:
+    """``split_equal``: rows of equal keys may be parted."""
     with step_at("range_partition") as place:
-        order = Order(_columns(pipeline.schema, columns, ascending, "range_partition"))
+        order = Order(_columns(pipeline.schema, columns, ascending, "range_partition"), split_equal=split_equal)
         kind = f"range_partition({', '.join(_said(order))})"
         return _ranged(pipeline, kind, ChainedStep(Passing(kind), pipeline.unchanged), order, place)
 

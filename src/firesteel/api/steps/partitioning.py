@@ -11,7 +11,7 @@ from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import ShipStrategy
+from firesteel.model.job_graph import FileSizes, ShipStrategy
 from firesteel.task.operators.relational import check_columns
 from firesteel.task.passing import Passing, PassingByKey
 
@@ -52,6 +52,20 @@ def coalesce(pipeline: Pipeline, n: Any) -> Pipeline:
         made = _passed(pipeline, kind, ShipStrategy.RESCALE, place)
         made.node.config.parallelism = n
         return made
+
+
+def gathered(pipeline: Pipeline, columns: Sequence[str], files: FileSizes) -> Pipeline:
+    """The rows for files of these sizes. ``columns``: those that divide files; rows of the same values come together, in as many subtasks as
+    they fill files."""
+    pipeline.refuse_sides("file_size")
+    check_columns(pipeline.schema, columns, "partition_by")
+    plain = pipeline.partitioned(None)
+    if columns:
+        made = range_partition(plain, columns, True, split_equal=True)
+    else:
+        made = _passed(plain, "gather", ShipStrategy.RESCALE, "")
+    made.node.config.files = files
+    return made
 
 
 def _passed(pipeline: Pipeline, kind: str, ship: ShipStrategy, place: str) -> Pipeline:

@@ -146,7 +146,7 @@ def _names_and_values(found: InputFiles) -> tuple[tuple[str, ...], list[Values]]
     for file in found.files:
         folder = (file.root, file.path.rpartition("/")[0])
         if folder not in split:
-            split[folder] = _pairs(file)
+            split[folder] = pairs_of(file)
         each.append(split[folder])
     names = tuple(name for name, _ in each[0])
     for file, pairs in zip(found.files, each, strict=True):
@@ -167,7 +167,8 @@ def _words(names: tuple[str, ...]) -> str:
     return "/".join(f"{name}=..." for name in names) or "none"
 
 
-def _pairs(file: InputFile) -> list[tuple[str, str | None]]:
+def pairs_of(file: InputFile) -> list[tuple[str, str | None]]:
+    """Names and values of the partition columns, by the folders that the file lies in below its root."""
     folders = file.path[len(file.root) :].split("/")[:-1]
     parts = [folder.partition("=") for folder in folders if "=" in folder and not folder.startswith("=")]
     return [(unquote(n), None if v == NULL_NAME else unquote(v, errors="surrogateescape")) for n, _, v in parts]
@@ -235,6 +236,14 @@ def parse_values(texts: Sequence[str | None], data_type: pa.DataType) -> pa.Arra
     if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
         return array.cast(data_type)
     return pc.utf8_trim_whitespace(array).cast(data_type)
+
+
+def exact_names(array: pa.Array) -> list[str]:
+    """As :func:`format_values`, but each value has a name of its own, null and the empty string, too."""
+    names = format_values(array)
+    null = "%5F" + NULL_NAME[1:]  # of a text that is the name of null
+    texts: list[str | None] = array.to_pylist() if pa.types.is_string(array.type) else [None] * len(names)
+    return ["" if text == "" else null if text == NULL_NAME else name for text, name in zip(texts, names, strict=True)]
 
 
 def format_values(array: pa.Array) -> list[str]:

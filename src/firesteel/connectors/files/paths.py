@@ -264,7 +264,7 @@ def _files_under(location: Location) -> Iterator[InputFile]:
 def _visible_files(location: Location) -> list[InputFile]:
     infos = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
     files = [info for info in infos if info.type is not pafs.FileType.Directory]
-    shown = [info for info in files if not any(map(_hidden, _relative(info.path, location.path)))]
+    shown = [info for info in files if not any(map(is_hidden, _relative(info.path, location.path)))]
     return sorted((InputFile(i.path, _size(i), location.path) for i in shown), key=attrgetter("path"))
 
 
@@ -337,7 +337,7 @@ def _component(part: str) -> str:
     return out
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

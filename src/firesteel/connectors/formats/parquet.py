@@ -37,7 +37,7 @@ from firesteel.task.program import FileRows, TaskContext
 
 _BATCH_BYTES = 4 << 20
 _MOST_ROWS, _LEAST_ROWS = 1 << 16, 64
-_ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 32 << 20
 _PAGE_BUFFER = 1 << 20
 _THREADS = 16
 _GLOBS = set("*?[]{}\\")
@@ -55,6 +55,7 @@ class _Groups:
     path: str
     size: int
     row_groups: tuple[int, ...]
+    """None: all."""
     values: Values
     rows: FileRows | None
     """The same rows, for who reads the file itself; None: they would not be those that this source makes."""
@@ -308,6 +309,10 @@ class ParquetSource(FooterSource[Footer]):
         batches = (batch for groups in split for batch in self._read_file(groups, ctx))
         return batches if has_type(self.schema, pa.types.is_dictionary) else gather(batches, ctx)
 
+    def read_whole(self, file: InputFile, values: Values, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
+        """All rows of one file. ``values``: of the partition columns."""
+        return self._read_file(_Groups(file.path, file.size, (), values, None), ctx)
+
     def _read_file(self, groups: _Groups, ctx: TaskContext) -> Iterator[pa.RecordBatch]:
         label = self._prefix + groups.path
         place = label
@@ -322,7 +327,9 @@ class ParquetSource(FooterSource[Footer]):
                     page_checksum_verification=True,
                     coerce_int96_timestamp_unit="us",
                 ) as file:
-                    for row_group in groups.row_groups:  # one at a time: what was read ahead is freed with it
+                    for row_group in groups.row_groups or range(
+                        file.num_row_groups
+                    ):  # one at a time: what was read ahead is freed with it
                         ctx.place = place = f"{label}, row group {row_group}"
                         yield from self._read_row_group(file, row_group, groups.values, place)
         except FileNotFoundError:
@@ -480,7 +487,7 @@ class ParquetSink(FileSink):
 
     kind = "write_parquet"
     extension = "parquet"
-    chunk_bytes = _ROW_GROUP_BYTES
+    chunk_bytes = ROW_GROUP_BYTES
 
     def __init__(
         self, path: PathLike, *, compression: str = "snappy", merge_schema: bool = False, **options: Any
@@ -488,14 +495,7 @@ class ParquetSink(FileSink):
         """``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`."""
         super().__init__(path, **options)
         self._merges = check_merge_schema(merge_schema, self.kind)
-        try:
-            pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
-        except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):
-            raise UsageError(
-                f"compression={compression!r} is not one that Parquet has here.",
-                hint="Use snappy, zstd, gzip, lz4, brotli or none.",
-            ) from None
-        self._compression = compression
+        self._compression = check_compression(compression)
 
     def _check_schema(self, schema: pa.Schema) -> None:
         where = f"write_parquet to {self.target.label}"
@@ -546,7 +546,19 @@ class ParquetSink(FileSink):
         return there.equals(given) or (self._merges and common_type(there, given) is not None)
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        return _ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
+        return ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
+
+
+def check_compression(compression: str) -> str:
+    """Raises UsageError for one that pyarrow's Parquet writer does not take."""
+    try:
+        pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([("a", pa.int8())]), compression=compression).close()
+    except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException):
+        raise UsageError(
+            f"compression={compression!r} is not one that Parquet has here.",
+            hint="Use snappy, zstd, gzip, lz4, brotli or none.",
+        ) from None
+    return compression
 
 
 def _some_file(filesystem: pafs.FileSystem, folder: str) -> str | None:
@@ -565,8 +577,8 @@ def _loosened(type_: pa.DataType) -> pa.DataType:
     return pa.struct([field.with_type(_loosened(field.type)).with_nullable(True) for field in type_])
 
 
-class _ParquetPart(GatheringPart):
-    """In row groups."""
+class ParquetPart(GatheringPart):
+    """A Parquet file in row groups of about ``enough`` bytes."""
 
     def __init__(self, stream: Any, schema: pa.Schema, compression: str, enough: int) -> None:
         super().__init__(schema, enough)

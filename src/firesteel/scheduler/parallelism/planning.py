@@ -203,6 +203,7 @@ class Planner:
     def preview(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         """The plan of a vertex as Firesteel itself would make it; nothing is recorded, and no function of the user asked."""
         with InPhase(self._profiler, SchedulingPhase.DECIDE), _naming(vertex):
+            bounds = self._for_files(vertex, bounds)
             bounds = replace(bounds, cut="by-count") if self._unmeasured_inputs(vertex) else bounds
             return decide_vertex([self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))], bounds)
 
@@ -235,7 +236,7 @@ class Planner:
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
         self._decide_key_ranges(vertex)
         self._name_heavy_keys(vertex)
-        bounds = self._without_sizes(vertex, bounds)
+        bounds = self._for_files(vertex, self._without_sizes(vertex, bounds))
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
         with _naming(vertex):
             plan = self._decider.decide(inputs, bounds, vertex.name, vertex.uid)
@@ -304,6 +305,18 @@ class Planner:
             ),
         )
         return replace(bounds, cut="by-count")
+
+    def _for_files(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
+        """A subtask gets what makes one file of the size asked for, whatever stands idle or costs what."""
+        if vertex.files is None:
+            return bounds
+        infos = [self._graph.result(edge.dataset).info for edge in vertex.inputs if not edge.whole]
+        plain, stored = (
+            sum(sizes) for sizes in zip(*((i.num_bytes_produced, i.stored_bytes) for i in infos), strict=True)
+        )
+        ratio = plain / stored if vertex.files.compressed and 0 < stored < plain else 1.0
+        volume = max(1, int(vertex.files.nbytes * ratio))
+        return replace(bounds, data_volume=volume, least_volume=0, cost=None)
 
     def _unmeasured_inputs(self, vertex: JobVertex) -> list[int]:
         edges = [edge for edge in vertex.inputs if not edge.whole]

@@ -51,6 +51,10 @@ class Moves:
     def on_undo(self, step: Callable[[], Any]) -> None:
         self._undo.append(step)
 
+    def keep(self) -> None:
+        """All steps so far stay."""
+        self._undo.clear()
+
     def undo(self) -> None:
         """Takes every step, the last first, then raises the first OSError there was."""
         failed: list[OSError] = []

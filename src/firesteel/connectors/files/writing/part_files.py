@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from firesteel.connectors.files.partitions import escape, format_values
+from firesteel.connectors.files.partitions import escape, exact_names, format_values
 from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.shaping import fit
 from firesteel.connectors.files.writing.moves import storage_errors
@@ -80,6 +80,8 @@ class Layout:
     max_file_size: int | None = None
     max_open_files: int = 64
     codec: str | None = None
+    keeps_columns: bool = False
+    """The columns of ``partition_by`` are in the files, too, each of which has one value of each."""
 
     @property
     def is_direct(self) -> bool:
@@ -212,7 +214,8 @@ class FileWriter:
         self._folder = folder
         self._subtask, self._attempt = who
         self._schema = schema
-        self._file_schema = pa.schema([f for f in schema if f.name not in layout.partition_by])
+        left_out = () if layout.keeps_columns else layout.partition_by
+        self._file_schema = pa.schema([f for f in schema if f.name not in left_out])
         self._layout = layout
         self._new_writer = new_writer
         self._held: list[pa.RecordBatch] = []
@@ -285,12 +288,13 @@ class FileWriter:
 
     def _folders(self, rows: pa.RecordBatch) -> list[str]:
         """The directory of each row."""
-        texts = [format_values(rows.column(name)) for name in self._layout.partition_by]
+        named = exact_names if self._layout.keeps_columns else format_values
+        texts = [named(rows.column(name)) for name in self._layout.partition_by]
         parts: list[list[str]] = []
         for column, values in zip(self._layout.partition_by, texts, strict=True):
             name = escape(column)
             parts.append([f"{name}={value}" for value in values])
-            if is_local(self._folder.filesystem):
+            if self._layout.keeps_columns or is_local(self._folder.filesystem):
                 _check_lengths(column, parts[-1])
         return ["/".join(row) for row in zip(*parts, strict=True)]
 

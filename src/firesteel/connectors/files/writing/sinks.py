@@ -2,42 +2,40 @@
 
 Attempts write into a hidden staging directory beside the target (``.out.firesteel-<job>``), each under names of its own.
 ``commit`` checks that every admitted file is there whole, and then moves: on a local filesystem the finished directory is
-renamed into place in one step; elsewhere (object stores cannot rename directories), and where files are added to what is
-there, the files are moved one by one and moved back if one fails. ``_SUCCESS`` comes last. What a job that died left
-beside a target is removed by the next job that writes there.
+renamed into place in one step; elsewhere (object stores cannot rename directories), and where what is there stays
+(``in_place``), files are moved one by one and moved back if one fails. ``_SUCCESS`` comes last. What a job that died left
+beside a target is removed by the next job that writes there (``leftovers``).
 """
 
 from __future__ import annotations
 
-import errno
-import json
 import os
-import re
 import uuid
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.files.compression import CODECS
 from firesteel.connectors.files.object_stores import require_bucket, why
-from firesteel.connectors.files.partitions import check_partition_columns
+from firesteel.connectors.files.partitions import check_partition_columns, escape
 from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, find_target, is_local, local_path
+from firesteel.connectors.files.writing.in_place import SUCCESS, Change, InPlace
+from firesteel.connectors.files.writing.leftovers import remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.connectors.files.writing.same_partitions import files_in, same_partitions
+from firesteel.connectors.files.writing.staging import Staging
 from firesteel.errors import FiresteelError, UsageError
-from firesteel.results.storage.owner import is_dead, myself
 
-_MODES = ("error", "overwrite", "append", "ignore")
-_SUCCESS = "_SUCCESS"
-_OWNER = "_owner.json"
-_ADDED = "_added.json"
-_COMPLETE = "_complete"
-_REMOVALS = 3
+_MODES = ("error", "overwrite", "append", "overwrite_partitions", "ignore")
+_IN_PLACE = ("append", "overwrite_partitions")
+"""Modes in which what is there stays, but for what the job has rows for."""
 
 
 class FileSink:
@@ -45,8 +43,9 @@ class FileSink:
 
     ``path``: the directory to make, on any ``pyarrow.fs`` filesystem. ``mode``, for a directory that exists: ``"error"``
     (also ``"errorifexists"``); ``"overwrite"``: the old contents stay until the new ones are complete, and are removed
-    last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"ignore"``: nothing is
-    written. ``partition_by``: columns whose values become directories. ``max_file_size``: about so many bytes a file.
+    last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"overwrite_partitions"``: so
+    are they, and partitions that the job has rows for lose what was there; ``"ignore"``: nothing is written. ``partition_by``:
+    columns whose values become directories. ``max_file_size``: about so many bytes a file.
     ``max_open_files``: how many files of different partitions one subtask keeps open.
     """
 
@@ -72,15 +71,19 @@ class FileSink:
             if value is not None and value < 1:
                 raise UsageError(f"{what}={value} must be at least 1.")
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if mode == "overwrite_partitions" and not columns:
+            raise UsageError(
+                "mode='overwrite_partitions' wants partition_by, the columns whose values are replaced.",
+                hint="Without partitions, mode='overwrite' replaces all that is there.",
+            )
         self.target: Location = find_target(path, as_filesystem(filesystem))
         self.name = f"write {PurePosixPath(self.target.path).name}"
         self.mode = mode
         self._layout = Layout(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files)
         self._schema: pa.Schema | None = None
-        self._staging: str | None = None
+        self._staging: Staging | None = None
         self._tag = ""
         self._ignored = False
-        self._made: list[str] = []
         self._held = False
         self._published: Moves | None = None
 
@@ -115,7 +118,7 @@ class FileSink:
         self._check_schema(written)
         self._schema = schema
         with _as_usage(self.target):
-            if self._is_there() and self.mode == "append":
+            if self._is_there() and self.mode in _IN_PLACE:
                 self._check_same_layout()
                 self._check_same_columns(written)
             self._check_parent()
@@ -139,18 +142,32 @@ class FileSink:
         """Raises UsageError where files that are there say that they have other columns; most formats do not say."""
 
     def _check_same_layout(self) -> None:
-        """Raises UsageError where what is there is partitioned in another way, so that nobody could read both."""
-        infos = self.target.filesystem.get_file_info(pafs.FileSelector(self.target.path))
-        names = {PurePosixPath(info.path).name: info.type for info in infos}
-        folders = {n.partition("=")[0] for n, kind in names.items() if kind is pafs.FileType.Directory and "=" in n}
-        plain = [n for n, kind in names.items() if kind is pafs.FileType.File and not n.startswith((".", "_"))]
-        wanted = self._layout.partition_by[:1]
-        if (wanted and (plain or not folders <= set(wanted))) or (not wanted and folders):
-            there = f"partitioned by {', '.join(sorted(folders))}" if folders else "not partitioned"
+        """Raises UsageError where what is there is partitioned in another way, so that nobody could read both. Below the top,
+        one folder stands for the others."""
+        wanted = self._layout.partition_by
+        there: list[str] = []
+        folder: str | None = self.target.path
+        fits = True
+        while folder is not None and fits:
+            columns, has_files, below = self._looked_into(folder)
+            expected = {escape(name) for name in wanted[len(there) : len(there) + 1]}
+            fits = not (expected and has_files) and columns <= expected
+            there += sorted(columns)
+            folder = below
+        if not fits:
+            said = f"partitioned by {', '.join(map(unquote, there))}" if there else "not partitioned"
             raise UsageError(
-                f"What is in {self.target.label} is {there}, and partition_by is {list(self._layout.partition_by)}.",
-                hint="Append with the same partition_by, or write to another directory.",
+                f"What is in {self.target.label} is {said}, and partition_by is {list(wanted)}.",
+                hint="Write with the same partition_by, or to another directory.",
             )
+
+    def _looked_into(self, folder: str) -> tuple[set[str], bool, str | None]:
+        """The partition columns of the folders in it, whether there are files of data, and the first of those folders."""
+        infos = self.target.filesystem.get_file_info(pafs.FileSelector(folder))
+        names = {PurePosixPath(info.path).name: info for info in infos}
+        folders = {n: info.path for n, info in names.items() if info.type is pafs.FileType.Directory and "=" in n}
+        has_files = any(i.type is pafs.FileType.File and not n.startswith((".", "_")) for n, i in names.items())
+        return {name.partition("=")[0] for name in folders}, has_files, next(iter(folders.values()), None)
 
     def _check_parent(self) -> None:
         require_bucket(self.target.filesystem, self.target.label)
@@ -170,43 +187,22 @@ class FileSink:
     def begin(self, job_id: str) -> None:
         if self._ignored:
             return
-        self._remove_leftovers()
+        remove_leftovers(self.target, keeps=self.mode in _IN_PLACE)
         self._is_there()  # what a job that died had moved away is back now
         if self._ignored:
             return
         self._tag = uuid.uuid4().hex[:12]
-        staging = self._sibling(job_id)
-        if self._kind(staging) is not pafs.FileType.NotFound:
-            raise UsageError(f"Two sinks of this job write to {self.target.label}.", hint="Give each its own path.")
-        self._staging = staging
-        try:
-            with storage_errors(self.target.label):
-                self._made = self._missing_parents()
-                self.target.filesystem.create_dir(staging, recursive=True)
-                self._put(f"{staging}/{_OWNER}", json.dumps(myself()).encode())  # first: else nobody knows whose it is
-                self.target.filesystem.create_dir(self._attempts)
-        except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
-            self.abort([])
-            raise
-
-    def _missing_parents(self) -> list[str]:
-        """The directories above the target that ``begin`` makes, the nearest first."""
-        missing: list[str] = []
-        for parent in PurePosixPath(self.target.path).parents:
-            if str(parent) in (".", "/") or self._kind(str(parent)) is not pafs.FileType.NotFound:
-                break
-            missing.append(str(parent))
-        return missing
+        self._staging = Staging(self.target, job_id)
+        self._staging.make()
 
     # --- executor ---
 
-    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
-        if self._ignored:
-            return NoWriter(subtask)
+    def write(self, subtask: int, attempt: int) -> Any:
+        return NoWriter(subtask) if self._ignored else self._writer(subtask, attempt)
+
+    def _writer(self, subtask: int, attempt: int) -> FileWriter:
         assert self._schema is not None and self._staging is not None, "check and begin come before write"
-        return FileWriter(
-            self.target.at(self._attempts), (subtask, attempt), self._schema, self._layout, self._new_writer
-        )
+        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
 
     # --- driver, after ---
 
@@ -216,30 +212,36 @@ class FileSink:
             return
         assert self._schema is not None and self._staging is not None, "check and begin come before commit"
         written = [message for message in winners if message.files]
-        self._verify(written)
+        self._staging.verify(written)
         with storage_errors(self.target.label):
-            if not written and not self._layout.partition_by:
+            if self._wants_a_file(written):
                 written = [self._write_empty()]
             files = [
-                (f"{self._attempts}/{file.name}", self._final_name(message.subtask, file))
+                (self._staging.place(file), self._final_name(message.subtask, file))
                 for message in written
                 for file in message.files
             ]
             with Moves(self.target.filesystem) as moves:
-                if self.mode == "append" and self._kind(self.target.path) is not pafs.FileType.NotFound:
-                    self._add_files(files, moves)
+                if self.mode in _IN_PLACE and self._kind(self.target.path) is not pafs.FileType.NotFound:
+                    self._change_in_place(files, moves)
                 elif is_local(self.target.filesystem):
                     self._publish_directory(files, moves)
                 else:
                     self._publish_files(files, moves)
+                if not self._held:
+                    InPlace(self.target, self._staging.path).complete()
             self._published = moves
             if not self._held:
                 self.release()
 
+    def _wants_a_file(self, written: Sequence[FileCommit]) -> bool:
+        """True if one without rows has to say what columns there are."""
+        return not written and not self._layout.partition_by
+
     def _final_name(self, subtask: int, file: PartFile) -> str:
         """In order of the subtasks and of each one's files; files that are added get names that nobody else has."""
         number = "" if self._layout.is_direct else f"-{file.number:05d}"
-        tag = f"-{self._tag}" if self.mode == "append" else ""
+        tag = f"-{self._tag}" if self.mode in _IN_PLACE else ""
         folder = f"{file.folder}/" if file.folder else ""
         return f"{folder}part-{subtask:05d}{number}{tag}.{self._layout.extension}"
 
@@ -258,82 +260,70 @@ class FileSink:
         """Makes the published output final: removes staging and the replaced files."""
         self._held, self._published = False, None
         if self._staging is not None:
-            self._forget_staging()
+            with storage_errors(self.target.label):
+                InPlace(self.target, self._staging.path).complete()
+            self._staging.remove()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         if self._staging is None:
             return
-        for message in attempts:
-            for file in message.files:
-                with suppress(OSError):
-                    self.target.filesystem.delete_file(f"{self._attempts}/{file.name}")
-        if not attempts:
-            self._forget_staging()
-            for parent in self._made:
-                with suppress(OSError):
-                    if not self.target.filesystem.get_file_info(pafs.FileSelector(parent)):
-                        self.target.filesystem.delete_dir(parent)
-
-    def _verify(self, written: list[FileCommit]) -> None:
-        files = [(message.subtask, file) for message in written for file in message.files]
-        with storage_errors(self.target.label):
-            infos = self.target.filesystem.get_file_info([f"{self._attempts}/{file.name}" for _, file in files])
-        for (subtask, file), info in zip(files, infos, strict=True):
-            if info.type is not pafs.FileType.File or info.size != file.bytes:
-                state = (
-                    "is gone"
-                    if info.type is not pafs.FileType.File
-                    else f"has {info.size} bytes instead of {file.bytes}"
-                )
-                raise FiresteelError(
-                    f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
-                    hint="Does every executor see this path, and does nothing else remove files there?",
-                )
+        if attempts:
+            self._staging.forget(attempts)
+            return
+        with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
+            InPlace(self.target, self._staging.path).take_back()  # nothing, unless a commit could not be undone
+            self._staging.remove()
+            self._staging.remove_parents()
 
     def _write_empty(self) -> FileCommit:
-        assert self._schema is not None
-        writer = self.write(0, 0)
-        assert isinstance(writer, FileWriter)
+        writer = self._writer(0, 0)
         writer.open()
         return writer.finish()
 
     def _publish_directory(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        ready, old = f"{self._staging}/new", f"{self._staging}/old"
+        assert self._staging is not None
+        ready, old = f"{self._staging.path}/new", f"{self._staging.path}/old"
         self.target.filesystem.create_dir(ready)
         for source, name in files:
             moves.move(source, f"{ready}/{name}")
-        self._put(f"{ready}/{_SUCCESS}", b"")
+        self._put(f"{ready}/{SUCCESS}", b"")
         if self._kind(self.target.path) is not pafs.FileType.NotFound:
             self._refuse_unless_overwriting()
             moves.move(self.target.path, old)
         moves.move(ready, self.target.path)
 
     def _publish_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        assert self._staging is not None
         target, filesystem = self.target.path, self.target.filesystem
         old = filesystem.get_file_info(pafs.FileSelector(target, recursive=True, allow_not_found=True))
         old_files = [info.path for info in old if info.type is pafs.FileType.File]
         if old_files:
             self._refuse_unless_overwriting()
-        marks = [path for path in old_files if PurePosixPath(path).name == _SUCCESS]  # first: incomplete from here on
+        marks = [path for path in old_files if PurePosixPath(path).name == SUCCESS]  # first: incomplete from here on
         for path in [*marks, *(path for path in old_files if path not in marks)]:
-            moves.move(path, f"{self._staging}/old/{path[len(target) :].lstrip('/')}")
+            moves.move(path, f"{self._staging.path}/old/{path[len(target) :].lstrip('/')}")
         moves.make_dir(target)
         for source, name in files:
             moves.move(source, f"{target}/{name}")
-        self._put(f"{target}/{_SUCCESS}", b"")
-        moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
+        self._put(f"{target}/{SUCCESS}", b"")
+        moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{SUCCESS}"))
 
-    def _add_files(self, files: list[tuple[str, str]], moves: Moves) -> None:
-        """Beside what is there. What will be added is noted first, so that the next job can take it back should this one
-        die in the middle."""
-        target = self.target.path
-        self._put(f"{self._staging}/{_ADDED}", json.dumps([name for _, name in files]).encode())
-        for source, name in files:
-            moves.move(source, f"{target}/{name}")
-        if self._kind(f"{target}/{_SUCCESS}") is pafs.FileType.NotFound:
-            self._put(f"{target}/{_SUCCESS}", b"")
-            moves.on_undo(partial(self.target.filesystem.delete_file, f"{target}/{_SUCCESS}"))
-        self._put(f"{self._staging}/{_COMPLETE}", b"")
+    def _change_in_place(self, files: list[tuple[str, str]], moves: Moves) -> None:
+        replaced = self._replaced(files)
+        if files or replaced:
+            local = is_local(self.target.filesystem)
+            by_folder = local and self.mode == "overwrite_partitions"
+            assert self._staging is not None
+            InPlace(self.target, self._staging.path).make(Change(files, replaced, by_folder), moves)
+
+    def _replaced(self, files: list[tuple[str, str]]) -> list[str]:
+        """Names of what goes as these files come."""
+        if self.mode != "overwrite_partitions":
+            return []
+        assert self._schema is not None
+        fields = [self._schema.field(name) for name in self._layout.partition_by]
+        folders = same_partitions(self.target, fields, {name.rpartition("/")[0] for _, name in files})
+        return folders if is_local(self.target.filesystem) else files_in(self.target, folders)
 
     def _refuse_unless_overwriting(self) -> None:
         if self.mode != "overwrite":
@@ -342,76 +332,12 @@ class FileSink:
                 hint="Write to another path, or with mode='overwrite'.",
             )
 
-    # --- the staging directory ---
-
-    @property
-    def _attempts(self) -> str:
-        return f"{self._staging}/attempts"
-
-    def _sibling(self, job_id: str) -> str:
-        path = PurePosixPath(self.target.path)
-        return str(path.with_name(f".{path.name}.firesteel-{job_id}"))
-
-    def _forget_staging(self) -> None:
-        assert self._staging is not None
-        for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
-            with suppress(OSError):  # what is published stays published, whatever happens here
-                self.target.filesystem.delete_dir(self._staging)
-                break
-
-    def _remove_leftovers(self) -> None:
-        """Staging directories beside the target whose job is dead for certain: same host, no such process."""
-        path = PurePosixPath(self.target.path)
-        mark = re.compile(rf"^\.{re.escape(path.name)}\.firesteel-")
-        with storage_errors(self.target.label):
-            beside = self.target.filesystem.get_file_info(pafs.FileSelector(str(path.parent), allow_not_found=True))
-        for info in beside:
-            if info.type is pafs.FileType.Directory and mark.match(PurePosixPath(info.path).name):
-                with suppress(OSError, ValueError):
-                    if is_dead(json.loads(self._get(f"{info.path}/{_OWNER}"))):
-                        self._take_back_added(info.path)
-                        self._rescue_old(info.path)
-                        self.target.filesystem.delete_dir(info.path)
-
-    def _take_back_added(self, leftover: str) -> None:
-        """Files that a driver had added when it died before it had added all."""
-        incomplete = self._kind(f"{leftover}/{_COMPLETE}") is pafs.FileType.NotFound
-        if incomplete and self._kind(f"{leftover}/{_ADDED}") is pafs.FileType.File:
-            for name in json.loads(self._get(f"{leftover}/{_ADDED}")):
-                with suppress(FileNotFoundError):
-                    self.target.filesystem.delete_file(f"{self.target.path}/{name}")
-
-    def _rescue_old(self, leftover: str) -> None:
-        """A driver that died in the middle of an overwrite had moved the old output aside: it goes back."""
-        old = f"{leftover}/old"
-        if (
-            self._kind(old) is pafs.FileType.NotFound
-            or self._kind(f"{self.target.path}/{_SUCCESS}") is pafs.FileType.File
-        ):
-            return
-        if not is_local(self.target.filesystem):
-            if (
-                self.mode == "append"
-            ):  # with its mark the output would look whole, and the next job remove what is missing
-                raise UsageError(
-                    f"{self.target.label} is half overwritten: the job that did it died, and the old files that it had "
-                    f"moved lie in {self.target.at(old).label}.",
-                    hint="Move them back and remove the new ones, or write the output anew with mode='overwrite'.",
-                )
-            raise OSError(errno.ENOTSUP, "an old output lies here, half replaced; it is kept for manual inspection")
-        if self._kind(self.target.path) is pafs.FileType.NotFound:
-            self.target.filesystem.move(old, self.target.path)
-
     def _kind(self, path: str) -> pafs.FileType:
         return self.target.filesystem.get_file_info(path).type
 
     def _put(self, path: str, data: bytes) -> None:
         with self.target.filesystem.open_output_stream(path) as stream:
             stream.write(data)
-
-    def _get(self, path: str) -> bytes:
-        with self.target.filesystem.open_input_stream(path) as stream:
-            return stream.read()
 
 
 @contextmanager

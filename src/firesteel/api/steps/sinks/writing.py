@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from firesteel.api.steps.common import step_at
+from firesteel.api.steps.partitioning import gathered
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.compile.stream_graph import SinkStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
@@ -16,6 +17,7 @@ from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import UsageError
+from firesteel.model.job_graph import FileSizes
 from firesteel.options import parse_size
 
 if TYPE_CHECKING:
@@ -35,20 +37,41 @@ class Layout:
     partition_by: Any
     max_file_size: Any
     filesystem: Any
+    file_size: Any = None
 
     def checked(self) -> dict[str, Any]:
         """Arguments for a sink of files. Raises UsageError."""
+        return {**self.checked_for_table(), "filesystem": self.filesystem}
+
+    def checked_for_table(self) -> dict[str, Any]:
+        """Arguments for a sink of a table. Raises UsageError."""
         columns: tuple[Any, ...] = (
             (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
         )
         wrong = next((name for name in columns if not isinstance(name, str)), None)
         if wrong is not None:
             raise UsageError(f"partition_by wants names of columns, not {wrong!r}.")
-        try:
-            size = None if self.max_file_size is None else parse_size(self.max_file_size)
-        except ValueError as error:
-            raise UsageError(f"max_file_size={self.max_file_size!r} must be {error}.") from None
-        return {"mode": self.mode, "partition_by": columns, "max_file_size": size, "filesystem": self.filesystem}
+        size = _size("max_file_size", self.max_file_size)
+        even = _size("file_size", self.file_size)
+        if even is not None and size is None and columns:  # the rows of one subtask are not parted by their values
+            size = even * 3 // 2
+        return {"mode": self.mode, "partition_by": columns, "max_file_size": size}
+
+    def evenly(self, pipeline: Pipeline, columns: Sequence[str], *, compressed: bool) -> Pipeline:
+        """The rows gathered, once more, so that each subtask writes a file of ``file_size``. Raises UsageError."""
+        size = _size("file_size", self.file_size)
+        return pipeline if size is None else gathered(pipeline, columns, FileSizes(size, compressed))
+
+
+def _size(what: str, given: Any) -> int | None:
+    """Raises UsageError."""
+    try:
+        size = None if given is None else parse_size(given)
+    except ValueError as error:
+        raise UsageError(f"{what}={given!r} must be {error}.") from None
+    if size is not None and size < 1:
+        raise UsageError(f"{what}={given!r} must be at least 1 byte.")
+    return size
 
 
 def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> StreamNode:
@@ -57,8 +80,38 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
         if only_spark_opens(layout.path, layout.filesystem):
             sink: Sink = _spark_sink(pipeline, kind, layout, own["compression"])
         else:
-            sink = _SINKS[kind](layout.path, **own, **layout.checked())
-        return _end(pipeline, f"write_{kind}({layout.path})", sink, place)
+            options = layout.checked()
+            sink = _SINKS[kind](layout.path, **own, **options)
+            compressed = own["compression"] not in (None, "none")
+            pipeline = layout.evenly(pipeline, options["partition_by"], compressed=compressed)
+        return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
+
+
+def write_delta(
+    pipeline: Pipeline, layout: Layout, *, compression: str, storage_options: Mapping[str, str] | None
+) -> StreamNode:
+    """A Delta table."""
+    with step_at("write_delta") as place:
+        from firesteel.connectors.tables.delta import DeltaSink  # loads what only jobs with tables need
+
+        options = layout.checked_for_table()
+        sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
+        sink.check(pipeline.schema)
+        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        return end_with(pipeline, f"write_delta({layout.path})", sink, place)
+
+
+def write_iceberg(
+    pipeline: Pipeline, table: str, catalog: str | Mapping[str, str], layout: Layout, *, compression: str
+) -> StreamNode:
+    """An Iceberg table."""
+    with step_at("write_iceberg") as place:
+        from firesteel.connectors.tables.iceberg import IcebergSink  # loads what only jobs with tables need
+
+        sink = IcebergSink(table, catalog, compression=compression, **layout.checked_for_table())
+        sink.check(pipeline.schema)
+        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        return end_with(pipeline, f"write_iceberg({table})", sink, place)
 
 
 def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str | None) -> Sink:
@@ -68,7 +121,7 @@ def _spark_sink(pipeline: Pipeline, kind: str, layout: Layout, compression: str 
     path, hint = layout.path, "Write it with Spark: stream.write_with_spark(...)."
     if kind not in ("parquet", "text"):
         raise UsageError(f"write_{kind} cannot open {path}: only Spark has a filesystem for it.", hint=hint)
-    other_layout = layout.partition_by or layout.max_file_size or (kind == "text" and compression)
+    other_layout = layout.partition_by or layout.max_file_size or layout.file_size or (kind == "text" and compression)
     if layout.mode not in ("error", "errorifexists", "overwrite") or other_layout:
         raise UsageError(
             f"{path} is written by Spark, for which there are only mode='error' and 'overwrite', and no other layout.",
@@ -103,7 +156,7 @@ def write_with_spark(
         check_format(session, format)
         checked, staging = checked_options(options), _staging(pipeline, session)
         sink = SparkFormatSink(session, format, path, staging, mode=mode, partition_by=columns, options=checked)
-        return _end(pipeline, f"write_with_spark({format})", sink, place)
+        return end_with(pipeline, f"write_with_spark({format})", sink, place)
 
 
 def _staging(pipeline: Pipeline, session: Any) -> str:
@@ -120,10 +173,11 @@ def write_to(pipeline: Pipeline, sink: Any) -> StreamNode:
         missing = [m for m in _SINK_METHODS if not callable(getattr(sink, m, None))]
         if missing:
             raise UsageError(f"{type(sink).__name__} is not a sink: it has no method {', '.join(missing)}.")
-        return _end(pipeline, f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
+        return end_with(pipeline, f"write_to({getattr(sink, 'name', type(sink).__name__)})", sink, place)
 
 
-def _end(pipeline: Pipeline, kind: str, sink: Sink, place: str) -> StreamNode:
+def end_with(pipeline: Pipeline, kind: str, sink: Sink, place: str) -> StreamNode:
+    """The pipeline ends in a sink, which runs at ``env.execute()``."""
     pipeline.refuse_sides(kind)
     node = StreamNode(kind, SinkStep(sink), pipeline.schema, (pipeline.edge(),), place=place)
     pipeline.env._register(node)  # pyright: ignore[reportPrivateUsage]

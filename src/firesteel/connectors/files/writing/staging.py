@@ -1,0 +1,96 @@
+"""The hidden directory beside a target in which the attempts of one job write, before anything is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+import pyarrow.fs as pafs
+
+from firesteel.connectors.files.paths import Location
+from firesteel.connectors.files.writing.leftovers import mark_owner, staging_path
+from firesteel.connectors.files.writing.moves import storage_errors
+from firesteel.connectors.files.writing.part_files import FileCommit, PartFile
+from firesteel.errors import FiresteelError, UsageError
+
+_REMOVALS = 3
+
+
+class Staging:
+    """The directory of one sink for one job. ``path``: it lies in the target's file system."""
+
+    def __init__(self, target: Location, job_id: str) -> None:
+        """Raises UsageError where another sink of the job has it already."""
+        self.target = target
+        self.path = staging_path(target, job_id)
+        self._parents: list[str] = []
+        """The directories above it that were made for it, the nearest first."""
+        if self._kind(self.path) is not pafs.FileType.NotFound:
+            raise UsageError(f"Two sinks of this job write to {target.label}.", hint="Give each its own path.")
+
+    def make(self) -> None:
+        """Raises StorageError, leaving nothing."""
+        try:
+            with storage_errors(self.target.label):
+                self._parents = self._missing_parents()
+                self.target.filesystem.create_dir(self.path, recursive=True)
+                mark_owner(self.target, self.path)  # first: else nobody knows whose it is
+                self.target.filesystem.create_dir(self.attempts.path)
+        except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
+            self.remove()
+            self.remove_parents()
+            raise
+
+    @property
+    def attempts(self) -> Location:
+        """The directory that attempts write to."""
+        return self.target.at(f"{self.path}/attempts")
+
+    def place(self, file: PartFile) -> str:
+        return f"{self.attempts.path}/{file.name}"
+
+    def verify(self, written: Sequence[FileCommit]) -> None:
+        """Raises FiresteelError unless all of these files are there whole."""
+        files = [(message.subtask, file) for message in written for file in message.files]
+        with storage_errors(self.target.label):
+            infos = self.target.filesystem.get_file_info([self.place(file) for _, file in files])
+        for (subtask, file), info in zip(files, infos, strict=True):
+            is_file = info.type is pafs.FileType.File
+            if not is_file or info.size != file.bytes:
+                state = f"has {info.size} bytes instead of {file.bytes}" if is_file else "is gone"
+                raise FiresteelError(
+                    f"Nothing was published to {self.target.label}: the file that subtask {subtask} wrote, {info.path}, {state}.",
+                    hint="Does every executor see this path, and does nothing else remove files there?",
+                )
+
+    def forget(self, attempts: Sequence[FileCommit]) -> None:
+        """Removes what these attempts wrote."""
+        for message in attempts:
+            for file in message.files:
+                with suppress(OSError):
+                    self.target.filesystem.delete_file(self.place(file))
+
+    def remove(self) -> None:
+        for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
+            with suppress(OSError):  # what is published stays published, whatever happens here
+                self.target.filesystem.delete_dir(self.path)
+                break
+
+    def remove_parents(self) -> None:
+        """Removes the ones that were made and are still empty."""
+        for parent in self._parents:
+            with suppress(OSError):
+                if not self.target.filesystem.get_file_info(pafs.FileSelector(parent)):
+                    self.target.filesystem.delete_dir(parent)
+
+    def _missing_parents(self) -> list[str]:
+        missing: list[str] = []
+        for parent in PurePosixPath(self.path).parents:
+            if str(parent) in (".", "/") or self._kind(str(parent)) is not pafs.FileType.NotFound:
+                break
+            missing.append(str(parent))
+        return missing
+
+    def _kind(self, path: str) -> pafs.FileType:
+        return self.target.filesystem.get_file_info(path).type

@@ -1,0 +1,176 @@
+"""The base of sinks that write tables: Parquet files written aside, moved into the table's folder, and logged in one transaction.
+
+Nobody sees a file of a table before the log names it. So the move does not publish, the transaction does. It cannot be taken
+back, and comes after the sinks that can. What a driver leaves that is killed between the two is in no log: files for the table's own vacuum.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from firesteel.connectors.files.partitions import check_partition_columns
+from firesteel.connectors.files.paths import Location
+from firesteel.connectors.files.writing.leftovers import remove_leftovers
+from firesteel.connectors.files.writing.moves import Moves, storage_errors
+from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.connectors.files.writing.staging import Staging
+from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, ParquetPart, check_compression
+from firesteel.connectors.tables.column_types import table_schema
+from firesteel.connectors.tables.transactions import NotKnown, transact
+from firesteel.errors import FiresteelError, UsageError
+
+MODES = ("error", "append", "overwrite", "overwrite_partitions", "ignore")
+
+
+class TableSink:
+    """``mode``, for a table that exists: ``"error"``, ``"append"``, ``"overwrite"`` (all rows are replaced), ``"overwrite_partitions"``
+    (those of partitions that there are rows for), ``"ignore"``. ``partition_by``: of a new table; of one that exists it may be left out.
+    """
+
+    kind = "write_table"
+    keeps_columns = False
+    """Columns that the table is partitioned by are in its files, too."""
+    supports_concurrent_execution_attempts = True
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        mode: str = "error",
+        partition_by: str | Iterable[str] = (),
+        max_file_size: int | None = None,
+        compression: str = "snappy",
+    ) -> None:
+        if mode not in MODES:
+            raise UsageError(f"mode={mode!r} is not a way to write a table.", hint=f"Use one of {', '.join(MODES)}.")
+        self.label = label
+        self.name = f"write {label}"
+        self.mode = mode
+        self._given_columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self._max_file_size = max_file_size
+        self._compression = check_compression(compression)
+        self._layout: Layout | None = None
+        self._schema: pa.Schema | None = None
+        self.target: Location | None = None
+        self._staging: Staging | None = None
+        self._ignored = False
+        self._job = ""
+
+    # --- a table format's part ---
+
+    def _found(self, schema: pa.Schema) -> tuple[Location, Sequence[str] | None]:
+        """The place of files, and the columns that the table is partitioned by; None: there is no table. Raises UsageError unless rows
+        of this schema can be written, of a table that is there."""
+        raise NotImplementedError
+
+    def _log(self, files: Sequence[tuple[str, PartFile]]) -> None:
+        """One transaction that adds files (the path in the target, and what was written), and removes what the mode says.
+
+        Does nothing where the job's is in the log already. Raises Conflict, NotKnown, FiresteelError.
+        """
+        raise NotImplementedError
+
+    # --- driver, before ---
+
+    def check(self, schema: pa.Schema) -> None:
+        schema = table_schema(schema, f"{self.kind} to {self.label}")
+        columns = self._given_columns
+        if columns:
+            check_partition_columns(schema, columns, f"{self.kind} to {self.label}")
+        self.target, there = self._found(schema)
+        if there is not None:
+            columns = self._agreed(columns, tuple(there))
+        self._ignored = there is not None and self.mode == "ignore"
+        self._partitioned(columns)
+        self._schema = schema
+        self._layout = Layout(
+            "parquet", ROW_GROUP_BYTES, columns, self._max_file_size, keeps_columns=self.keeps_columns
+        )
+
+    def _agreed(self, given: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
+        if self.mode == "error":
+            raise UsageError(
+                f"The table {self.label} exists already.",
+                hint="Write with mode='append' or mode='overwrite', or to another place.",
+            )
+        if given and given != there and self.mode != "ignore":
+            raise UsageError(
+                f"The table {self.label} is partitioned by {list(there)}, and partition_by is {list(given)}.",
+                hint="Leave partition_by out: the table's own is taken.",
+            )
+        return there
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """Known once it was checked."""
+        return () if self._layout is None else self._layout.partition_by
+
+    def _partitioned(self, columns: tuple[str, ...]) -> None:
+        if self.mode == "overwrite_partitions" and not columns:
+            raise UsageError(
+                f"mode='overwrite_partitions' wants a table that is partitioned, and {self.label} is not.",
+                hint="mode='overwrite' replaces all rows.",
+            )
+
+    def begin(self, job_id: str) -> None:
+        assert self.target is not None, "check comes before begin"
+        if self._ignored:
+            return
+        remove_leftovers(self.target, keeps=True)
+        self._job = f"firesteel-{job_id}-{uuid.uuid4().hex[:12]}"
+        self._staging = Staging(self.target, job_id)
+        self._staging.make()
+
+    # --- executor ---
+
+    def write(self, subtask: int, attempt: int) -> FileWriter | NoWriter:
+        if self._ignored:
+            return NoWriter(subtask)
+        assert self._staging is not None and self._schema is not None and self._layout is not None, "begin comes first"
+        return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
+
+    def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
+        assert self._layout is not None
+        return ParquetPart(stream, schema, self._compression, ROW_GROUP_BYTES if self._layout.is_direct else 0)
+
+    # --- driver, after ---
+
+    def commit(self, winners: Sequence[FileCommit]) -> None:
+        """Raises FiresteelError with nothing published."""
+        if self._ignored:
+            return
+        assert self._staging is not None and self.target is not None, "begin comes before commit"
+        self._staging.verify(winners)
+        tag = self._job.rpartition("-")[2]
+        with storage_errors(self.label), Moves(self.target.filesystem) as moves:
+            files: list[tuple[str, PartFile]] = []
+            for message in winners:
+                for file in message.files:
+                    folder = f"{file.folder}/" if file.folder else ""
+                    path = f"{folder}part-{message.subtask:05d}-{file.number:05d}-{tag}.parquet"
+                    moves.move(self._staging.place(file), f"{self.target.path}/{path}")
+                    files.append((path, file))
+            try:
+                transact(lambda: self._log(files), self.label)
+            except NotKnown as error:
+                moves.keep()
+                raise FiresteelError(
+                    f"It is not known whether the rows were published to the table {self.label}: {error}.",
+                    hint=f"They were if its history names {self._job}; else its next vacuum removes the files.",
+                ) from error
+        self._staging.remove()
+
+    def abort(self, attempts: Sequence[FileCommit]) -> None:
+        if self._staging is None:
+            return
+        if attempts:
+            self._staging.forget(attempts)
+            return
+        with suppress(OSError, pa.ArrowException):
+            self._staging.remove()
+            self._staging.remove_parents()

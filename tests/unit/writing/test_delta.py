@@ -1,0 +1,326 @@
+"""Delta tables: what is written is what deltalake reads, in one transaction, whatever comes between."""
+
+import json
+import math
+import pickle
+import string
+import struct
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from connectors_kit import read_all, run_sink
+from firesteel.connectors.tables import delta_log
+from firesteel.connectors.tables.delta import DeltaSink, delta_source
+from firesteel.errors import FiresteelError, UsageError
+
+SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64())])
+
+
+def rows(*pairs, schema=SCHEMA):
+    return [pa.record_batch([list(column) for column in zip(*pairs, strict=True)], schema=schema)]
+
+
+@pytest.fixture
+def table(tmp_path):
+    return tmp_path / "table"
+
+
+def write(table, *shares, schema=SCHEMA, **options):
+    sink = DeltaSink(table, **options)
+    sink.commit(run_sink(sink, shares, schema))
+
+
+def values(table):
+    """By deltalake itself."""
+    return sorted(DeltaTable(table).to_pyarrow_table().column("x").to_pylist())
+
+
+def data_files(table):
+    return sorted(str(path.relative_to(table)) for path in table.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("partition_by", [(), "k"])
+def test_modes(table, partition_by):
+    write(table, rows(("a", 1), ("b", 2)), [], rows(("a", 3)), partition_by=partition_by)
+    assert values(table) == [1, 2, 3]
+    with pytest.raises(UsageError, match="exists already"):
+        write(table, rows(("a", 4)))
+    write(table, rows(("a", 4)), mode="append")
+    assert values(table) == [1, 2, 3, 4]
+    write(table, rows(("a", 5)), mode="ignore")
+    assert values(table) == [1, 2, 3, 4]
+    write(table, rows(("c", 6)), mode="overwrite")
+    assert values(table) == [6]
+    assert DeltaTable(table).metadata().partition_columns == (["k"] if partition_by else [])
+    assert [path.name for path in table.parent.iterdir()] == ["table"]
+
+
+def test_no_rows(table):
+    write(table, [])
+    assert values(table) == []
+    write(table, [], mode="append")
+    assert DeltaTable(table).version() == 0
+    write(table, rows(("a", 1)), mode="append")
+    write(table, [], mode="overwrite")
+    assert values(table) == []
+    assert read_all(delta_source(table)).num_rows == 0
+
+
+def test_partitions_with_rows_are_replaced(table):
+    write(table, rows(("a", 1), ("b/ c%d é", 2), ("", 3), (None, 4), ("k=1", 5)), partition_by="k")
+    assert read_all(delta_source(table)).sort_by("x").to_pydict() == {
+        "k": ["a", "b/ c%d é", None, None, "k=1"],
+        "x": [1, 2, 3, 4, 5],
+    }
+    write(table, rows(("b/ c%d é", 20), (None, 40), ("new", 60)), mode="overwrite_partitions")
+    assert values(table) == [1, 5, 20, 40, 60]
+    write(table, [], mode="overwrite_partitions")
+    assert DeltaTable(table).version() == 1
+
+
+def test_partitions_of_all_types(table):
+    schema = pa.schema(
+        [
+            ("i", pa.int32()), ("b", pa.bool_()), ("d", pa.date32()), ("t", pa.timestamp("us", "UTC")),
+            ("n", pa.timestamp("us")), ("m", pa.decimal128(9, 2)), ("f", pa.float64()), ("x", pa.int64()),
+        ]
+    )  # fmt: skip
+    batch = pa.record_batch(
+        [
+            pa.array([1, None], pa.int32()), [True, None], pa.array([7, None], pa.date32()),
+            pa.array([1_500_000, None], pa.timestamp("us", "UTC")), pa.array([3, None], pa.timestamp("us")),
+            pa.array(["1.50", None]).cast(pa.decimal128(9, 2)), [0.5, None], [1, 2],
+        ],
+        schema=schema,
+    )  # fmt: skip
+    columns = schema.names[:-1]
+    write(table, [batch], schema=schema, partition_by=columns)
+    assert DeltaTable(table).to_pyarrow_table().sort_by("x").select(schema.names).equals(pa.Table.from_batches([batch]))
+    assert read_all(delta_source(table)).sort_by("x").equals(pa.Table.from_batches([batch]))
+    write(table, [batch.slice(0, 1)], schema=schema, mode="overwrite_partitions")
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 2
+
+
+def test_types_come_back_and_others_are_refused(table):
+    array = pa.array(["a", None, "a"]).dictionary_encode()
+    schema = pa.schema(
+        [("x", pa.int64()), ("d", array.type), ("l", pa.large_string()), ("s", pa.struct([("y", pa.list_(pa.int8()))]))]
+    )
+    batch = pa.record_batch([[1, 2, 3], array, ["p", "q", None], [{"y": [1]}, None, {"y": None}]], schema=schema)
+    write(table, [batch], schema=schema)
+    assert DeltaTable(table).to_pyarrow_table().sort_by("x").to_pylist() == batch.to_pylist()
+    for kind in (pa.uint8(), pa.timestamp("ns"), pa.timestamp("us", "Europe/Berlin"), pa.list_(pa.duration("us"))):
+        with pytest.raises(UsageError, match=r"column 'x' has the type .*, for which tables have none"):
+            DeltaSink(table.parent / "other").check(pa.schema([("x", kind)]))
+
+
+def test_statistics_are_true(table):
+    """Rounded outwards, none of floats, whose NaN Spark sorts behind all others."""
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("f", pa.float64()), ("s", pa.string()), ("x", pa.int64())])
+    times = pa.array([1_001, 5_000_999], pa.timestamp("us", "UTC"))
+    write(table, [pa.record_batch([times, [1.0, math.nan], ["a", "z" * 100], [None, 3]], schema=schema)], schema=schema)
+    (log,) = (table / "_delta_log").glob("*.json")
+    (added,) = [json.loads(line)["add"] for line in log.read_text().splitlines() if '"add"' in line]
+    assert json.loads(added["stats"]) == {
+        "numRecords": 2,
+        "minValues": {"t": "1970-01-01T00:00:00.001Z", "x": 3},
+        "maxValues": {"t": "1970-01-01T00:00:05.001Z", "x": 3},
+        "nullCount": {"t": 0, "f": 0, "s": 0, "x": 1},
+    }
+
+
+def test_what_does_not_fit_the_table_is_told_before(table):
+    write(table, rows(("a", 1)), partition_by="k")
+    for schema, said in (
+        (pa.schema([("k", pa.string()), ("x", pa.int32())]), "'x' is int64 there and int32 in the stream"),
+        (pa.schema([("k", pa.string())]), "'x' is int64 there and no such column in the stream"),
+        (pa.schema([*SCHEMA, ("y", pa.int8())]), "'y' is no such column there"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            DeltaSink(table, mode="append").check(schema)
+    with pytest.raises(UsageError, match=r"partitioned by \['k'\], and partition_by is \['x'\]"):
+        DeltaSink(table, mode="append", partition_by="x").check(SCHEMA)
+    with pytest.raises(UsageError, match="wants a table that is partitioned"):
+        DeltaSink(table.parent / "new", mode="overwrite_partitions").check(SCHEMA)
+    (table.parent / "full").mkdir()
+    (table.parent / "full" / "a.txt").touch()
+    with pytest.raises(UsageError, match="holds files and is no Delta table"):
+        DeltaSink(table.parent / "full").check(SCHEMA)
+    with pytest.raises(UsageError, match="not a way to write a table"):
+        DeltaSink(table, mode="merge")
+
+
+def test_what_we_would_not_keep_is_refused(table):
+    write_deltalake(table, pa.table({"k": ["a"], "x": [1]}), configuration={"delta.appendOnly": "true"})
+    with pytest.raises(UsageError, match="takes only more rows"):
+        DeltaSink(table, mode="overwrite").check(SCHEMA)
+    DeltaSink(table, mode="append").check(SCHEMA)
+    DeltaTable(table).alter.add_constraint({"positive": "x > 0"})
+    with pytest.raises(UsageError, match=r"it has delta\.constraints\.positive, which Firesteel would not keep"):
+        DeltaSink(table, mode="append").check(SCHEMA)
+
+
+def between(monkeypatch, *commits):
+    """Lets each of these happen after our sink has looked at the table, and before its transaction."""
+    left = list(commits)
+    real = delta_log.DeltaLog.table
+
+    def looked_at(self, version=None):
+        found = real(self, version)
+        if left:
+            left.pop(0)()
+        return found
+
+    return lambda: monkeypatch.setattr(delta_log.DeltaLog, "table", looked_at)
+
+
+def other(table, x):
+    return lambda: write_deltalake(table, pa.table({"k": ["a"], "x": pa.array([x], pa.int64())}), mode="append")
+
+
+@pytest.mark.parametrize(
+    ("mode", "left"), [("append", [1, 2, 7, 8, 9]), ("overwrite", [9]), ("overwrite_partitions", [2, 9])]
+)
+def test_a_concurrent_commit_is_built_upon(table, monkeypatch, mode, left):
+    """Rows that came between are replaced too, if the mode replaces them."""
+    write(table, rows(("a", 1), ("b", 2)), partition_by="k")
+    sink = DeltaSink(table, mode=mode)
+    messages = run_sink(sink, [rows(("a", 9))], SCHEMA)
+    between(monkeypatch, other(table, 7), other(table, 8))()
+    sink.commit(messages)
+    assert values(table) == left
+    assert len([one for one in DeltaTable(table).history() if "firesteel.job" in one]) == 2
+
+
+def test_conflicts_without_end_publish_nothing(table, monkeypatch):
+    monkeypatch.setattr("firesteel.connectors.tables.transactions._PAUSES", (0.001, 0.001))
+    write(table, rows(("a", 1)))
+    before = data_files(table)
+    sink = DeltaSink(table, mode="overwrite")
+    messages = run_sink(sink, [rows(("a", 9))], SCHEMA)
+    between(monkeypatch, *[other(table, n) for n in range(2, 20)])()
+    with pytest.raises(FiresteelError, match=r"Nothing was published .*: 3 times another transaction came between"):
+        sink.commit(messages)
+    monkeypatch.undo()
+    sink.abort([])
+    assert 9 not in values(table)
+    assert not [name for name in data_files(table) if name.startswith("part-00000-00000-") and name not in before]
+    assert [path.name for path in table.parent.iterdir()] == ["table"]
+
+
+def test_a_table_that_is_made_meanwhile(table):
+    first, second = DeltaSink(table), DeltaSink(table, mode="append")
+    one, two = run_sink(first, [rows(("a", 1))], SCHEMA), run_sink(second, [rows(("a", 2))], SCHEMA, "job-2")
+    write_deltalake(table, pa.table({"k": ["a"], "x": [3]}))
+    second.commit(two)
+    with pytest.raises(FiresteelError, match="made by another program while the job was running"):
+        first.commit(one)
+    first.abort([])
+    assert values(table) == [2, 3]
+
+
+def test_a_commit_that_was_written_though_it_failed_is_one(table, monkeypatch):
+    write(table, rows(("a", 1)))
+    sink = DeltaSink(table, mode="append")
+    messages = run_sink(sink, [rows(("a", 2))], SCHEMA)
+    real = DeltaTable.create_write_transaction
+
+    def cut_off(self, *args, **options):
+        real(self, *args, **options)
+        raise OSError("the connection broke")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", cut_off)
+    sink.commit(messages)
+    assert values(table) == [1, 2]
+    sink.commit([])  # told again: it is in the log
+    assert DeltaTable(table).version() == 1
+
+
+def test_files_stay_where_nobody_knows(table, monkeypatch):
+    write(table, rows(("a", 1)))
+    sink = DeltaSink(table, mode="append")
+    messages = run_sink(sink, [rows(("a", 2))], SCHEMA)
+    real = DeltaTable.create_write_transaction
+
+    def cut_off(self, *args, **options):
+        real(self, *args, **options)
+        monkeypatch.setattr(delta_log.DeltaLog, "exists", broken)
+        raise OSError("the connection broke")
+
+    def broken(self):
+        raise UsageError("still broken")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", cut_off)
+    with pytest.raises(FiresteelError, match=r"not known whether the rows were published .*: the connection broke"):
+        sink.commit(messages)
+    sink.abort([])
+    assert values(table) == [1, 2]
+
+
+def test_versions_are_read_and_filters_prune(table):
+    for x, folder in ((1, "a"), (2, "b"), (3, "c")):
+        write(table, rows((folder, x)), mode="append", partition_by="k")
+    assert read_all(delta_source(table, 0)).to_pydict() == {"k": ["a"], "x": [1]}
+    source = delta_source(table)
+    assert source.schema == SCHEMA
+    assert source.name == "read_delta table (version 2)"
+    pushed = source.push_down(["x"], pc.field("k") == "b")
+    assert pushed.pruned == "1 of 3 partitions"
+    assert read_all(pushed).to_pydict() == {"x": [2]}
+    with pytest.raises(UsageError, match="cannot be looked at"):
+        delta_source(table, 17)
+    with pytest.raises(UsageError, match="is no Delta table"):
+        delta_source(table.parent)
+
+
+def test_a_column_that_came_later_is_null(table):
+    write_deltalake(table, pa.table({"x": [1]}))
+    write_deltalake(table, pa.table({"x": [2], "y": ["new"]}), mode="append", schema_mode="merge")
+    assert read_all(delta_source(table)).sort_by("x").to_pydict() == {"x": [1, 2], "y": [None, "new"]}
+
+
+_Z85 = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+
+
+def rows_deleted(*numbers):
+    """A deletion vector as the protocol has it inside of the log: a roaring bitmap of one container."""
+    bitmap = struct.pack("<IIHHI", 12346, 1, 0, len(numbers) - 1, 16) + struct.pack(f"<{len(numbers)}H", *numbers)
+    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
+    words = [int.from_bytes(data[at : at + 4], "big") for at in range(0, len(data), 4)]
+    text = "".join(_Z85[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(numbers)}
+
+
+def test_deletion_vectors_are_refused(table):
+    write_deltalake(table, pa.table({"x": list(range(30))}))
+    log = table / "_delta_log" / "00000000000000000000.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] = {
+                "minReaderVersion": 3, "minWriterVersion": 7,
+                "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"],
+            }  # fmt: skip
+        if "add" in line:
+            line["add"]["deletionVector"] = rows_deleted(3, 4)
+    log.write_text("\n".join(json.dumps(line) for line in lines))
+    with pytest.raises(UsageError, match="has deletion vectors"):
+        delta_source(table)
+
+
+def test_names_of_columns_that_are_mapped_are_refused(table):
+    write_deltalake(table, pa.table({"x": [1]}))
+    log = table / "_delta_log" / "00000000000000000000.json"
+    log.write_text(log.read_text().replace('"configuration":{}', '"configuration":{"delta.columnMapping.mode":"name"}'))
+    with pytest.raises(UsageError, match="other names in its files"):
+        delta_source(table)
+
+
+def test_sinks_are_small_and_picklable(table):
+    sink = DeltaSink(table, storage_options={"key": "secret"})
+    sink.check(SCHEMA)
+    assert len(pickle.dumps(sink)) < 2000
+    assert b"secret" not in pickle.dumps(sink)
