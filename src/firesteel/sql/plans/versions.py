@@ -33,6 +33,7 @@ VERSIONS = {
     for version in (
         Version("4.3", relation=(*_RELATION, "fromCheckpoint"), python_functions=True),
         Version("4.2"),
+        Version("4.1"),
     )
 }
 """The rules were held to these by their tests; in another one a field may mean something else."""
