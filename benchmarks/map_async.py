@@ -8,6 +8,7 @@ slides); contenders that know of a limit keep to it, and whoever is refused asks
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import statistics
 import subprocess
@@ -21,7 +22,7 @@ from typing import Any
 from benchmarks.harness import ROOT, Contender, alternate
 from benchmarks.speculation import cpu_seconds
 
-ROWS, LATENCY, AT_ONCE, LIMIT, CONCURRENCY, SLOTS = 8_000, 0.02, 20, 1_000, 30, 2
+ROWS, LATENCY, AT_ONCE, LIMIT, CONCURRENCY, SLOTS = 6_000, 0.02, 20, 1_000, 30, 2
 CASES = ("slots", "rate")
 SCHEMA = "n bigint, answer string"
 Run = Callable[[], list[Any]]
@@ -106,6 +107,7 @@ def pyspark(case: str, port: int) -> Run:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.ui.enabled", "false").getOrCreate()
     spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     frame = spark.range(0, ROWS, 1, SLOTS).withColumnRenamed("id", "n").cache()
