@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
+    from firesteel.api.expressions import functions as functions
     from firesteel.api.jobs.history import History
     from firesteel.api.jobs.job_client import JobClient, JobResult
     from firesteel.api.keyed_stream import KeyedStream
@@ -64,6 +65,7 @@ _HOMES = {
 _MODULES = {
     "agg": "firesteel.api.steps.aggregates.agg",
     "errors": "firesteel.errors",
+    "functions": "firesteel.api.expressions.functions",
     "window": "firesteel.api.steps.window",
 }
 
@@ -95,6 +97,7 @@ __all__ = [
     "col",
     "decide",
     "errors",
+    "functions",
     "lit",
     "task_resources",
     "window",

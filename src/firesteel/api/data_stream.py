@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.configurable import Configurable
-from firesteel.api.connectors import dataframes
+from firesteel.api.connectors import dataframes, spark_columns
+from firesteel.api.joinable import Joinable
 from firesteel.api.keyed_stream import KeyedStream
 from firesteel.api.reshaping import Reshaping
 from firesteel.api.service_steps import ServiceSteps
@@ -27,9 +28,9 @@ from firesteel.api.steps import (
     ordering,
     partitioning,
     projection,
-    set_operations,
     summaries,
 )
+from firesteel.api.steps.combining import set_operations
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.unknown_names import no_subscript, no_such_step
@@ -39,7 +40,7 @@ from firesteel.local import runs
 from firesteel.model.job_graph import ShipStrategy
 
 
-class DataStream(Configurable, Reshaping, ServiceSteps, Writable):
+class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
     def __init__(self, pipeline: Pipeline) -> None:
@@ -65,19 +66,22 @@ class DataStream(Configurable, Reshaping, ServiceSteps, Writable):
         return self._pipeline.names
 
     def select(self, *columns: Any, **named: Any) -> DataStream:
-        """Only these columns: names (``"*"``: all), expressions that merely name one, or ``new_name=expression``."""
-        return DataStream(projection.select(self._pipeline, columns, named))
+        """Only these columns: names (``"*"``: all), Columns with a name or an alias, or ``new_name=expression``.
+
+        Expressions are those of ``firesteel.functions`` and of PySpark, and Arrow's. A text that can be no name is SQL: ``"n + 1 AS m"``.
+        """
+        return DataStream(spark_columns.select(self._pipeline, columns, named))
 
     def with_column(self, name: str, expression: Any) -> DataStream:
         """All columns and one more (or another one of that name)."""
-        return DataStream(projection.with_column(self._pipeline, name, expression))
+        return DataStream(spark_columns.with_column(self._pipeline, name, expression))
 
     def with_columns(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> DataStream:
         """As :meth:`with_column` of several: ``with_columns({"m": col("n") + 1})`` or ``with_columns(m=col("n") + 1)``.
 
         All are computed from the columns as they were before.
         """
-        return DataStream(projection.with_columns(self._pipeline, columns, named))
+        return DataStream(spark_columns.with_columns(self._pipeline, columns, named))
 
     def rename(self, names: Mapping[str, str]) -> DataStream:
         """The same columns, some under other names: ``rename({"old": "new"})``."""
@@ -196,7 +200,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps, Writable):
         """
         if isinstance(condition, str) and on_error == "fail":
             return DataStream(dataframes.where(self._pipeline, condition))
-        return DataStream(functions.filter_rows(self._pipeline, condition, (on_error, max_errors)))
+        return DataStream(spark_columns.filter_rows(self._pipeline, condition, (on_error, max_errors)))
 
     def select_expr(self, *expressions: str) -> DataStream:
         """Columns by expressions in SQL: ``select_expr("a", "a + 1 AS b")``. Spark parses them, as in :meth:`ExecutionEnvironment.sql`."""
@@ -224,7 +228,7 @@ class DataStream(Configurable, Reshaping, ServiceSteps, Writable):
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
-        return DataStream(keyed.aggregate(self._pipeline, (), aggregates, named))
+        return DataStream(spark_columns.aggregate(self._pipeline, (), aggregates, named))
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
         """All rows reduced to one, no rows to none: ``func(row, row)`` returns a row of the same schema, as in :meth:`map`.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from firesteel.api.connectors.spark_columns import aggregate
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
 from firesteel.api.steps.aggregates.pivot import Pivot, pivot
@@ -52,7 +53,7 @@ class KeyedStream:
         ``{"n": ["min", "max"]}`` gives n_min and n_max, ``("*", "count")`` counts rows. A PySpark aggregate of plain columns is
         taken too: ``aggregate(F.sum("n").alias("t"))``.
         """
-        return self._after(keyed.aggregate(self._keyed.pipeline, self.keys, aggregates, named))
+        return self._after(aggregate(self._keyed.pipeline, self.keys, aggregates, named))
 
     agg = aggregate
 

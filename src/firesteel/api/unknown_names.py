@@ -11,8 +11,8 @@ from firesteel.errors import UsageError
 _SPARK = "Use to_dataframe().{name}(...), and env.from_dataframe(...) to come back."
 
 ELSEWHERE = {
-    "join": 'Write a.key_by("k").join(b.key_by("k"), how="left").',
-    "crossJoin": "Give the smaller stream to a function as a side input: with_broadcast(small=...).map_in_arrow(f, schema).",
+    "join_where": 'Write join(other, on=["k", ("time", ">=", "start")]).',
+    "merge_asof": 'Write join_asof(other, on="time", by="k").',
     "cogroup": 'Write a.key_by("k").cogroup(b.key_by("k")).apply_in_arrow(f, schema).',
     "applyInArrow": 'Write key_by("k").apply_in_arrow(f, schema).',
     "applyInPandas": 'Write key_by("k").apply_in_pandas(f, schema).',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -45,22 +45,34 @@ def _query(
     env: ExecutionEnvironment, query: str, pipelines: Mapping[str, Pipeline], others: Mapping[str, Any], place: str
 ) -> Pipeline:
     """``pipelines``, ``others``: what stands in braces, streams of the environment and what ``spark.sql`` takes."""
+    if pipelines:
+        return of_streams(
+            env, "sql", pipelines, lambda frames: _analysed(env.spark, query, {**others, **frames}), place
+        )
+    frame = _analysed(env.spark, query, others)
+    return _taken_over(env, frame, reading.from_spark(env, "sql", frame, place), place)
+
+
+def of_streams(
+    env: ExecutionEnvironment,
+    step: str,
+    pipelines: Mapping[str, Pipeline],
+    make: Callable[[Mapping[str, Any]], Any],
+    place: str,
+) -> Pipeline:
+    """The DataFrame that ``make`` makes of the streams, given as DataFrames by the same names."""
     for name, pipeline in pipelines.items():
-        _check_stream(env, name, pipeline)
-    session = env.spark
-    stand_ins = {name: _stand_in(session, pipeline) for name, pipeline in pipelines.items()}
-    frame = _analysed(session, query, {**others, **stand_ins})
-    if not pipelines:
-        return _taken_over(env, frame, reading.from_spark(env, "sql", frame, place), place)
+        _check_stream(env, step, name, pipeline)
+    stand_ins = {name: _stand_in(env.spark, pipeline) for name, pipeline in pipelines.items()}
+    frame = make(stand_ins)
 
     def settled() -> DataFrameSource:
-        """Spark computes the query: the streams are computed first, and it reads their rows."""
-        frames = {name: to_dataframe(pipeline) for name, pipeline in pipelines.items()}
-        return dataframe_source(_analysed(session, query, {**others, **frames}))
+        """Spark computes it: the streams are computed first, and it reads their rows."""
+        return dataframe_source(make({name: to_dataframe(pipeline) for name, pipeline in pipelines.items()}))
 
     from firesteel.spark.dataframes import DataFrameSource, dataframe_source
 
-    by_spark = Pipeline(env, StreamNode("sql", DataFrameStep(settled), dataframe_schema(frame), place=place))
+    by_spark = Pipeline(env, StreamNode(step, DataFrameStep(settled), dataframe_schema(frame), place=place))
     numbers = {_rdd_of(stand_ins[name]): pipeline for name, pipeline in pipelines.items()}
     return _taken_over(env, frame, by_spark, place, numbers)
 
@@ -88,11 +100,11 @@ def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _check_stream(env: ExecutionEnvironment, name: str, pipeline: Pipeline) -> None:
-    pipeline.refuse_sides("sql")
+def _check_stream(env: ExecutionEnvironment, step: str, name: str, pipeline: Pipeline) -> None:
+    pipeline.refuse_sides(step)
     if pipeline.env is not env:
         raise UsageError(f"The stream {name} belongs to another environment.", hint="Make both from the same one.")
-    check_spark_types(pipeline.schema, "sql")
+    check_spark_types(pipeline.schema, step)
 
 
 def _stand_in(session: Any, pipeline: Pipeline) -> Any:

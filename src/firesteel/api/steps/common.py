@@ -12,6 +12,10 @@ from firesteel.api.caller import caller_place, function_name
 from firesteel.errors import UsageError
 
 
+class NotTranslated(UsageError):
+    """A Column of PySpark means something which only Spark can work out."""
+
+
 @contextmanager
 def step_at(kind: str) -> Generator[str]:
     """Gives the user's ``file:line``; a UsageError inside gets the step and that place into its message."""
@@ -20,7 +24,8 @@ def step_at(kind: str) -> Generator[str]:
         yield place
     except UsageError as error:
         at = f" at {place}" if place else ""
-        raise UsageError(f"In step '{kind}'{at}: {error.message}", hint=error.hint) from None
+        told = NotTranslated if isinstance(error, NotTranslated) else UsageError
+        raise told(f"In step '{kind}'{at}: {error.message}", hint=error.hint) from None
 
 
 def require_function(function: Any, kind: str) -> str:

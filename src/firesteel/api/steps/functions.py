@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
+from firesteel.api.expressions.column import Column
 from firesteel.api.steps.common import require_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.rows import services
@@ -82,6 +83,8 @@ def _on_rows(  # noqa: PLR0917
 def filter_rows(pipeline: Pipeline, condition: Any, errors: OnErrorWords) -> Pipeline:
     """By an expression, of Arrow or PySpark, or by a function of a row."""
     with step_at("filter") as place:
+        if isinstance(condition, Column):
+            condition = condition.expression(pipeline.schema)
         if is_spark_column(condition):
             condition = named_expression(condition, "filter", pipeline.schema)[1]
         policy = on_error("filter", *errors, pipeline.schema, None)

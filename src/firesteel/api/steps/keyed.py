@@ -212,7 +212,7 @@ def join(left: Keyed, other: object, how: str, suffix: str, broadcast: str | Non
             keys = ", ".join(f'"{key}"' for key in left.keys)
             raise UsageError(
                 f"join takes no on={on!r}: rows are compared by the columns of key_by.",
-                hint=f"Write a.key_by({keys}).join(b.key_by({keys})).",
+                hint=f"Write a.key_by({keys}).join(b.key_by({keys})), or a.join(b, {keys if len(left.keys) == 1 else f'[{keys}]'}) of streams without a key.",
             )
         right = _other("join", left, other)
         left.pipeline.refuse_sides("join")

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.expressions.column import Column
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.spark_columns import is_spark_column, named_expression, plain_names
+from firesteel.api.steps.spark_columns import NotTranslated, is_spark_column, named_expression, plain_names
 from firesteel.compile.stream_graph import ChainedStep
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
@@ -52,10 +53,15 @@ def _spread(schema: pa.Schema, given: Any) -> list[Any]:
 def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:
     if isinstance(given, str):
         return given, as_expression(given)
+    if isinstance(given, Column):
+        expression = given.expression(schema)
+        if given.given_name is None:
+            raise UsageError(f"The column {given} has no name.", hint="Add alias(name).")
+        return given.given_name, expression
     if is_spark_column(given):
         alias, expression = named_expression(given, "select", schema)
         if alias is None:
-            raise UsageError(f"The PySpark column {given} has no name.", hint="Add alias(name).")
+            raise NotTranslated(f"The PySpark column {given} has no name.", hint="Add alias(name).")
         return alias, expression
     expression = as_expression(given)
     name = plain_column(expression, schema)
@@ -66,7 +72,9 @@ def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:
 
 
 def expression_of(schema: pa.Schema, value: Any, step: str) -> pc.Expression:
-    """The expression that a user wrote, as an Arrow expression or a PySpark Column."""
+    """The expression that a user wrote, as an Arrow expression or a Column, ours or PySpark's."""
+    if isinstance(value, Column):
+        return value.expression(schema)
     return named_expression(value, step, schema)[1] if is_spark_column(value) else as_expression(value)
 
 

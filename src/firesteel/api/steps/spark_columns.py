@@ -1,25 +1,29 @@
-"""PySpark's Columns where a step takes names or expressions: translated where they mean the very same here, else refused.
+"""PySpark's Columns where a step takes names or expressions: translated where they mean the very same here, else refused by
+``NotTranslated``, and ``api.connectors.spark_columns`` hands them to Spark's analyser.
 
 Read is Spark's own tree of the column (Spark 4; a Column is only made beside a running Spark), never its text. What is
-translated: names, comparisons of integers, strings and booleans, and/or/not, nulls, aggregates of plain columns, directions of a sort.
+translated: what ``firesteel.functions`` computes with Spark's values for every row, aggregates of plain columns, directions of a sort.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import eq, ge, gt, le, lt
+from operator import add, and_, eq, ge, gt, inv, le, lt, mod, mul, neg, or_, sub, truediv
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.expressions import functions as ours
+from firesteel.api.expressions.column import Case, Column, named
+from firesteel.api.expressions.column import column as constant
+from firesteel.api.expressions.values import Rows
 from firesteel.api.steps.aggregates import agg
 from firesteel.api.steps.aggregates.agg import AggregateCall
+from firesteel.api.steps.common import NotTranslated
 from firesteel.errors import UsageError, shortened
-from firesteel.task.expressions import all_of, any_of, lit
 from firesteel.task.operators.relational import unknown_column
 
-_COMPARED: dict[str, Callable[[Any, Any], Any]] = {"=": eq, "<": lt, ">": gt, "<=": le, ">=": ge}
 _HINT = "Write it with firesteel.col and firesteel.lit; docs/steps.md has the names beside PySpark's."
 
 
@@ -55,8 +59,21 @@ def is_spark_column(value: Any) -> bool:
 
 
 def plain_names(columns: Iterable[Any], step: str) -> list[Any]:
-    """The columns, with the name in the place of each Spark Column, which may be nothing else. Raises UsageError."""
-    return [_Tree(column, step, None).name() if is_spark_column(column) else column for column in columns]
+    """The columns, with the name in the place of each Column, ours or Spark's, which may be nothing else. Raises UsageError."""
+    return [_plain_name(one, step) for one in columns]
+
+
+def _plain_name(given: Any, step: str) -> Any:
+    if is_spark_column(given):
+        return _Tree(given, step, None).name()
+    if not isinstance(given, Column):
+        return given
+    if given.plain_name is None:
+        raise UsageError(
+            f"The column {given} cannot be used in {step}: a plain one is wanted there.",
+            hint="Make it a column first, by with_column().",
+        )
+    return given.plain_name
 
 
 def ordering(column: Any, step: str) -> Any:
@@ -79,13 +96,18 @@ class _Tree:
 
     def __init__(self, column: Any, step: str, schema: pa.Schema | None) -> None:
         self._column, self._step, self._schema = column, step, schema
+        if not hasattr(column, "_jc"):
+            raise UsageError(
+                f"The PySpark column {shortened(str(column))} cannot be used in {step}: it is not of a classic session.",
+                hint="Use one, not Spark Connect: SparkSession.builder.master(...).getOrCreate().",
+            )
         try:
             self._node = column._jc.node()
-        except Exception:  # of Spark Connect, or py4j's complaint about an older Spark
-            raise self._refused("only Columns of a classic session of Spark 4 can be looked into") from None
+        except Exception:  # py4j's complaint about an older Spark
+            raise self._refused("only Columns of Spark 4 can be looked into") from None
 
     def _refused(self, why: str, hint: str = _HINT) -> UsageError:
-        return UsageError(
+        return NotTranslated(
             f"The PySpark column {shortened(str(self._column))} cannot be used in {self._step}: {why}.", hint=hint
         )
 
@@ -112,11 +134,13 @@ class _Tree:
         if name is not None:
             self._type(name)
             return name if alias is None else alias, pc.field(name)
-        value = _literal(node)
-        if value is not None:
-            return alias, lit(_constant(value))
+        assert self._schema is not None
         try:
-            return alias, self._condition(node)
+            return alias, self._as_ours(node).bound(Rows(self._schema)).expression
+        except NotTranslated:
+            raise
+        except UsageError as refused:
+            raise self._refused(refused.message.rstrip(".")) from None
         except RecursionError:
             raise self._refused(
                 "it is nested too deeply", "Write several filters, or isin() for many values."
@@ -163,78 +187,67 @@ class _Tree:
             raise unknown_column(self._schema, name, self._step)
         return self._schema.field(name).type
 
-    # --- conditions: true, false or null, as SQL has them -------------------------------------------------------------
+    # --- expressions ------------------------------------------------------------------------------------------------
 
-    def _condition(self, node: Any) -> pc.Expression:  # noqa: PLR0911 - one line per kind
-        name = _attribute(node)
-        if name is not None and pa.types.is_boolean(self._type(name)):
-            return pc.field(name)
-        value = _literal(node)
-        if isinstance(value, bool):
-            return lit(value)
-        if _kind(node) != "UnresolvedFunction" or node.isUserDefinedFunction():
-            raise self._refused(f"{_described(node)} is not translated")
-        function, arguments = str(node.functionName()), _items(node.arguments())
-        if function in ("and", "or"):
-            return (all_of if function == "and" else any_of)([self._condition(argument) for argument in arguments])
-        if function in ("!", "not"):
-            return ~self._condition(arguments[0])
-        if function in _COMPARED:
-            return self._compared(_COMPARED[function], arguments[0], arguments[1])
-        if function == "in":  # null where the column is, as equality is
-            return self._is_in(arguments[0], arguments[1:])
-        if function.lower() in ("isnull", "isnotnull") and _attribute(arguments[0]) is not None:
-            column = str(_attribute(arguments[0]))
-            self._type(column)
-            return pc.field(column).is_null() if function.lower() == "isnull" else pc.field(column).is_valid()
-        raise self._refused(f"its '{function}' may give other values here")
-
-    def _is_in(self, node: Any, values: list[Any]) -> pc.Expression:
-        """Null where the column is, as equality is; in nothing, a null is not either."""
-        if not values:
-            return lit(False)
-        name = _attribute(node)
-        literals = [value for value in map(_literal, values) if value is not None]
-        if name is None or len(literals) != len(values):
-            return any_of([self._compared(eq, node, value) for value in values])
-        column, kind = self._operand(node)
-        self._same_kind(kind, next((k for k in map(_kind_of, literals) if k != kind), kind))
-        set_ = pa.array(literals, pa.int64() if kind == "an integer" else None)
-        return column.isin(set_) | (column != column)  # noqa: PLR0124 - null of a null, else false
-
-    def _compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> pc.Expression:
-        (one, kind), (other, other_kind) = self._operand(left), self._operand(right)
-        self._same_kind(kind, other_kind)
-        return compare(one, other)
-
-    def _same_kind(self, kind: str, other: str) -> None:
-        if kind != other:
-            raise self._refused(f"it compares {kind} with {other}, which Spark brings to one type")
-
-    def _operand(self, node: Any) -> tuple[pc.Expression, str]:
-        """An expression and its kind: values of one kind are compared alike here and there (floats: NaN is not)."""
+    def _as_ours(self, node: Any) -> Column:
+        """The same as a Column of ours, of what gives Spark's values for all rows."""
         name = _attribute(node)
         if name is not None:
-            type_ = self._type(name)
-            kind = next((kind for kind, is_ in _KINDS.items() if any(f(type_) for f in is_)), None)
-            if kind is None:
-                raise self._refused(f"'{name}' is {type_}, which may be compared in another way here")
-            return pc.field(name), kind
+            self._type(name)
+            return named(name)
         value = _literal(node)
         if value is not None:
-            return lit(value), _kind_of(value)
-        what = _described(node)
-        raise self._refused(f"it compares with {what}, which is neither a column nor an integer, a string or a boolean")
+            return constant(value)
+        if _kind(node) == "Literal" and not node.dataType().isDefined() and node.value() is None:
+            return constant(None)
+        if _kind(node) != "UnresolvedFunction" or node.isUserDefinedFunction() or node.isDistinct():
+            raise self._refused(f"{_described(node)} is not translated")
+        function, arguments = str(node.functionName()).lower(), _items(node.arguments())
+        make = _OURS.get(function)
+        if make is None or not _is_ansi():
+            raise self._refused(f"its '{function}' may give other values here")
+        if function in _BESIDE_CONSTANTS:
+            constants = [_literal(argument) for argument in arguments[1:]]
+            if [type(constant) for constant in constants] != _BESIDE_CONSTANTS[function]:
+                raise self._refused(f"its '{function}' is not of constants")
+            return make(self._as_ours(arguments[0]), *constants)
+        return make(*(self._as_ours(argument) for argument in arguments))
+
+
+def _cases(*parts: Column) -> Column:
+    """Conditions and values by turns, and perhaps the value of all other rows."""
+    branches = tuple(zip(parts[0::2], parts[1::2], strict=False))
+    return Case(branches, parts[-1] if len(parts) % 2 else None)
 
 
 _HINT_AGGREGATE = (
     "Write it with firesteel.agg, aggregate(total=agg.sum(...)); docs/aggregates.md has the names beside PySpark's."
 )
-_KINDS = {
-    "a boolean": (pa.types.is_boolean,),
-    "an integer": (pa.types.is_signed_integer,),
-    "a string": (pa.types.is_string, pa.types.is_large_string),
+_OURS: dict[str, Callable[..., Any]] = {
+    "+": add, "-": sub, "*": mul, "/": truediv, "%": mod, "negative": neg, "abs": ours.abs,
+    "=": eq, "<": lt, ">": gt, "<=": le, ">=": ge, "<=>": Column.eqNullSafe, "in": Column.isin,
+    "and": and_, "or": or_, "!": inv, "not": inv,
+    "isnull": Column.isNull, "isnotnull": Column.isNotNull, "isnan": Column.isNaN,
+    "when": _cases, "coalesce": ours.coalesce, "greatest": ours.greatest, "least": ours.least,
+    "like": Column.like, "rlike": Column.rlike, "startswith": Column.startswith, "endswith": Column.endswith,
+    "contains": Column.contains, "substring": Column.substr, "substr": Column.substr,
+    "length": ours.length, "trim": ours.trim, "ltrim": ours.ltrim, "rtrim": ours.rtrim, "concat": ours.concat,
+    "year": ours.year, "month": ours.month, "dayofmonth": ours.dayofmonth, "day": ours.dayofmonth,
+}  # fmt: skip
+"""Spark's functions whose values ours have on every row, errors of values among them."""
+_BESIDE_CONSTANTS: dict[str, list[type]] = {
+    **{name: [str] for name in ("like", "rlike", "startswith", "endswith", "contains")},
+    **{name: [int, int] for name in ("substring", "substr")},
 }
+"""Functions that want constants behind the first argument, of these types."""
+
+
+def _is_ansi() -> bool:
+    """True where Spark means by an expression what ours mean: not without its ANSI mode."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    return session is not None and session.conf.get("spark.sql.ansi.enabled") == "true"
 
 
 def _kind(node: Any) -> str:
@@ -253,26 +266,16 @@ def _attribute(node: Any) -> str | None:
     return str(parts[0]) if len(parts) == 1 else None
 
 
-def _literal(node: Any) -> int | str | bool | None:
+def _literal(node: Any) -> int | float | str | bool | None:
     """A constant that means the same here; None for any other node, and for other constants."""
     value = node.value() if _kind(node) == "Literal" and not node.dataType().isDefined() else None
-    return value if isinstance(value, int | str) else None
-
-
-def _constant(value: int | str | bool) -> pa.Scalar:
-    """As a column of its own: a whole number is an int there, as Spark has it, where it fits."""
-    small = not isinstance(value, str) and -(1 << 31) <= value < 1 << 31
-    return pa.scalar(value, pa.int32() if small and not isinstance(value, bool) else None)
+    return value if isinstance(value, int | float | str) else None
 
 
 def _constant_of(node: Any) -> int | float | bool | None:
     """The constant argument of an aggregate; None for anything else."""
     value = node.value() if _kind(node) == "Literal" and not node.dataType().isDefined() else None
     return value if isinstance(value, int | float) else None
-
-
-def _kind_of(value: int | str | bool) -> str:
-    return "a boolean" if isinstance(value, bool) else "an integer" if isinstance(value, int) else "a string"
 
 
 def _described(node: Any) -> str:

@@ -22,18 +22,23 @@ _PLAIN = re.compile(rf"\^?(?:{_PIECE})*\$?", re.ASCII)
 def plain_regex(node: Node) -> tuple[str, re.Pattern[str]]:
     """The text of a constant pattern, and what Python makes of it."""
     pattern = str(constant(node, "a regular expression"))
+    if not is_plain(pattern):
+        raise Unsupported("this regular expression is not taken over")
+    return literal(pattern, "string"), re.compile(pattern, re.ASCII)
+
+
+def is_plain(pattern: str) -> bool:
+    """True if Java, the engine and Arrow (RE2 both) find the same in texts of one line."""
     try:
         known = re.compile(pattern, re.ASCII) if _PLAIN.fullmatch(pattern) else None
     except re.error:
         known = None
-    if (
-        known is None
-        or re.search(r"(?<!\\)\(\?(?!:)", pattern)
-        or any(odd in pattern for odd in ("[[", "&&", "--", "(*", "|*"))
-        or _repeats_nothing(pattern)
-    ):
-        raise Unsupported("this regular expression is not taken over")
-    return literal(pattern, "string"), known
+    return (
+        known is not None
+        and re.search(r"(?<!\\)\(\?(?!:)", pattern) is None
+        and not any(odd in pattern for odd in ("[[", "&&", "--", "(*", "|*"))
+        and not _repeats_nothing(pattern)
+    )
 
 
 def _repeats_nothing(pattern: str) -> bool:

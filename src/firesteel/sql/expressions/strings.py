@@ -67,7 +67,7 @@ def _substring(x: Expressions, n: Node) -> str:
     return once(text, lambda t: once(numbers[0], lambda p: once(numbers[1], lambda s: of(t, p, s))))
 
 
-_ALIKE = {
+ALIKE = {
     "upper": r"[\x{0}-\x{DE}\x{E0}-\x{148}\x{14A}-\x{19A}\x{19C}-\x{1EF}\x{1F1}-\x{263}\x{265}-\x{344}\x{370}-\x{38F}\x{391}-\x{3AF}\x{3B1}-\x{500}]*",
     "lower": r"[\x{0}-\x{12F}\x{131}-\x{3A2}\x{3A4}-\x{500}]*",
 }
@@ -79,7 +79,7 @@ def _letters(function: str) -> Callable[[Expressions, Node], str]:
         strings(n["child"])
         return _where(
             x.text(n["child"]),
-            f"strlen({{0}}) = length({{0}}) OR regexp_full_match({{0}}, '{_ALIKE[function].replace('{', '{{').replace('}', '}}')}')",
+            f"strlen({{0}}) = length({{0}}) OR regexp_full_match({{0}}, '{ALIKE[function].replace('{', '{{').replace('}', '}}')}')",
             lambda t: f"{function}({t})",
             "the case of these letters",
         )

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from firesteel.api.connectors import reading
 from firesteel.api.steps import ordering
+from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.pipeline import Pipeline
-from firesteel.api.steps.set_operations import union_of
 from firesteel.sql.expressions.translator import Expressions
 from firesteel.sql.expressions.types import arrow_type, carried, checked, engine_type, quoted
 from firesteel.sql.operators.keys import conjuncts

@@ -17,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from firesteel.errors import UsageError
-from firesteel.humanize import named_twice
 from firesteel.results.keys import KeyTypeError, common_key_type
 from firesteel.task.batches import chunked, one_chunk, take, take_rows
 from firesteel.task.operators.grouping import encode, paired_columns
@@ -58,10 +57,12 @@ def join_schema(  # noqa: PLR0917
     how: str,
     suffix: str = "_right",
 ) -> pa.Schema:
-    """All left columns, then the right ones without the right keys, a clashing one with ``suffix``; semi, anti: the left ones.
+    """All left columns, then the right ones without the right keys, a clashing one under a name of :func:`right_names`; semi,
+    anti: the left ones.
 
     In right and full joins the left key columns hold the right key where there is no left row; when the two differ
-    in type they take the type that holds both. Raises UsageError for unknown or incomparable keys and clashes.
+    in type they take the type that holds both. No keys: rows are compared in another way. Raises UsageError for unknown or
+    incomparable keys.
     """
     kind = join_kind(how)
     _check_keys(left, right, left_keys, right_keys)
@@ -75,15 +76,28 @@ def join_schema(  # noqa: PLR0917
             fields.append(pa.field(field.name, _common_type(field.type, right.field(pairs[field.name]).type), True))
         else:
             fields.append(field.with_nullable(field.nullable or left_nullable))
-    for field in payload(right, right_keys):
-        name = f"{field.name}{suffix}" if left.get_field_index(field.name) >= 0 else field.name
+    names = right_names(left, right, right_keys, suffix)
+    for field, name in zip(payload(right, right_keys), names, strict=True):
         fields.append(field.with_name(name).with_nullable(field.nullable or right_nullable))
-    twice = named_twice(field.name for field in fields)
-    if twice is not None:
-        raise UsageError(
-            f"The join gives the column '{twice}' twice.", hint="Rename it on one side, or choose another suffix."
-        )
     return pa.schema(fields)
+
+
+def right_names(left: pa.Schema, right: pa.Schema, right_keys: Sequence[str], suffix: str) -> list[str]:
+    """The names of the right side's columns in the join's result, all different: its own where the left side has none such,
+    else with ``suffix``; where that is taken too, by a column of either side, with ``suffix`` and the first free number
+    from 2 on."""
+    own = [field.name for field in payload(right, right_keys)]
+    taken = {*left.names, *(name for name in own if left.get_field_index(name) < 0)}
+    names: list[str] = []
+    for name in own:
+        if left.get_field_index(name) >= 0:
+            tried = (
+                f"{name}{suffix}{number}" for number in itertools.chain([""], (f"_{n}" for n in itertools.count(2)))
+            )
+            name = next(new for new in tried if new not in taken)  # noqa: PLW2901
+            taken.add(name)
+        names.append(name)
+    return names
 
 
 def payload(right: pa.Schema, right_keys: Sequence[str]) -> list[pa.Field]:
@@ -93,9 +107,9 @@ def payload(right: pa.Schema, right_keys: Sequence[str]) -> list[pa.Field]:
 
 
 def _check_keys(left: pa.Schema, right: pa.Schema, left_keys: Sequence[str], right_keys: Sequence[str]) -> None:
-    if not left_keys or len(left_keys) != len(right_keys):
+    if len(left_keys) != len(right_keys):
         raise UsageError(
-            f"A join needs as many keys on the left ({len(left_keys)}) as on the right ({len(right_keys)}), at least one."
+            f"A join needs as many keys on the left ({len(left_keys)}) as on the right ({len(right_keys)})."
         )
     check_columns(left, left_keys, "the left join keys")
     check_columns(right, right_keys, "the right join keys")
@@ -213,9 +227,9 @@ class HashJoin:
             return
         for flag, table in zip(flags, chunked(left.batches(), self.left_schema, half, 1 << 30), strict=True):
             rows = np.flatnonzero(flag == (self.how == "semi"))
-            yield from emit(table, rows) if self.how in ("semi", "anti") else self._only_left(table, rows)
+            yield from emit(table, rows) if self.how in ("semi", "anti") else self.only_left(table, rows)
 
-    def _only_left(self, left: pa.Table, rows: Rows) -> Batches:
+    def only_left(self, left: pa.Table, rows: Rows) -> Batches:
         nothing = self.right_schema.empty_table()
         for part in _parts(rows, pairs_at_once(left)):
             yield self.joined(left, part, nothing, np.full(len(part), -1, dtype=np.int64))

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from firesteel.api.steps.combining.set_operations import union_of
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
-from firesteel.api.steps.set_operations import union_of
 from firesteel.api.steps.sinks.writing import Layout, end_with
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens

@@ -1,0 +1,225 @@
+"""``firesteel.functions`` beside ``pyspark.sql.functions``: the same expression gives the same values and types, or both refuse it."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as spark_functions
+from tests.operators_support import context, value
+
+from firesteel import functions as our_functions
+from firesteel.errors import FiresteelError
+from firesteel.task.operators.relational import Project, project_schema
+
+pytestmark = [pytest.mark.spark, pytest.mark.full]
+
+INTS = [0, 1, -1, 7, -7, 3, None, 100, -100, 2]
+TABLE = pa.table({
+    "id": pa.array(range(10)),
+    "b": pa.array(INTS, pa.int8()),
+    "h": pa.array(INTS[::-1], pa.int16()),
+    "i": pa.array(INTS[3:] + INTS[:3], pa.int32()),
+    "l": pa.array([*INTS[5:], *INTS[:4], 1 << 53], pa.int64()),
+    "f": pa.array([0.0, -0.0, 1.5, -2.5, math.nan, math.inf, None, 0.1, -math.inf, 3.0], pa.float32()),
+    "x": pa.array([math.nan, 0.0, 1.5, None, math.nan, -math.inf, 2.0, 0.1, 1e20, -3.7]),
+    "m": pa.array([None if v is None else Decimal(v).scaleb(-2) for v in INTS], pa.decimal128(9, 2)),
+    "q": pa.array([None if v is None else Decimal(v).scaleb(-4) * 125 for v in INTS[::-1]], pa.decimal128(12, 4)),
+    "t": pa.array([True, False, None, True, False, None, True, True, False, None]),
+    "u": pa.array([True, True, True, None, None, None, False, False, False, True]),
+    "s": pa.array(["", "abc", " a%b_c ", None, "a\nb", "ÄÖü", "a\\b", "42", "x\r\n", "aab"]),
+    "v": pa.array(["a", None, "a%b", "abc", "", "ä", "a.b", "42", "x", "b"]),
+    "w": pa.array(["1", " 22 ", "-3", "+4", None, "0", "00012", "9", "10", "-0"]),
+    "y": pa.array(["1.5", " 2e3 ", "-.5", "+4.", None, "0", "1E-2", "9", "10.25", "-0"]),
+    "d": pa.array([date(2024, 2, 29), date(1969, 12, 31), None, *[date(2026, m, 1) for m in range(1, 8)]]),
+    "z": pa.array([datetime(2024, 2, 29, 12), datetime(1969, 12, 31, 23, 59, 59, 999999), None, *[datetime(2026, m, 1) for m in range(1, 8)]], pa.timestamp("us")),
+    "c": pa.array([datetime(2024, 1, m + 1, tzinfo=UTC) for m in range(10)], pa.timestamp("us", "UTC")),
+    "r": pa.array([{"n": 1, "s": "x"}, None, {"n": None, "s": None}, *[{"n": i, "s": "y"} for i in range(7)]], pa.struct({"n": pa.int32(), "s": pa.string()})),
+})  # fmt: skip
+
+NUMBERS = "bhilfx"
+ALIKE = {
+    **{f"{a} {name} {b}": (lambda F, a=a, b=b, op=op: op(F.col(a), F.col(b))) for a in NUMBERS for b in NUMBERS for name, op in {"<": lambda p, q: p < q, "=": lambda p, q: p == q, ">=": lambda p, q: p >= q}.items()},
+    "add": lambda F: F.col("h") + F.col("b"),
+    "subtract": lambda F: F.col("l") - F.col("i"),
+    "multiply": lambda F: F.col("i") * F.col("b"),
+    "of floats": lambda F: F.col("f") * F.col("f"),
+    "of a float and an int": lambda F: F.col("f") + F.col("i"),
+    "of a float and a byte": lambda F: F.col("f") + F.col("b"),
+    "of a float and a double": lambda F: F.col("f") - F.col("x"),
+    "a number on the left": lambda F: 3 - F.col("i"),
+    "a large one": lambda F: F.col("i") + (1 << 40),
+    "a fraction": lambda F: F.col("i") * 0.5,
+    "divided": lambda F: F.col("i") / 3,
+    "divides": lambda F: 1 / (F.col("l") * 2 + 1),
+    "divided by a column": lambda F: F.when(F.col("b") != 0, F.col("i") / F.col("b")).otherwise(-1.0),
+    "guarded": lambda F: (F.col("b") != 0) & (F.col("i") / F.col("b") > 1),
+    "guarded by or": lambda F: (F.col("b") == 0) | (F.col("i") / F.col("b") > 1),
+    "guarded by coalesce": lambda F: F.coalesce(F.col("i"), F.when(F.col("b") != 0, 1 / F.col("b"))),
+    "guarded by two": lambda F: F.when(F.col("b") == 0, 0).when(F.col("h") == 0, 1).otherwise(F.col("i") % F.col("b") + F.col("i") % F.col("h")),
+    "remainder": lambda F: F.col("l") % 3,
+    "remainder by a negative": lambda F: F.col("i") % -3,
+    "remainder by minus one": lambda F: F.col("b") % -1,
+    "remainder of a column": lambda F: F.when(F.col("b") != 0, F.col("i") % F.col("b")),
+    "on the left of remainder": lambda F: 100 % (F.col("i") * 2 + 1),
+    "minus": lambda F: -F.col("b"),
+    "minus of a float": lambda F: -F.col("x"),
+    "minus of a decimal": lambda F: -F.col("m"),
+    "abs": lambda F: F.abs("i"),
+    "abs of a double": lambda F: F.abs(F.col("x")),
+    "abs of a decimal": lambda F: F.abs("m"),
+    "decimals added": lambda F: F.col("m") + F.col("q"),
+    "decimals multiplied": lambda F: F.col("m") * F.col("q"),
+    "a decimal and a number": lambda F: F.col("m") - 1,
+    "a decimal and an int": lambda F: F.col("m") + F.col("i"),
+    "a decimal and a double": lambda F: F.col("m") * F.col("x"),
+    "decimals compared": lambda F: F.col("m") > F.col("q"),
+    "a decimal compared with a number": lambda F: F.col("m") >= 1,
+    "a decimal compared with a long": lambda F: F.col("m") < F.col("l"),
+    "a decimal compared with a fraction": lambda F: F.col("m") == 0.07,
+    "between": lambda F: F.col("x").between(0, 2),
+    "between texts": lambda F: F.col("s").between("a", "b"),
+    "isin": lambda F: F.col("i").isin(7, 100),
+    "isin with null": lambda F: F.col("i").isin(7, None),
+    "isin of other types": lambda F: F.col("i").isin(7, 1 << 40),
+    "isin of doubles": lambda F: F.col("x").isin(1.5, math.nan),
+    "isin of texts": lambda F: ~F.col("v").isin("a", "b"),
+    "isin of a list": lambda F: F.col("v").isin(["a", "b"]),
+    "isin of nothing": lambda F: F.col("v").isin([]),
+    "isNull": lambda F: F.col("x").isNull(),
+    "isNotNull": lambda F: F.col("x").isNotNull(),
+    "isnan": lambda F: F.isnan("x"),
+    "isNaN": lambda F: F.col("f").isNaN(),
+    "null safe": lambda F: F.col("x").eqNullSafe(F.col("f")),
+    "null safe with null": lambda F: F.col("i").eqNullSafe(None),
+    "above null": lambda F: F.lit(None).cast("double") < F.col("x"),
+    "and": lambda F: F.col("t") & F.col("u"),
+    "or": lambda F: F.col("t") | F.col("u"),
+    "not": lambda F: ~F.col("t"),
+    "with a constant": lambda F: F.col("t") & True,
+    "booleans compared": lambda F: F.col("t") < F.col("u"),
+    "not equal": lambda F: F.col("x") != 1.5,
+    "NaN": lambda F: F.col("x") > 1,
+    "below NaN": lambda F: F.col("x") <= F.lit(math.nan),
+    "when": lambda F: F.when(F.col("i") > 1, "big").otherwise("small"),
+    "when without otherwise": lambda F: F.when(F.col("t"), F.col("b")).when(F.col("u"), F.col("l")),
+    "when of a null": lambda F: F.when(F.col("t"), None).otherwise(1),
+    "when of two types": lambda F: F.when(F.col("t"), F.col("f")).otherwise(F.col("i")),
+    "when of decimals": lambda F: F.when(F.col("t"), F.col("m")).otherwise(F.col("q")),
+    "coalesce": lambda F: F.coalesce("b", "l", F.lit(0)),
+    "coalesce of dates": lambda F: F.coalesce("d", F.lit(date(2020, 1, 1))),
+    "greatest": lambda F: F.greatest("b", "i", "x"),
+    "least": lambda F: F.least("f", "x"),
+    "least of texts": lambda F: F.least("s", "v"),
+    "like": lambda F: F.col("s").like("a%"),
+    "like one": lambda F: F.col("s").like("a_b"),
+    "like escaped": lambda F: F.col("s").like(r"%a\%b\__ "),
+    "like a backslash": lambda F: F.col("s").like(r"a\\b"),
+    "like all": lambda F: F.col("s").like("%"),
+    "rlike": lambda F: F.col("s").rlike("^a+b?"),
+    "rlike a dot": lambda F: F.col("s").rlike("a.b"),
+    "rlike at the end": lambda F: F.col("s").rlike("x$"),
+    "rlike a class": lambda F: F.col("s").rlike(r"[^a-z]\s*$"),
+    "startswith": lambda F: F.col("v").startswith("a."),
+    "endswith": lambda F: F.col("s").endswith("b"),
+    "contains": lambda F: F.col("s").contains("%"),
+    "substr": lambda F: F.col("s").substr(2, 2),
+    **{f"substring {p} {n}": (lambda F, p=p, n=n: F.substring("s", p, n)) for p in (-9, -5, -2, 0, 1, 3, 9) for n in (-1, 0, 1, 3, 20)},
+    "upper": lambda F: F.upper("s"),
+    "lower": lambda F: F.lower("s"),
+    "trim": lambda F: F.trim("s"),
+    "ltrim": lambda F: F.ltrim("s"),
+    "rtrim": lambda F: F.rtrim("s"),
+    "length": lambda F: F.length("s"),
+    "concat": lambda F: F.concat("s", F.lit("-"), "v"),
+    "concat_ws": lambda F: F.concat_ws("-", "s", "v"),
+    "a date and text": lambda F: F.col("d") > "2024-02-29",
+    "a date and text on the left": lambda F: F.lit("2026-3-1") <= F.col("d"),
+    "a date in texts": lambda F: F.col("d").isin("2024-02-29", "2026-01-01"),
+    "dates between": lambda F: F.col("d").between("2024-01-01", date(2026, 2, 1)),
+    "a time and text": lambda F: F.col("z") >= "2024-02-29 12:00:00",
+    "a time and a day": lambda F: F.col("z") == "2026-01-01",
+    "a time and a fraction": lambda F: F.col("z") > "1969-12-31T23:59:59.5",
+    "a time with a zone and text": lambda F: F.col("c") > "2024-01-03T00:00:00Z",
+    "a time with a zone and another": lambda F: F.col("c") > "2024-01-03T00:00:00+02:00",
+    "a time": lambda F: F.col("z") > F.lit(datetime(2026, 1, 1)).cast("timestamp_ntz"),
+    "year": lambda F: F.year("d"),
+    "month": lambda F: F.month("z"),
+    "dayofmonth": lambda F: F.dayofmonth("d"),
+    "a field": lambda F: F.col("r.n") + 1,
+    "getField": lambda F: F.col("r").getField("s"),
+    "a column": lambda F: F.col("x"),
+    **{f"cast {c} to {to}": (lambda F, c=c, to=to: F.col(c).cast(to)) for c in "bhil" for to in ("smallint", "bigint", "double", "float", "string", "boolean", "decimal(20,2)") if (c, to) != ("l", "smallint")},
+    **{f"cast {c} to {to}": (lambda F, c=c, to=to: F.when(~F.isnan(c) & (F.abs(F.col(c)) < 100), F.col(c)).cast(to)) for c in "fx" for to in ("tinyint", "int", "bigint", "double", "float")},
+    **{f"cast m to {to}": (lambda F, to=to: F.col("m").cast(to)) for to in ("decimal(9,1)", "decimal(4,0)", "decimal(20,6)", "double")},
+    **{f"cast t to {to}": (lambda F, to=to: F.col("t").cast(to)) for to in ("int", "bigint", "string")},
+    **{f"cast w to {to}": (lambda F, to=to: F.col("w").cast(to)) for to in ("tinyint", "int", "bigint", "double", "float")},
+    **{f"cast y to {to}": (lambda F, to=to: F.col("y").cast(to)) for to in ("double", "float")},
+    "cast of dates": lambda F: F.col("d").cast("timestamp_ntz"),
+    "cast of times": lambda F: F.col("z").cast("date"),
+    "cast of text to dates": lambda F: F.lit(" 2024-02-29 ").cast("date"),
+}  # fmt: skip
+ERRORS = {
+    "overflow": lambda F: F.col("b") + F.col("b"),
+    "overflow of a product": lambda F: F.col("l") * F.col("l"),
+    "division": lambda F: F.col("i") / F.col("b"),
+    "division of doubles": lambda F: F.col("x") / 0.0,
+    "remainder": lambda F: F.col("i") % F.col("b"),
+    "cast down": lambda F: F.col("l").cast("int"),
+    "cast of NaN": lambda F: F.col("x").cast("int"),
+    "cast of text": lambda F: F.col("s").cast("int"),
+    "cast of hexadecimal text": lambda F: F.lit("0x1F").cast("bigint"),
+    "cast of a fraction's text": lambda F: F.lit("1.5").cast("int"),
+    "cast of a decimal": lambda F: F.col("m").cast("decimal(2,2)"),
+    "a text that is no date": lambda F: F.col("d") > "never",
+    "not guarded": lambda F: F.when(F.col("b") < 7, F.col("i") / F.col("b")),
+    "a condition that is none": lambda F: F.col("t") & F.col("i"),
+    "a pattern": lambda F: F.col("s").like("a\\b"),
+    "otherwise twice": lambda F: F.when(F.col("t"), 1).otherwise(2).otherwise(3),
+}
+
+
+def ours(expressions: dict) -> pa.Table:
+    columns = [(name, build(our_functions).expression(TABLE.schema)) for name, build in expressions.items()]
+    project = Project("select", tuple(columns), project_schema(TABLE.schema, columns)[0])
+    return pa.Table.from_batches(project.apply(iter(TABLE.to_batches()), context(Path())), project.schema)
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    # else what several columns have in common is computed for all rows, in branches that are not taken as well
+    spark.conf.set("spark.sql.subexpressionElimination.enabled", "false")
+    made = spark.createDataFrame(TABLE.drop(["z"])).join(
+        spark.createDataFrame(
+            [(i, str(v) if v else None) for i, v in enumerate(TABLE["z"].to_pylist())], "id bigint, zt string"
+        ),
+        "id",
+    )
+    yield made.withColumn("z", spark_functions.col("zt").cast("timestamp_ntz")).cache()
+    spark.conf.unset("spark.sql.subexpressionElimination.enabled")
+
+
+def test_values_and_types_are_sparks(frame):
+    theirs = (
+        frame.orderBy("id").select(*(build(spark_functions).alias(name) for name, build in ALIKE.items())).toArrow()
+    )
+    found = ours(ALIKE)
+    wrong = {}
+    for name in ALIKE:
+        same_type = found[name].type == theirs[name].type or pa.types.is_null(found[name].type)
+        a, b = ([value(v) for v in table[name].to_pylist()] for table in (found, theirs))
+        if not same_type or a != b:
+            wrong[name] = (str(found[name].type), str(theirs[name].type), a, b)
+    assert not wrong, "\n".join(f"{name}: {said}" for name, said in wrong.items())
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_sparks(frame, name):
+    with pytest.raises(Exception):  # noqa: B017 - which one is Spark's matter
+        frame.select(ERRORS[name](spark_functions)).collect()
+    with pytest.raises(FiresteelError):
+        ours({name: ERRORS[name]})

@@ -1,0 +1,115 @@
+"""``firesteel.functions`` in steps: names, what is refused, and expressions that stay small. Values: tests/spark/test_functions.py."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from firesteel import ExecutionEnvironment, col
+from firesteel import functions as F
+from firesteel.errors import UsageError
+from firesteel.task.operators.relational import project_schema
+
+TABLE = pa.table({
+    "n": pa.array([1, None, -7], pa.int32()),
+    "big": pa.array([1, 2, 3], pa.uint64()),
+    "s": ["a", "b", None],
+    "x": [1.5, None, 0.0],
+    "m": pa.array([None] * 3, pa.decimal128(38, 10)),
+    "t": pa.array([None] * 3, pa.timestamp("us", "UTC")),
+    "r.n": [1, 2, 3],
+    "r": [{"n": "x"}] * 3,
+})  # fmt: skip
+
+
+@pytest.fixture
+def rows():
+    return ExecutionEnvironment().from_arrow(TABLE)
+
+
+def test_names_of_what_is_selected(rows):
+    chosen = rows.select(F.col("n"), (F.col("n") + 1).alias("m"), k=F.lit(1))
+    assert chosen.schema == pa.schema([("n", pa.int32()), ("m", pa.int32()), ("k", pa.int32())])
+    assert rows.with_column("n", F.col("n") / 2).schema.field("n").type == pa.float64()
+    assert rows.select(F.col("r.n")).schema.field("r.n").type == pa.int64(), "a column's name wins"
+    assert rows.rename({"s": "5"}).select(F.lit(5).alias("5")).schema.field("5").type == pa.int32()
+    assert rows.drop("r.n").select(v=F.col("r.n")).schema.field("v").type == pa.string()
+
+
+def test_a_plain_column_is_passed_as_it_is(rows):
+    """So that it keeps its type and its partitioning, and costs nothing."""
+    step = rows.select(F.col("big"), z=F.col("s"))
+    assert step.schema.field("big").type == pa.uint64()
+    assert step._pipeline.node.work.passed == {"big": "big", "z": "s"}
+
+
+def test_where_names_are_wanted(rows):
+    assert rows.key_by(F.col("n")).keys == ("n",)
+    assert rows.drop(F.col("n"), "s").columns == [name for name in rows.columns if name not in ("n", "s")]
+    with pytest.raises(UsageError, match=r"The column \(n \+ 1\) cannot be used in key_by.*with_column"):
+        rows.key_by(F.col("n") + 1)
+
+
+def test_a_filter_is_an_expression_that_sources_take(rows):
+    work = rows.filter(F.col("n").between(1, 3))._pipeline.node.work
+    assert work.filter.equals(
+        (pc.field("n") >= pc.scalar(pa.scalar(1, pa.int32()))) & (pc.field("n") <= pc.scalar(pa.scalar(3, pa.int32())))
+    )
+
+
+def test_arrow_expressions_are_operands(rows):
+    assert rows.select(v=F.when(col("n") > 1, pc.utf8_upper(col("s")))).schema.field("v").type == pa.string()
+    assert rows.filter(F.col("s").isin("a") & pc.is_valid(col("n"))).columns == rows.columns
+
+
+def test_many_branches_stay_an_expression_of_their_length():
+    chosen = F.when(F.col("n") == 0, F.lit(0) / F.col("n"))
+    for i in range(1, 40):
+        chosen = chosen.when(F.col("n") == i, F.lit(i) / F.col("n"))
+    assert len(str(chosen.expression(TABLE.schema))) < 200_000
+    project_schema(TABLE.schema, [("v", chosen.expression(TABLE.schema))])
+
+
+REFUSED = {
+    "a truth": (lambda rows: rows.filter(F.col("n") > 1 and F.col("x") > 1), "true or false of a row.*Write &"),
+    "no name": (lambda rows: rows.select(F.col("n") + 1), r"\(n \+ 1\) has no name.*alias"),
+    "no column": (lambda rows: rows.filter(F.col("nn") > 1), "no column 'nn'.*Did you mean 'n'"),
+    "no field": (lambda rows: rows.select(v=F.col("r.m")), "no field 'm'"),
+    "no filter": (lambda rows: rows.filter(F.col("n") + 1), "must be true or false"),
+    "no condition": (lambda rows: rows.filter(F.col("n") & F.col("s").isNull()), "n must be true or false, and is int32"),
+    "a text and a number": (lambda rows: rows.filter(F.col("s") == 1), "brings string and int32 together.*Cast one"),
+    "of text": (lambda rows: rows.select(v=F.col("s") + 1), "is of numbers here, not of string"),
+    "of unsigned": (lambda rows: rows.select(v=F.col("big") + 1), "is of numbers here, not of uint64"),
+    "too many digits": (lambda rows: rows.select(v=F.col("m") * F.col("m")), "77 digits; 38 fit"),
+    "decimals divided": (lambda rows: rows.select(v=F.col("m") / 2), "divides decimals.*Cast"),
+    "remainder of fractions": (lambda rows: rows.select(v=F.col("x") % 2), "whole numbers"),
+    "a zone's text": (lambda rows: rows.filter(F.col("t") > "2026-01-01"), "needs an offset"),
+    "no time": (lambda rows: rows.filter(F.col("t") > "soon"), "'soon' is no time"),
+    "a pattern of Java": (lambda rows: rows.filter(F.col("s").rlike("(?<=a)b")), "other texts here than in Java"),
+    "a pattern of no text": (lambda rows: rows.filter(F.col("s").like(1)), "A text is wanted there, not 1"),
+    "a wrong escape": (lambda rows: rows.filter(F.col("s").like("a\\b")), "a backslash stands before"),
+    "like of a number": (lambda rows: rows.filter(F.col("n").like("1%")), "wants text, not int32"),
+    "an unknown type": (lambda rows: rows.select(v=F.col("n").cast("number")), r"cast\('number'\): there is no such type"),
+    "a cast of times": (lambda rows: rows.select(v=F.col("t").cast("string")), "a cast of timestamp.* is not done here"),
+    "year with a zone": (lambda rows: rows.select(v=F.year("t")), "without a zone"),
+    "no constant": (lambda rows: rows.select(v=F.lit(object())), "is not a constant"),
+    "when after otherwise": (lambda rows: F.when(F.col("n") > 1, 1).otherwise(2).when(F.col("n") > 2, 3), "before otherwise"),
+    "when of no condition": (lambda rows: F.when("n", 1), "wants a condition, not 'n'"),
+    "two kinds": (lambda rows: rows.select(v=F.coalesce("n", "s")), "brings int32 and string together"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_done_is_said_as_the_step_is_made(rows, name):
+    build, said = REFUSED[name]
+    with pytest.raises(UsageError, match=f"(?s){said}"):
+        build(rows)
+
+
+def test_a_time_with_a_zone_and_text_with_an_offset(rows):
+    ours = rows.filter(F.col("t") > "2026-01-01T02:00:00+02:00")._pipeline.node.work.filter
+    same = rows.filter(F.col("t") > datetime(2026, 1, 1, tzinfo=UTC))._pipeline.node.work.filter
+    assert ours.equals(same)
