@@ -1,4 +1,4 @@
-"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|sql ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|sql|setup_once ...] [--runs N]``: prints tables."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from benchmarks import (
     rescale,
     resources,
     scale,
+    setup_once,
     slots,
     sort,
     speculation,
@@ -66,6 +67,7 @@ BENCHMARKS = {
     "filtered": filtered.main,
     "heavy_keys": heavy_keys.main,
     "sql": sql.main,
+    "setup_once": setup_once.main,
 }
 
 

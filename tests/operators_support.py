@@ -15,7 +15,7 @@ from firesteel.task.operators.units import SpoolInput
 from firesteel.task.program import TaskContext
 
 
-def context(scratch: Path, memory: int = 64 << 20, **kwargs) -> TaskContext:
+def context(scratch: Path, memory: int = 64 << 20, place: str = "", **kwargs) -> TaskContext:
     values = {
         "job_id": "job",
         "vertex": 0,
@@ -25,7 +25,9 @@ def context(scratch: Path, memory: int = 64 << 20, **kwargs) -> TaskContext:
         "parallelism": 1,
         "token": 1,
     }
-    return TaskContext(**(values | kwargs), memory_budget=memory, scratch=scratch)
+    made = TaskContext(**(values | kwargs), memory_budget=memory, scratch=scratch)
+    made.place = place
+    return made
 
 
 def unit(table: pa.Table, ctx: TaskContext, rows_per_batch: int | None = None) -> SpoolInput:

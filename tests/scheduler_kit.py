@@ -792,6 +792,7 @@ class Plane:
             rows_in=3,
             bytes_in=4,
             rows_out=7,
+            set_ups=np.array([[1, 20, 300]] * len(tasks)).T if vertex.id % 2 else None,
             commits=[(f"{vertex.id}/{t.subtask}/{t.attempt}".encode(),) for t in tasks] if vertex.has_sink else (),
         )
 

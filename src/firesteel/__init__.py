@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from firesteel.task.executor.slots.resources import TaskResources, task_resources
     from firesteel.task.expressions import col, lit
     from firesteel.task.functions.rows import Row
+    from firesteel.task.sharing import shared
 
 _DRIVER_NEEDS = ("msgspec", "numpy", "pyarrow")
 """A bundle (``firesteel bundle``) cannot carry them: they are compiled."""
@@ -59,6 +60,7 @@ _HOMES = {
     "col": "firesteel.task.expressions",
     "decide": "firesteel.api.deciding",
     "lit": "firesteel.task.expressions",
+    "shared": "firesteel.task.sharing",
     "task_resources": "firesteel.task.executor.slots.resources",
 }
 
@@ -99,6 +101,7 @@ __all__ = [
     "errors",
     "functions",
     "lit",
+    "shared",
     "task_resources",
     "window",
 ]

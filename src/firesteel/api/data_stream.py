@@ -131,6 +131,8 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
         schema: Any,
         *,
         by_position: bool = False,
+        batch_size: int | str | None = None,
+        prefetch: int = 0,
         on_error: str = "fail",
         max_errors: int | None = None,
     ) -> DataStream:
@@ -141,17 +143,24 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
         whatever their names; superfluous columns at the end are dropped. Behind ``with_broadcast(small=...)`` it is called
         ``func(batches, small=table)``.
 
+        ``func`` may be an object with ``setup()`` and ``close()``, or a class: it is set up once in each Python worker, and kept.
+        ``batch_size``: rows of each batch, or bytes as text (``"8 MiB"``): batches are joined and cut, and only the last one of a
+        subtask is smaller. None: at most 10,000 rows and 64 MiB, small ones joined. ``prefetch``: batches that a thread reads, and as
+        many that another one writes, while ``func`` computes, for functions that wait for a GPU or release Python's lock.
+
         ``on_error``, ``max_errors``: as for :meth:`map`. With another than ``"fail"``, ``func`` is called for each batch alone, and of one
         that fails for its halves, down to the row.
         """
-        policy = on_error, max_errors
-        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position, policy))
+        policy, reading = (on_error, max_errors), functions.Reading(batch_size, prefetch)
+        return DataStream(functions.map_in_arrow(self._pipeline, func, schema, by_position, policy, reading))
 
     def map_in_pandas(
         self,
         func: Callable[..., Iterable[Any]],
         schema: Any,
         *,
+        batch_size: int | str | None = None,
+        prefetch: int = 0,
         on_error: str = "fail",
         max_errors: int | None = None,
     ) -> DataStream:
@@ -159,7 +168,8 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
 
         As in PySpark, superfluous columns at the end are dropped, and columns without names are matched by position.
         """
-        return DataStream(functions.map_in_pandas(self._pipeline, func, schema, (on_error, max_errors)))
+        policy, reading = (on_error, max_errors), functions.Reading(batch_size, prefetch)
+        return DataStream(functions.map_in_pandas(self._pipeline, func, schema, policy, reading))
 
     def map(
         self, func: Callable[..., Any], schema: Any, *, on_error: str = "fail", max_errors: int | None = None

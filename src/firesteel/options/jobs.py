@@ -238,6 +238,15 @@ MEMORY_PER_TASK = _register(
         check=at_least(1 * MIB, "1 MiB"),
     )
 )
+KEPT_FUNCTIONS = _register(
+    Option(
+        "firesteel.memory.kept-functions",
+        parse_size,
+        1 * GIB,
+        "Most bytes that a Python worker keeps of functions with a set-up (loaded models) that its task does not need, for later tasks; the least recently used go first. 0 keeps only those of the task at hand.",
+        check=at_least(0),
+    )
+)
 MAX_COLLECT_BYTES = _register(
     Option(
         "firesteel.max-collect-bytes",

@@ -58,6 +58,8 @@ class SingleFinish:
         io[0, subtask] = reports.rows_in.item()
         io[1, subtask] = reports.rows_out.item()
         io[2, subtask] = reports.bytes_in.item()
+        if reports.set_ups is not None:
+            vertex.count_set_ups(event.subtasks, reports.set_ups)
         if len(reports.commits):
             vertex.commits[subtask] = reports.commits[0]
         token = reports.tokens.item()

@@ -48,6 +48,10 @@ def _vertex(scheduler: Scheduler, vertex: ExecutionJobVertex) -> None:
     assert (vertex.states == S.FINISHED).sum() == len(winners) == vertex.num_finished, (
         f"{where}: finished subtasks are miscounted"
     )
+    if vertex.set_ups is not None:
+        assert not vertex.set_ups[:, vertex.winner == NO_ROW].any(), (
+            f"{where}: set-ups of executions that were not admitted"
+        )
     assert not vertex.io[:, vertex.winner == NO_ROW].any(), f"{where}: counts of executions that were not admitted"
     rows = np.flatnonzero(table.vertex[: table.size] == vertex.id)
     older = np.setdiff1d(rows, table.round_of(newest))

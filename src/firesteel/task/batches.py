@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from firesteel.errors import FiresteelError
 from firesteel.results.plain import from_stored, to_stored
-from firesteel.task.program import Batches
+from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches
 
 COALESCE_ROWS = 10_000
 COALESCE_BYTES = 1 << 20
@@ -27,6 +28,59 @@ def reslice(batches: Iterable[pa.RecordBatch], max_rows: int) -> Batches:
             continue
         for offset in range(0, batch.num_rows, max_rows):
             yield batch.slice(offset, max_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """Size of the batches for a function: so many rows, or so many bytes; neither: as it is best for most."""
+
+    rows: int | None = None
+    nbytes: int | None = None
+
+
+DEFAULT_SIZE = BatchSize()
+MOST_BYTES = 64 << 20
+"""Of a batch whose size nobody has set, as PySpark's spark.sql.execution.arrow.maxBytesPerBatch."""
+
+
+def sized(batches: Iterable[pa.RecordBatch], size: BatchSize) -> Batches:
+    """The same rows in batches of this size, joined and cut as needed: only the last one is smaller.
+
+    By bytes a batch has as many rows as fit, at least one; those of a batch that comes count alike. By default small batches are
+    joined (``coalesce``), and those of more than 10,000 rows or 64 MiB are cut.
+    """
+    if size == DEFAULT_SIZE:
+        for batch in coalesce(batches):
+            fit = max(MOST_BYTES // _row_bytes(batch), 1)
+            yield from reslice([batch], min(MAX_RECORDS_PER_BATCH, fit))
+    else:
+        yield from _exactly(batches, size.rows or size.nbytes or 1, by_bytes=size.rows is None)
+
+
+def _exactly(batches: Iterable[pa.RecordBatch], limit: int, *, by_bytes: bool) -> Batches:
+    held: list[pa.RecordBatch] = []
+    left = limit
+    for batch in batches:
+        weight = _row_bytes(batch) if by_bytes else 1
+        offset = 0
+        while offset < batch.num_rows:
+            if left < weight and held:
+                yield from _merged(held)
+                held, left = [], limit
+            taken = batch.slice(offset, max(left // weight, 1))
+            held.append(taken)
+            offset += taken.num_rows
+            left -= taken.num_rows * weight
+            if left <= 0:  # nobody waits for the next batch
+                yield from _merged(held)
+                held, left = [], limit
+    yield from _merged(held)
+
+
+def _row_bytes(batch: pa.RecordBatch) -> int:
+    """Bytes of one of its rows, at least 1. A dictionary, which parts of the batch share, does not count."""
+    columns = (c.indices if pa.types.is_dictionary(c.type) else c for c in batch.columns)
+    return max(sum(column.nbytes for column in columns) // max(batch.num_rows, 1), 1)
 
 
 def coalesce(batches: Iterable[pa.RecordBatch], rows: int = COALESCE_ROWS, nbytes: int = COALESCE_BYTES) -> Batches:

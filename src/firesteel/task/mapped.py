@@ -33,8 +33,9 @@ _opened: dict[Path, Any] = {}
 class MappedObjects:
     """The objects in one directory, which is made in place when the first is."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, idle_seconds: float = IDLE_SECONDS) -> None:
         self._directory = directory
+        self._idle_seconds = idle_seconds
 
     def known(self, names: Iterable[str]) -> dict[str, Any]:
         """Returns those of the objects that are there."""
@@ -92,7 +93,7 @@ class MappedObjects:
     def _remove_idle(self) -> None:
         for path in self._directory.iterdir():
             with suppress(OSError):
-                if path.stat().st_mtime < time.time() - IDLE_SECONDS:
+                if path.stat().st_mtime < time.time() - self._idle_seconds:
                     path.unlink()
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import copyreg
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from threading import get_ident
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +48,15 @@ MAX_RECORDS_PER_BATCH = 10_000
 
 
 @dataclass(slots=True)
+class SetUps:
+    """Functions with a set-up that an execution has taken, by their steps; and how many it had to set up, in so many seconds."""
+
+    instances: dict[int, Any] = field(default_factory=dict)
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
 class TaskContext:
     """Facts about a running execution, for its operators and error messages."""
 
@@ -72,8 +82,6 @@ class TaskContext:
     """Objects that operators make once for all workers of the executor."""
     engine: EnginePackage | None = None
     """Of fragments, the driver's; None: this process has its packages."""
-    place: str = ""
-    """The split being read just now, in words, for error messages."""
     reports: dict[str, StepReport] = field(default_factory=dict[str, StepReport])
     """The counts of its steps, by name."""
     routes: dict[int, Callable[[pa.RecordBatch], None]] = field(
@@ -82,6 +90,20 @@ class TaskContext:
     """By ``ResultOutput.route``: what takes the rows that a step could not do."""
     peers: ResultStore | None = None
     """The job's storage, where its executors leave word for each other; None: there is one executor only."""
+    kept_functions: int = 1 << 30
+    """Most bytes that the worker keeps of functions with a set-up that its task does not need."""
+    set_ups: SetUps = field(default_factory=SetUps)
+    places: dict[int, str] = field(default_factory=dict)
+    """``place`` by thread."""
+
+    @property
+    def place(self) -> str:
+        """The split whose rows the calling thread has in hand, in words, for error messages; empty: it is none."""
+        return self.places.get(get_ident(), "")
+
+    @place.setter
+    def place(self, place: str) -> None:
+        self.places[get_ident()] = place
 
     def report(self, step: str) -> StepReport:
         """The counts of a step; made when first asked for."""
@@ -150,6 +172,19 @@ class BuildInput(Protocol):
     def unit(self) -> UnitInput: ...
     @property
     def rows(self) -> int: ...
+
+
+def within(part: Any) -> Iterator[Any]:
+    """Yields an operator and all that it holds: fields of dataclasses, items of tuples and lists, at any depth."""
+    yield part
+    if isinstance(part, tuple | list):
+        inside: Iterable[Any] = cast(Iterable[Any], part)
+    elif is_dataclass(part) and not isinstance(part, type):
+        inside = (getattr(part, one.name) for one in fields(part))
+    else:
+        inside = ()
+    for one in inside:
+        yield from within(one)
 
 
 class KeyedOperator(Protocol):
@@ -343,3 +378,7 @@ class TaskOutcome:
     bytes_in: int
     rows_out: int
     reports: tuple[StepReport, ...] = ()
+    set_ups: int = 0
+    """Functions that had to be set up first; ``set_up_seconds``: which took so long; ``set_up_bytes``: of all that it used."""
+    set_up_seconds: float = 0.0
+    set_up_bytes: int = 0

@@ -30,10 +30,12 @@ from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, labelled, whole, with_null_indices
+from firesteel.task.functions.instances import make_room, put_back
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
 from firesteel.task.operators.units import GateBuild, run_keyed
+from firesteel.task.overlap import Behind
 from firesteel.task.pipelined_results import Stream
 from firesteel.task.program import (
     Batches,
@@ -52,6 +54,7 @@ from firesteel.task.program import (
     TaskContext,
     TaskOutcome,
     VertexProgram,
+    within,
 )
 from firesteel.task.value_part import ValuePartReader
 
@@ -109,6 +112,7 @@ class TaskRun:
         """The part that raised."""
         cache = _object_cache(parts, store)
         let_go(but=[_identity(part, gate) for part in parts for _, gate in part.program.builds])
+        make_room([_operators(part.program) for part in parts], parts[0].ctx.kept_functions)
         self._parts = [_PartRun(part, store, codec, streamed, cache) for part in parts]
 
     def run(self) -> list[TaskOutcome]:
@@ -120,14 +124,16 @@ class TaskRun:
             self._each(_PartRun.open)
             self._connect()
             self._each(_PartRun.drain, self._order())
-            return self._each(_PartRun.finish)
-        except BaseException:
+            outcomes = self._each(_PartRun.finish)
+        except BaseException as error:
             try:
                 self._ending()
             finally:
-                for part in reversed(self._parts):
-                    part.abort()
+                for number, part in reversed(list(enumerate(self._parts))):
+                    part.abort(sound=number != self.culprit or not isinstance(error, UserFunctionError))
             raise
+        self._each(_PartRun.put_back)
+        return outcomes
 
     def _connect(self) -> None:
         """Makes the chains, each reading the streams of those before it."""
@@ -229,12 +235,20 @@ class _PartRun:
 
     def finish(self) -> TaskOutcome:
         partitions, commits = self._outputs.finish()
-        read = self._reading.rows, self._reading.bytes
-        return TaskOutcome(partitions, commits, *read, self._outputs.rows, tuple(self._part.ctx.reports.values()))
+        ctx = self._part.ctx
+        held = sum(instance.nbytes for instance in ctx.set_ups.instances.values())
+        counts = self._reading.rows, self._reading.bytes, self._outputs.rows
+        reports, set_ups = tuple(ctx.reports.values()), ctx.set_ups
+        return TaskOutcome(partitions, commits, *counts, reports, set_ups.count, set_ups.seconds, held)
 
-    def abort(self) -> None:
+    def put_back(self) -> None:
+        put_back(self._part.ctx, sound=True)
+
+    def abort(self, *, sound: bool) -> None:
+        """``sound``: what it has set up may be used again."""
         with suppress(Exception):
             self._close()
+        put_back(self._part.ctx, sound=sound)
         self._outputs.abort()
 
     def _close(self) -> None:
@@ -298,11 +312,12 @@ class _Reading:
         return first.apply_files(files, self._ctx)
 
     def _operators(self) -> Sequence[Operator]:
+        operators = _with_threads(self._program)
         if not self._program.builds:
-            return self._program.operators
+            return operators
         from firesteel.task.operators.star_join import composed  # takes longer to load than a small task does
 
-        return composed(self._program.operators, _wanted(self._program.outputs))
+        return composed(operators, _wanted(self._program.outputs))
 
     def _head(self, streams: Mapping[int, Stream]) -> Batches:
         head = self._program.head
@@ -362,6 +377,11 @@ def _payload(split: Any) -> Any:
     return split.payload if _is_described(split) else split
 
 
+def _operators(program: VertexProgram) -> list[Any]:
+    """All that work on rows in it."""
+    return [*program.operators, program.head.operator] if isinstance(program.head, KeyedHead) else [*program.operators]
+
+
 def _divided_by(program: VertexProgram) -> tuple[str, ...]:
     """The columns by whose hash subpartitions are divided among tasks; none: rows are dealt out by their order."""
     return getattr(program.head.operator, "divided_by", ()) if isinstance(program.head, KeyedHead) else ()
@@ -419,6 +439,9 @@ class _Outputs:
         self._ctx, self._store = part.ctx, store
         self._subpartitions, self._codec = part.subpartitions, codec
         self._writers: list[Any] = []
+        self._prefetch = _prefetched(part.program)
+        self._behind: Behind[pa.RecordBatch] | None = None
+        """Writes while the function of a step with ``prefetch`` computes."""
         self._combiners: list[CombinerState | None] = []
         self.rows = 0
 
@@ -438,6 +461,9 @@ class _Outputs:
                 self._ctx.routes[output.route] = partial(_write_labelled, writer, output.schema)
             context = replace(self._ctx, memory_budget=share)
             self._combiners.append(None if output.combiner is None else output.combiner.new(context))
+
+        if self._prefetch and self._outputs:
+            self._behind = Behind(self._write, self._prefetch)
 
     def _share(self) -> int:
         """Bytes for each result writer and each combiner."""
@@ -475,6 +501,12 @@ class _Outputs:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
+        if self._behind is None:
+            self._write(batch)
+        else:
+            self._behind.put(batch)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         for output, writer, combiner in zip(self._outputs, self._writers, self._combiners, strict=True):
             if isinstance(output, ResultOutput) and output.route is not None:
                 continue  # a step of the chain writes to it
@@ -485,6 +517,8 @@ class _Outputs:
                     writer.write(combined)
 
     def finish(self) -> tuple[tuple[PartitionOutcome, ...], tuple[bytes, ...]]:
+        if self._behind is not None:
+            self._behind.end()
         partitions: list[PartitionOutcome] = []
         commits: list[bytes] = []
         for output, writer, combiner in zip(self._outputs, self._writers, self._combiners, strict=True):
@@ -500,6 +534,8 @@ class _Outputs:
 
     def abort(self) -> None:
         """Removes what was written; the error that led here is the one that counts."""
+        if self._behind is not None:
+            self._behind.stop()
         for writer in self._writers:
             with suppress(Exception):
                 writer.abort()
@@ -507,6 +543,24 @@ class _Outputs:
 
 def _write_labelled(writer: ResultWriter, schema: pa.Schema, batch: pa.RecordBatch) -> None:
     writer.write(labelled(batch, schema))
+
+
+def _with_threads(program: VertexProgram) -> tuple[Operator, ...]:
+    """The operators, of which none reads ahead beside the embedded engine: its queries set what is all threads' own."""
+    operators: tuple[Any, ...] = program.operators
+    if not any(getattr(one, "prefetch", 0) for one in operators):
+        return operators
+    if not any(type(one).__module__.startswith("firesteel.task.engine.") for one in within(_operators(program))):
+        return operators
+    return tuple(replace(one, prefetch=0) if getattr(one, "prefetch", 0) else one for one in operators)
+
+
+def _prefetched(program: VertexProgram) -> int:
+    """Batches to be written behind: as many as the step that reads ahead has. 0: none does, or a sink of the user's may be of one thread."""
+    sinks = [output.sink for output in program.outputs if isinstance(output, SinkOutput)]
+    if any(not type(sink).__module__.startswith("firesteel.") for sink in sinks):
+        return 0
+    return max((getattr(operator, "prefetch", 0) for operator in _with_threads(program)), default=0)
 
 
 def _pickled(message: Any) -> bytes:

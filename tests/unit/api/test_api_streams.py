@@ -291,7 +291,7 @@ class TestFacade:
             "Acceleration", "BroadcastStream", "ConsumedResult", "DataStream", "Decided", "ExecutionEnvironment", "History", "JobClient",
             "JobResult", "KeyedStream", "Row", "Sink", "SinkWriter", "SlotSharingGroup", "SlowTaskBaseline", "SlowTaskStrategy",
             "Source", "Split", "StepTimes", "TaskResources", "UndecidedStep", "VertexParallelismDecider", "accelerate", "agg", "col", "decide",
-            "errors", "functions", "lit", "task_resources", "window",
+            "errors", "functions", "lit", "shared", "task_resources", "window",
         }  # fmt: skip
         for name in firesteel.__all__:
             assert getattr(firesteel, name) is not None

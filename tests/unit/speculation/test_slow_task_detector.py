@@ -171,6 +171,25 @@ def test_the_earliest_finished_count_not_the_fastest():
     )
 
 
+@pytest.mark.parametrize("rule", ["seed", "input-weighted", "expected"])
+def test_set_ups_of_functions_are_no_slowness(rule):
+    """Two subtasks waited 30 s for a model that their workers loaded; a third may be the first in its worker."""
+    options = (
+        {"baseline-ratio": 0.9}
+        if rule == "expected"
+        else {"firesteel.slow-task-detector.rule": rule, "baseline-ratio": 0.5}
+    )
+    job = Job((6, [1] * 6), **QUICK, **options)
+    job.finish(31.0, 31.0, 1.0, 1.0)
+    job.vertex().count_set_ups(np.arange(4), np.array([[1, 1, 0, 0], [30_000, 30_000, 0, 0], [0, 0, 0, 0]]))
+    for subtask in (4, 5):
+        job.bring(subtask, S.RUNNING, 0.0)
+    assert job.slow_subtasks(30.9) == []
+    (slow,) = job.slow(36.0)
+    assert slow.elapsed.tolist() == [6.0, 6.0]
+    assert slow.rule == rule
+
+
 @pytest.mark.parametrize("rule", ["seed", "input-weighted"])
 @pytest.mark.parametrize(
     ("n", "ratio", "needed"),

@@ -19,7 +19,8 @@ import pytest
 from firesteel.errors import PartitionException, UsageError
 from firesteel.package_files import contents
 from firesteel.spark.session.shipping import build_zip
-from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
+from firesteel.task.batches import DEFAULT_SIZE, BatchSize
+from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas, input_batches
 from firesteel.task.functions.group_functions import ApplyInArrow, ApplyInPandas, CoGroupApplyInArrow
 from firesteel.task.functions.pandas_conversion import to_dataframe
 from firesteel.task.runner import UserFunctionError
@@ -80,8 +81,22 @@ def test_the_function_is_called_once_even_without_rows(ctx, run):
 
 
 def test_a_function_may_leave_early_and_return_any_iterable(ctx):
-    assert arrow(lambda batches: [next(batches)], ctx, numbers(2), numbers(2))["n"].to_pylist() == [0, 1]
+    assert arrow(lambda batches: [next(batches)], ctx, numbers(10_000), numbers(2)).num_rows == 10_000
     assert arrow(lambda batches: (b for b in batches), ctx, numbers(2), numbers(2)).num_rows == 4
+
+
+def test_the_place_of_a_batch_is_where_its_rows_are_from(ctx):
+    def source():
+        for place, batch in (("a", numbers(3)), ("b", numbers(4)), ("c", numbers(2))):
+            ctx.place = place
+            yield batch
+            assert ctx.place == place
+        ctx.place = ""
+
+    found = [(batch.num_rows, ctx.place) for batch in input_batches(source(), BatchSize(rows=2), ctx)]
+    assert found == [(2, "a"), (2, "a to b"), (2, "b"), (2, "b to c"), (1, "c")]
+    assert [(b.num_rows, ctx.place) for b in input_batches(source(), DEFAULT_SIZE, ctx)] == [(9, "a to c")]
+    assert ctx.place == ""
 
 
 def test_side_inputs_come_as_a_table_or_a_dataframe(ctx):

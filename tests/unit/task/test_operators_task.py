@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections import Counter
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from firesteel.errors import PartitionException
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.spark.driver.serialise import dumps
+from firesteel.task.batches import BatchSize
+from firesteel.task.engine.fragments import SqlFragment
 from firesteel.task.functions.batch_functions import MapInArrow
 from firesteel.task.operators.aggregation.aggregate import (
     Aggregation,
@@ -32,7 +35,7 @@ from firesteel.task.program import (
     SparkHead,
     VertexProgram,
 )
-from firesteel.task.runner import UserFunctionError, run_task
+from firesteel.task.runner import UserFunctionError, _with_threads, run_task
 from operators_support import context, rows
 from task_kit import SCHEMA, Rows, Sink, Split, gate, read
 
@@ -183,9 +186,8 @@ def failing_function(batches):
 
 def test_a_user_error_names_the_split_and_leaves_nothing(store, ctx):
     sink = Sink()
-    program = source(
-        ResultOutput(0, SCHEMA), SinkOutput(sink), operators=(MapInArrow("words", failing_function, SCHEMA),)
-    )
+    step = MapInArrow("words", failing_function, SCHEMA, size=BatchSize(rows=300))
+    program = source(ResultOutput(0, SCHEMA), SinkOutput(sink), operators=(step,))
     splits = [Split((0, 300), "a.txt"), Split((300, 300), "b.txt, bytes 0-99")]
     with pytest.raises(
         UserFunctionError, match=r"step 'words' raised ValueError: bad row while working on b\.txt"
@@ -194,6 +196,28 @@ def test_a_user_error_names_the_split_and_leaves_nothing(store, ctx):
     assert "failing_function" in caught.value.trace and "run_task" not in caught.value.trace
     assert caught.value.place == "b.txt, bytes 0-99"
     assert store.list() == [] and sink.log[-1] == ("abort",)
+
+
+@pytest.mark.parametrize("engine", [False, True])
+def test_nothing_is_read_ahead_beside_the_engine(store, ctx, engine):
+    """Its queries set what all threads of the process see."""
+    names: list[str] = []
+
+    def noting(batches):
+        for batch in batches:
+            names.append(threading.current_thread().name)
+            yield batch
+
+    steps = [MapInArrow("first", noting, SCHEMA), MapInArrow("second", lambda batches: batches, SCHEMA, prefetch=2)]
+    if engine:
+        steps.insert(0, SqlFragment("query", "SELECT * FROM rows", SCHEMA, SCHEMA))
+    ahead = 0 if engine else 2
+    assert [
+        getattr(one, "prefetch", 0) for one in _with_threads(source(ResultOutput(0, SCHEMA), operators=tuple(steps)))
+    ][-1] == ahead
+    del steps[:-2]
+    run_task(source(ResultOutput(0, SCHEMA), operators=tuple(steps)), ctx, [], [(0, 10)], store, {0: 2}, "lz4")
+    assert set(names) == {"firesteel reads ahead"}
 
 
 @pytest.mark.parametrize("where", ["write", "finish"])
@@ -208,7 +232,9 @@ def test_the_first_error_wins_over_errors_while_aborting(store, ctx):
     sink = Sink(fail="abort")
     with pytest.raises(UserFunctionError, match="bad row"):
         program = source(
-            SinkOutput(sink), ResultOutput(0, SCHEMA), operators=(MapInArrow("words", failing_function, SCHEMA),)
+            SinkOutput(sink),
+            ResultOutput(0, SCHEMA),
+            operators=(MapInArrow("words", failing_function, SCHEMA, size=BatchSize(rows=300)),),
         )
         run_task(program, ctx, [], [(300, 10)], store, {0: 2}, "lz4")
     assert store.list() == []

@@ -24,6 +24,7 @@ from firesteel.task.executor.messages import (
 )
 
 COUNT = st.integers(0, 1 << 62)
+SMALL = st.integers(0, 1 << 30)
 TIME = st.floats(0, 1e12)
 
 
@@ -58,7 +59,8 @@ def vertex_messages(draw):
         )
         own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
         counts = draw(COUNT), draw(COUNT), draw(COUNT), draw(st.just(-1) | COUNT)
-        messages.append(FinishedMessage(draw(where()), partitions, own, *counts))
+        set_ups = draw(st.just((0, 0, 0)) | st.tuples(SMALL, SMALL, COUNT))
+        messages.append(FinishedMessage(draw(where()), partitions, own, *counts, set_ups=set_ups))
     return messages
 
 
@@ -82,6 +84,9 @@ def test_messages_come_out_as_they_went_in(first, second):
             assert getattr(reports, name).tolist() == [getattr(message, name) for message in messages]
         peaks = [message.peak_memory for message in messages]
         assert (peaks if max(peaks) >= 0 else None) == (None if (p := reports.peak_memory) is None else p.tolist())
+        set_ups = [message.set_ups for message in messages]
+        told = [(0, 0, 0)] * len(messages) if reports.set_ups is None else list(map(tuple, reports.set_ups.T.tolist()))
+        assert [one for one in told if one[0] or one[2]] == [one for one in set_ups if one[0] or one[2]]
         assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])
         for place, columns in enumerate(reports.partitions):
             told = [message.partitions[place] for message in messages]
@@ -150,7 +155,7 @@ def test_a_failure_is_told_apart_and_comes_out_as_it_went_in():
 def test_a_message_is_small():
     at = Where(0, 9_999, 0, 123_456, "10.0.0.7", 1e9, 1e9, 1e9)
     message = FinishedMessage(at, (Written(0, 1 << 30, b"x" * 100, 10, 10),), (), 1, 2, 3)
-    assert len(encode(message)) <= 100 + 128 < len(pickle.dumps(message, protocol=5))
+    assert len(encode(message)) <= 100 + 144 < len(pickle.dumps(message, protocol=5))
     assert np.frombuffer(encode(message)[:1], np.uint8)[0] == 1
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from firesteel.api.caller import caller_place, function_name
 from firesteel.errors import UsageError
+from firesteel.task.functions.instances import has_set_up, with_set_up
 
 
 class NotTranslated(UsageError):
@@ -31,8 +32,22 @@ def step_at(kind: str) -> Generator[str]:
 def require_function(function: Any, kind: str) -> str:
     """The function's name for messages. Raises UsageError when it cannot be called."""
     if not callable(function):
-        raise UsageError(f"{kind} wants a function, not {function!r}.")
+        hint = f"Give {type(function).__name__} a method __call__." if has_set_up(function) else None
+        raise UsageError(f"{kind} wants a function, not {function!r}.", hint=hint)
     return function_name(function)
+
+
+def settable_function(function: Any, kind: str) -> tuple[str, Any]:
+    """The function's name, and itself, or what stands for one with a set-up. Raises UsageError when it cannot be called."""
+    return require_function(function, kind), with_set_up(function)
+
+
+def plain_function(function: Any, kind: str) -> str:
+    """The name of a function without a set-up. Raises UsageError for one that has any, or cannot be called."""
+    name = require_function(function, kind)
+    if with_set_up(function) is not function:
+        raise UsageError(f"{kind} takes no function with a set-up.", hint="Give it a plain function.")
+    return name
 
 
 def require_count(value: Any, what: str, least: int) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import Any
 
 import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
 from firesteel.api.expressions.column import Column
-from firesteel.api.steps.common import require_function, step_at
+from firesteel.api.steps.common import plain_function, require_count, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.rows import services
 from firesteel.api.steps.rows.errors import on_error
@@ -18,7 +20,8 @@ from firesteel.api.steps.spark_columns import is_spark_column, named_expression
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
-from firesteel.task.batches import nullable
+from firesteel.options.values import parse_size
+from firesteel.task.batches import DEFAULT_SIZE, BatchSize, nullable
 from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.row_errors import NULL, OnError
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
@@ -32,24 +35,68 @@ OnErrorWords = tuple[Any, Any]
 """``on_error`` and ``max_errors`` as the user gave them."""
 
 
-def map_in_arrow(pipeline: Pipeline, func: Any, schema: Any, by_position: bool, errors: OnErrorWords) -> Pipeline:
-    return _on_batches(pipeline, "map_in_arrow", partial(MapInArrow, by_position=by_position), func, schema, errors)
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The way in which a function gets its batches. ``batch_size``: rows, or bytes as text ("8 MiB"); None: as is best for most.
+    ``prefetch``: batches read while it computes."""
+
+    batch_size: Any = None
+    prefetch: Any = 0
+
+    def checked(self) -> dict[str, Any]:
+        """As operators take it. Raises UsageError."""
+        return {"size": batch_size(self.batch_size), "prefetch": require_count(self.prefetch, "prefetch", 0)}
 
 
-def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
-    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema, errors)
+def batch_size(given: Any) -> BatchSize:
+    """Raises UsageError for one that is no size."""
+    try:
+        match given:
+            case None:
+                return DEFAULT_SIZE
+            case str():
+                size = BatchSize(nbytes=parse_size(given))
+            case bool() | float():
+                raise ValueError
+            case _:
+                size = BatchSize(rows=index(given))
+        if (size.rows or size.nbytes or 0) < 1:
+            raise ValueError
+        return size
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"batch_size={given!r} is no size of a batch.", hint='Give rows, 1000, or bytes as text, "8 MiB".'
+        ) from None
+
+
+def map_in_arrow(  # noqa: PLR0917
+    pipeline: Pipeline, func: Any, schema: Any, by_position: bool, errors: OnErrorWords, reading: Reading
+) -> Pipeline:
+    made = partial(MapInArrow, by_position=by_position)
+    return _on_batches(pipeline, "map_in_arrow", made, func, schema, errors, reading)
+
+
+def map_in_pandas(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords, reading: Reading) -> Pipeline:
+    return _on_batches(pipeline, "map_in_pandas", MapInPandas, func, schema, errors, reading)
 
 
 def _on_batches(  # noqa: PLR0917
-    pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
+    pipeline: Pipeline,
+    step: str,
+    made: Callable[..., Operator],
+    func: Any,
+    schema: Any,
+    errors: OnErrorWords,
+    reading: Reading,
 ) -> Pipeline:
     with step_at(step) as place:
-        kind = f"{step}({require_function(func, step)})"
+        name, func = settable_function(func, step)
+        kind = f"{step}({name})"
         out = to_schema(schema)
         policy = on_error(step, *errors, pipeline.schema, out)
         if policy.action == NULL:
             check_row_schema(out)
-        work = ChainedStep(operator(kind, func, out, pipeline.side_names, on_error=policy))
+        work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy, **reading.checked()))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
 
@@ -64,19 +111,20 @@ def flat_map_rows(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWor
 def map_async(pipeline: Pipeline, func: Any, schema: Any, errors: OnErrorWords, **settings: Any) -> Pipeline:
     """``settings``: as of ``services.settings``."""
     with step_at("map_async"):
-        operator = partial(MapAsync, **services.settings(func, **settings))
-    return _on_rows(pipeline, "map_async", operator, func, schema, errors)
+        made = partial(MapAsync, **services.settings(func, **settings))
+    return _on_rows(pipeline, "map_async", made, func, schema, errors)
 
 
 def _on_rows(  # noqa: PLR0917
-    pipeline: Pipeline, step: str, operator: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
+    pipeline: Pipeline, step: str, made: Callable[..., Operator], func: Any, schema: Any, errors: OnErrorWords
 ) -> Pipeline:
     with step_at(step) as place:
-        kind = f"{step}({require_function(func, step)})"
+        name, func = settable_function(func, step)
+        kind = f"{step}({name})"
         out = to_schema(schema)
         check_row_schema(out)
         policy = on_error(step, *errors, pipeline.schema, out)
-        work = ChainedStep(operator(kind, func, out, pipeline.side_names, on_error=policy))
+        work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
 
@@ -103,7 +151,8 @@ def filter_rows(pipeline: Pipeline, condition: Any, errors: OnErrorWords) -> Pip
 
 
 def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str, policy: OnError) -> Pipeline:
-    kind = f"filter({require_function(func, 'filter')})"
+    name, func = settable_function(func, "filter")
+    kind = f"filter({name})"
     operator = FilterRows(kind, func, pipeline.schema, pipeline.side_names, on_error=policy)
     return pipeline.then(kind, ChainedStep(operator, pipeline.unchanged), pipeline.schema, place, with_sides=True)
 
@@ -111,7 +160,7 @@ def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str
 def reduce(pipeline: Pipeline, keys: tuple[str, ...], func: Any) -> Pipeline:
     """The rows of a key reduced in each task, then among all of them. Without keys: to one row."""
     with step_at("reduce") as place:
-        kind = f"reduce({require_function(func, 'reduce')})"
+        kind = f"reduce({plain_function(func, 'reduce')})"
         schema = pipeline.schema
         pipeline.refuse_sides(kind)
         check_row_schema(schema)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
-from firesteel.api.steps.common import require_function, step_at
+from firesteel.api.steps.common import settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
 from firesteel.api.steps.spark_columns import plain_names
@@ -194,7 +194,8 @@ def apply_in_pandas(keyed: Keyed, func: Any, schema: Any) -> Pipeline:
 def _apply(keyed: Keyed, step: str, operator: type[ApplyInArrow | ApplyInPandas], func: Any, schema: Any) -> Pipeline:
     with step_at(step) as place:
         pipeline, names = keyed.pipeline, keyed.pipeline.side_names
-        kind = f"{step}({require_function(func, step)})"
+        name, func = settable_function(func, step)
+        kind = f"{step}({name})"
         out = to_schema(schema)
         takes_key(kind, func, 1, names)
         made = operator(kind, func, keyed.keys, out, names)
@@ -257,7 +258,8 @@ def cogroup_in_arrow(left: Keyed, right: Keyed, func: Any, schema: Any) -> Pipel
     step = "cogroup.apply_in_arrow"
     with step_at(step) as place:
         pipeline, names = left.pipeline, left.pipeline.side_names
-        kind = f"{step}({require_function(func, step)})"
+        name, func = settable_function(func, step)
+        kind = f"{step}({name})"
         out = to_schema(schema)
         takes_key(kind, func, 2, names)
         made = CoGroupApplyInArrow(kind, func, left.keys, right.keys, out, names)

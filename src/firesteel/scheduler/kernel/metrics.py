@@ -17,7 +17,7 @@ import numpy as np
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.topology.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.topology.execution_graph import IO_COUNTERS, SET_UPS, DefaultExecutionGraph, ExecutionJobVertex
 
 Number = int | float
 SNAPSHOT_SECONDS = 1.0
@@ -29,7 +29,7 @@ PRODUCED = ("numBytesProduced", "numBytesStored")
 """Of the admitted attempts: plain, and as compressed on the storage."""
 COST = ("numBytesConsumed", "accumulateBusyTimeMs")
 """Of a vertex that has finished: plain bytes of what it read, as its parallelism was decided from (a broadcast left out; of a source its
-splits'), and milliseconds from RUNNING to FINISHED of its winners, all together. Later runs of the job read them."""
+splits'), and milliseconds from RUNNING to FINISHED of its winners, all together, but for their set-ups. Later runs of the job read them."""
 STATE_NAMES = tuple(f"num{state.name.title()}Tasks" for state in ExecutionState)
 """Subtasks by the state of the execution that stands for each: numRunningTasks, numFinishedTasks, ..."""
 
@@ -131,6 +131,15 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
     def io() -> dict[str, Number]:
         return dict(zip(IO_COUNTERS, vertex.io.sum(axis=1).tolist(), strict=True)) if vertex.is_initialized else {}
 
+    def set_ups() -> dict[str, Number]:
+        """Their number, their milliseconds, and the most bytes that one execution used."""
+        told = vertex.set_ups
+        return (
+            {}
+            if told is None
+            else dict(zip(SET_UPS, [*told[:2].sum(axis=1).tolist(), told[2].max().item()], strict=True))
+        )
+
     def produced() -> dict[str, Number]:
         if not vertex.is_initialized:
             return {}
@@ -152,6 +161,7 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
     group = MetricGroup()
     group.gauges(("parallelism", *STATE_NAMES), tasks)
     group.gauges(IO_COUNTERS, io)
+    group.gauges(SET_UPS, set_ups)
     group.gauges(PRODUCED, produced)
     group.gauges(COST, cost)
     group.gauges((), steps)  # under names that the job's steps bring

@@ -1,6 +1,8 @@
 """The times that executions have taken, as columns: rules for slow ones compare them (FLIP-168: definition of execution time).
 
-An execution's time runs from DEPLOYING: to FINISHED, or until now while it is DEPLOYING or RUNNING. All others have none.
+An execution's time runs from DEPLOYING: to FINISHED, or until now while it is DEPLOYING or RUNNING. All others have none. Set-ups of
+functions (a model loaded once in each worker) are left out: of a finished one what it told, of a running one the longest that is known of
+its vertex, for it may be the first in its worker.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class RunningTimes:
 
     rows: Rows
     elapsed: Floats
-    """Seconds since each was launched; nan: nobody told when."""
+    """Seconds since each was launched, less those of a set-up; nan: nobody told when."""
     input_bytes: Floats | None
     """None: not known."""
 
@@ -74,7 +76,10 @@ def running_times(table: ExecutionTable, vertex: ExecutionJobVertex, at: float) 
     """At time ``at``, of an initialised vertex."""
     rows = table.round_of(vertex.newest) if vertex.has_several else vertex.newest
     rows = rows[_IS_RUNNING[table.state[rows]]]
-    return RunningTimes(rows, at - table.stamps[S.DEPLOYING][rows], _bytes_of(table, vertex, rows))
+    elapsed = at - table.stamps[S.DEPLOYING][rows]
+    if vertex.longest_set_up:
+        elapsed = np.maximum(elapsed - vertex.longest_set_up, 0.0)
+    return RunningTimes(rows, elapsed, _bytes_of(table, vertex, rows))
 
 
 def finished_times(table: ExecutionTable, vertices: Sequence[ExecutionJobVertex]) -> FinishedTimes:
@@ -113,7 +118,7 @@ def _finished(table: ExecutionTable, vertex: ExecutionJobVertex) -> FinishedTime
     rows = vertex.winner[vertex.winner != NO_ROW]
     ended = table.stamps[S.FINISHED][rows]
     # The stamps of a report are an executor's times of day, which may have jumped in between.
-    seconds = np.maximum(ended - table.stamps[S.DEPLOYING][rows], 0.0)
+    seconds = np.maximum(ended - table.stamps[S.DEPLOYING][rows] - vertex.set_up_seconds(rows), 0.0)
     times = FinishedTimes(seconds, ended, _bytes_of(table, vertex, rows))
     known = ~np.isnan(seconds)
     return times if known.all() else times.select(known)

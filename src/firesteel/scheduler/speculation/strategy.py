@@ -24,9 +24,10 @@ class StepTimes:
 
     Times are in seconds. ``vertex``: the step's number in the job graph; ``name``: of the step; ``parallelism``: how many subtasks it
     has; ``at``: now, since the job began. Columns (numpy arrays) of the executions that Spark has launched and that have not
-    ended, mirrors among them: ``subtasks``; ``attempts``, from 0; ``elapsed``, since the launch; ``nodes``, "" where nobody
+    ended, mirrors among them: ``subtasks``; ``attempts``, from 0; ``elapsed``, since the launch (less
+    the longest set-up of a function that is known of the step); ``nodes``, "" where nobody
     knows; ``input_bytes``, None where bytes are not known. Columns of subtasks that have finished, in their order:
-    ``finished_times`` and ``finished_input_bytes``.
+    ``finished_times`` (less set-ups) and ``finished_input_bytes``.
     """
 
     vertex: int

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firesteel.model.absorbing import Absorbing, absorb
-from firesteel.model.arrays import Ints, unwritten, writable
+from firesteel.model.arrays import Floats, Ints, unwritten, writable
 from firesteel.model.job_graph import (
     DistributionPattern,
     IntermediateDataSet,
@@ -32,6 +32,7 @@ from firesteel.scheduler.topology.step_counts import StepCounts
 Withdrawn = Callable[["IntermediateResult", Ints], None]
 
 IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
+SET_UPS = ("numSetUps", "setUpTimeMs", "setUpBytes")
 
 
 class IntermediateResult:
@@ -144,6 +145,8 @@ class ExecutionJobVertex:
         self.io: Ints = unwritten(len(IO_COUNTERS), 0)
         """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
         self.step_counts = StepCounts()
+        self.set_ups: Ints | None = None
+        """``set_ups[number, subtask]``, in the order of SET_UPS: of the admitted attempts; None: there have been none."""
 
     @property
     def is_initialized(self) -> bool:
@@ -215,11 +218,20 @@ class ExecutionJobVertex:
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds from RUNNING to FINISHED of the winners, all together; one that nobody saw running counts for nothing."""
+        """Seconds from RUNNING to FINISHED of the winners, all together, less their set-ups; one that nobody saw running counts for nothing."""
         won = self.winner[self.winner != NO_ROW]
         stamps = self._table.stamps
         spans = stamps[ExecutionState.FINISHED][won] - stamps[ExecutionState.RUNNING][won]
-        return float(np.fmax(spans, 0.0).sum())
+        return float(np.fmax(spans - self.set_up_seconds(won), 0.0).sum())
+
+    def set_up_seconds(self, won: Rows) -> Floats | float:
+        """Seconds that each of these winners waited for functions to be set up."""
+        return 0.0 if self.set_ups is None else self.set_ups[1, self._table.index[won]] / 1e3
+
+    @property
+    def longest_set_up(self) -> float:
+        """The seconds that one of its executions may have to wait before it begins, as far as is known."""
+        return 0.0 if self.set_ups is None else float(self.set_ups[1].max()) / 1e3
 
     def has_pending_prior(self, subtasks: Ints) -> Mask:
         """Returns a mask of these subtasks: True for those with an earlier attempt that Spark has not confirmed to be gone."""
@@ -229,6 +241,14 @@ class ExecutionJobVertex:
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
         """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote."""
         self.written_io()[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
+        if reports.set_ups is not None:
+            self.count_set_ups(subtasks, reports.set_ups)
+
+    def count_set_ups(self, subtasks: Ints, told: Ints) -> None:
+        """Takes in their set-ups, a column for each of these subtasks."""
+        if self.set_ups is None:
+            self.set_ups = np.zeros((len(SET_UPS), self.parallelism), np.int64)
+        self.set_ups[:, subtasks] = told
 
     def written_io(self) -> Ints:
         """``io``, to be written."""
@@ -401,6 +421,8 @@ class DefaultExecutionGraph:
         vertex.winner[subtasks] = NO_ROW
         vertex.written_io()[:, subtasks] = 0
         vertex.step_counts.forget(subtasks)
+        if vertex.set_ups is not None:
+            vertex.set_ups[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
 

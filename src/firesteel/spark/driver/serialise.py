@@ -11,6 +11,7 @@ from typing import Any
 
 from firesteel.compile.compiled import CompiledJob
 from firesteel.errors import UsageError
+from firesteel.task.functions.instances import SetUp
 
 
 def serialise_programs(compiled: CompiledJob) -> dict[int, bytes]:
@@ -121,7 +122,12 @@ def _functions(part: Any) -> Iterator[Any]:
     """Yields the functions that a step calls and holds itself."""
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     names = [field.name for field in fields] or list(getattr(part, "__dict__", ()))
-    yield from (value for value in (getattr(part, name, None) for name in names) if callable(value))
+    held = (getattr(part, name, None) for name in names)
+    yield from (
+        value.given if isinstance(value, SetUp) else value
+        for value in held
+        if callable(value) or isinstance(value, SetUp)
+    )
 
 
 def dumps(value: Any) -> bytes:

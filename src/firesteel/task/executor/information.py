@@ -82,6 +82,8 @@ class JobInformation:
     """Tasks look for heavy keys and report their values."""
     failed_rows: bool = False
     """Tasks report some of the rows that failed."""
+    kept_functions: int = 1 << 30
+    """Most bytes that a worker keeps of functions with a set-up that its task does not need."""
     engine: EnginePackage | None = None
     """The driver's, of a job with fragments whose workers may have other packages."""
     modules: tuple[ModuleSource, ...] = ()

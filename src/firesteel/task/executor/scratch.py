@@ -38,6 +38,11 @@ def shared_of(scratch: Path) -> Path:
     return scratch.parent / "shared"
 
 
+def users_shared_of(scratch: Path) -> Path:
+    """The directory of what functions of users share (``task.sharing``): Spark's, for the session; without one, the job's."""
+    return Path(local_directory()) / "firesteel-shared" if "SPARK_LOCAL_DIRS" in os.environ else shared_of(scratch)
+
+
 def local_directory() -> str:
     """The executor's own, which Spark removes with it."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()

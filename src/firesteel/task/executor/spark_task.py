@@ -25,6 +25,7 @@ from firesteel.errors import PartitionException
 from firesteel.model import sizes
 from firesteel.model.descriptors import ExecutionDescriptor, GateColumns, decode_execution
 from firesteel.model.steps import reports as step_reports
+from firesteel.task import sharing
 from firesteel.task.executor import crash_note
 from firesteel.task.executor.blocklist_copy import Blocklist
 from firesteel.task.executor.failures import RunAgainError, describe_failure
@@ -41,12 +42,13 @@ from firesteel.task.executor.messages import (
 )
 from firesteel.task.executor.modules import take_in
 from firesteel.task.executor.place import Place, here
-from firesteel.task.executor.scratch import empty, scratch_of, shared_of
+from firesteel.task.executor.scratch import empty, scratch_of, shared_of, users_shared_of
 from firesteel.task.executor.slots import resources, retiring
 from firesteel.task.executor.slots.memory_watch import NO_WATCH, MemoryLimitError, MemoryWatch, NoWatch, Watched
 from firesteel.task.executor.slots.resident import own_memory
 from firesteel.task.executor.slots.slot import SlotInformation
 from firesteel.task.executor.slots.thread_pools import size_to
+from firesteel.task.functions import instances
 from firesteel.task.mapped import MappedObjects
 from firesteel.task.program import (
     Batches,
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from firesteel.task.runner import Part
 
 _extended_by: set[tuple[str, ...]] = {()}
-_settled_modules = 0
+_settled = (0, 0)
 _blocklist = Blocklist()
 
 
@@ -113,7 +115,7 @@ class BatchFunction:
         if task.is_last:
             retiring.retire()
         else:
-            settle_modules()
+            settle()
         return messages
 
 
@@ -227,6 +229,7 @@ class _Task:
         evict(job, self._function.dropped)
         size_to(None if slot is None else slot.threads)
         scratch = scratch_of(job)
+        sharing.begin(MappedObjects(users_shared_of(scratch), sharing.IDLE_SECONDS))
         budget = (job.memory_budget if slot is None else slot.managed_memory or job.memory_budget) // len(
             self._executions
         )
@@ -243,6 +246,7 @@ class _Task:
             finally:
                 self._culprit = run.culprit or 0
         finally:
+            sharing.end()
             resources.end()
             empty(scratch)
 
@@ -302,6 +306,7 @@ class _Execution:
             engine=job.engine,
             shared=MappedObjects(shared_of(scratch)),
             peers=job.store if job.scratch is None else None,
+            kept_functions=job.kept_functions,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -310,7 +315,8 @@ class _Execution:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
         reports = step_reports.encode(outcome.reports)
-        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
+        set_ups = outcome.set_ups, round(1e3 * outcome.set_up_seconds), outcome.set_up_bytes
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports, set_ups)
 
     def _written(self, part: PartitionOutcome) -> Written:
         total = int(part.bytes.sum())
@@ -369,16 +375,16 @@ def is_blocked_here(job: Blob) -> bool:
     return _blocklist.lists(here(known.node_variable).signs, known.job_id, known.store)
 
 
-def settle_modules() -> None:
-    """Takes newly imported modules out of the garbage collector's sight.
+def settle() -> None:
+    """Takes newly imported modules, and what functions have set up, out of the garbage collector's sight.
 
     PySpark's worker collects all garbage after every task; with pandas imported that is 6 ms, more than a small task.
     """
-    global _settled_modules  # noqa: PLW0603
-    if len(sys.modules) != _settled_modules:
+    global _settled  # noqa: PLW0603
+    if (now := (len(sys.modules), instances.num_set_up())) != _settled:
         gc.collect()
         gc.freeze()
-        _settled_modules = len(sys.modules)
+        _settled = now
 
 
 def _spark_task(task_class: Any) -> Any:

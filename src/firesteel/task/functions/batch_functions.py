@@ -1,23 +1,54 @@
 """The user's batch functions: PySpark's mapInArrow and mapInPandas.
 
-Called once per subtask, also when it has no rows, with an iterator of batches of at most 10,000 rows. Where a row that cannot be done
+Called once per subtask, also when it has no rows, with an iterator of batches: of the size that was asked for, else of
+at most 10,000 rows and 64 MiB, small ones joined. Where a row that cannot be done
 is no end (``on_error``), called for each batch alone, and again for halves of one that fails, down to the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from firesteel.task.batches import reslice
+from firesteel.task.batches import DEFAULT_SIZE, BatchSize, closing, sized
+from firesteel.task.functions.instances import ready
 from firesteel.task.functions.pandas_conversion import from_dataframe, require_pandas, to_dataframe
 from firesteel.task.functions.row_errors import FAILS, OnError, RowErrors, bisected, row_errors
 from firesteel.task.functions.rows import RowBatcher
 from firesteel.task.functions.user_code import Conformer, UserFunctionError, call_on_batches
-from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext
+from firesteel.task.overlap import ahead
+from firesteel.task.program import Batches, TaskContext
+
+
+def input_batches(batches: Batches, size: BatchSize, ctx: TaskContext) -> Batches:
+    """The same rows in batches of this size, ``ctx.place`` being that of each: several places, where they were joined."""
+    arrived: deque[tuple[str, int]] = deque()
+
+    def noted() -> Batches:
+        for batch in batches:
+            if batch.num_rows:
+                arrived.append((ctx.place, batch.num_rows))
+                yield batch
+
+    for batch in sized(noted(), size):
+        reading, ctx.place = ctx.place, _place_of(batch.num_rows, arrived)
+        yield batch
+        ctx.place = reading
+
+
+def _place_of(rows: int, arrived: deque[tuple[str, int]]) -> str:
+    """Returns the places that so many rows are from, and takes them off those that have arrived."""
+    first = last = arrived[0][0]
+    while rows:
+        last, there = arrived.popleft()
+        if there > rows:
+            arrived.appendleft((last, there - rows))
+        rows -= min(rows, there)
+    return last if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +61,17 @@ class MapInArrow:
     side_inputs: tuple[str, ...] = ()
     by_position: bool = False
     on_error: OnError = FAILS
+    size: BatchSize = DEFAULT_SIZE
+    prefetch: int = 0
     unitwise: ClassVar[bool] = False
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         conformer = Conformer(self.name, self.schema, by_name=not self.by_position)
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
+        fn = ready(self.name, self.fn, ctx)
 
-        def called(source: Batches) -> Batches:
-            for item in call_on_batches(self.name, ctx, self.fn, source, side):
+        def called(source: Iterator[Any]) -> Batches:
+            for item in call_on_batches(self.name, ctx, fn, source, side):
                 batch = conformer.batch(item, ctx)
                 if batch is not None and batch.num_rows:
                     yield batch
@@ -54,6 +88,8 @@ class MapInPandas:
     schema: pa.Schema
     side_inputs: tuple[str, ...] = ()
     on_error: OnError = FAILS
+    size: BatchSize = DEFAULT_SIZE
+    prefetch: int = 0
     unitwise: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -61,31 +97,55 @@ class MapInPandas:
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
         side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}
+        fn = ready(self.name, self.fn, ctx)
 
-        def called(source: Batches) -> Batches:
-            for item in call_on_batches(self.name, ctx, self.fn, map(to_dataframe, source), side):
+        def called(source: Iterator[Any]) -> Batches:
+            for item in call_on_batches(self.name, ctx, fn, source, side):
                 batch = from_dataframe(self.name, item, self.schema, ctx, truncate=True)
                 if batch is not None and batch.num_rows:
                     yield batch
 
-        return _on_batches(self, called, batches, ctx)
+        return _on_batches(self, called, batches, ctx, to_dataframe)
 
 
 def _on_batches(
-    step: MapInArrow | MapInPandas, called: Callable[[Batches], Batches], batches: Batches, ctx: TaskContext
+    step: MapInArrow | MapInPandas,
+    called: Callable[[Iterator[Any]], Batches],
+    batches: Batches,
+    ctx: TaskContext,
+    converted: Callable[[pa.RecordBatch], Any] | None = None,
 ) -> Batches:
-    """Yields what the function gives for all batches; ``called`` calls it on some."""
-    source = reslice(batches, MAX_RECORDS_PER_BATCH)
-    return called(source) if step.on_error.fails else _tolerant(step, called, source, ctx)
+    """Yields what the function gives for all batches; ``called`` calls it on some, as they are ``converted`` for it."""
+    source: Iterator[Any] = input_batches(batches, step.size, ctx)
+    if not step.on_error.fails:
+        source = ahead(source, step.prefetch, ctx)
+        return _closed(_tolerant(step, called, source, ctx, converted), source)
+    source = ahead(source if converted is None else map(converted, source), step.prefetch, ctx)
+    return _closed(called(source), source)
+
+
+def _closed(made: Batches, source: Iterator[Any]) -> Batches:
+    """The same batches; then nothing reads the source any more."""
+    try:
+        yield from made
+    finally:
+        closing(source)
 
 
 def _tolerant(
-    step: MapInArrow | MapInPandas, called: Callable[[Batches], Batches], batches: Batches, ctx: TaskContext
+    step: MapInArrow | MapInPandas,
+    called: Callable[[Iterator[Any]], Batches],
+    batches: Batches,
+    ctx: TaskContext,
+    converted: Callable[[pa.RecordBatch], Any] | None,
 ) -> Batches:
+    def on_some(some: Batches) -> Batches:
+        return called(some if converted is None else map(converted, some))
+
     nulls = RowBatcher(step.name, step.schema)
     with row_errors(step.name, step.on_error, ctx) as errors:
         for batch in batches:
-            yield from _bisected(batch, called, errors, nulls, ctx)
+            yield from _bisected(batch, on_some, errors, nulls, ctx)
 
 
 def _bisected(

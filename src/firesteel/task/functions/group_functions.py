@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from firesteel.errors import UsageError
 from firesteel.task.batches import coalesce, table_batches
+from firesteel.task.functions.instances import called, ready
 from firesteel.task.functions.pandas_conversion import (
     from_dataframe,
     looks_the_same_in_parts,
@@ -30,7 +31,7 @@ from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, 
 def positional_arguments(fn: Callable[..., Any], side_inputs: tuple[str, ...] = ()) -> int:
     """Returns the number of arguments that ``fn`` takes besides its side inputs; 1 for callables without a signature."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        parameters = inspect.signature(called(fn)).parameters.values()
     except (TypeError, ValueError):
         return 1
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -77,12 +78,13 @@ class ApplyInArrow(_Apply):
     """``fn(pa.Table)`` or ``fn(key: tuple[pa.Scalar, ...], pa.Table)``, plus side inputs by name, -> ``pa.Table``."""
 
     def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
-        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
+        fn = ready(self.name, self.fn, ctx)
+        with_key = takes_key(self.name, fn, 1, self.side_inputs)
         conformer = Conformer(self.name, self.schema, by_name=True)
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
         for table in _groups(unit, self.group_keys):
             arguments = (_arrow_key(table, self.group_keys), table) if with_key else (table,)
-            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
+            result = conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx)
             if result is not None:
                 yield from table_batches(result)
 
@@ -95,12 +97,13 @@ class ApplyInPandas(_Apply):
         require_pandas("apply_in_pandas")
 
     def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
-        with_key = takes_key(self.name, self.fn, 1, self.side_inputs)
+        fn = ready(self.name, self.fn, ctx)
+        with_key = takes_key(self.name, fn, 1, self.side_inputs)
         side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}
         for frame in _frames(unit, self.group_keys):
             key = tuple(frame[name].iloc[0] for name in self.group_keys) if with_key else ()
             arguments = (key, frame) if with_key else (frame,)
-            result = call(self.name, ctx, self.fn, *arguments, **side)
+            result = call(self.name, ctx, fn, *arguments, **side)
             batch = from_dataframe(self.name, result, self.schema, ctx, truncate=False)
             if batch is not None and batch.num_rows:
                 yield batch
@@ -129,13 +132,14 @@ class CoGroupApplyInArrow:
         return coalesce(self._results(inputs, ctx))
 
     def _results(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        with_key = takes_key(self.name, self.fn, 2, self.side_inputs)
+        fn = ready(self.name, self.fn, ctx)
+        with_key = takes_key(self.name, fn, 2, self.side_inputs)
         conformer = Conformer(self.name, self.schema, by_name=True)
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
         for left, right in self._pairs(inputs):
             key = _arrow_key(left, self.left_keys) if left.num_rows else _arrow_key(right, self.right_keys)
             arguments = (key, left, right) if with_key else (left, right)
-            result = conformer.table(call(self.name, ctx, self.fn, *arguments, **side), ctx)
+            result = conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx)
             if result is not None:
                 yield from table_batches(result)
 

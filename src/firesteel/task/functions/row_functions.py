@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from firesteel.errors import FiresteelError, error_words
 from firesteel.task.batches import coalesce, filter_rows, reslice
+from firesteel.task.functions.instances import ready
 from firesteel.task.functions.row_errors import FAILS, Made, OnError, RowErrors, is_of_a_row, row_errors
 from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError, complaint, user_frames
@@ -115,7 +116,8 @@ class _OnRows:
 
     def _function(self, ctx: TaskContext) -> Callable[[Row], Any]:
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
-        return partial(self.fn, **side) if side else self.fn
+        fn = ready(self.name, self.fn, ctx)
+        return partial(fn, **side) if side else fn
 
 
 @dataclass(frozen=True, slots=True)

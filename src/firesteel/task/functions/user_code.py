@@ -59,6 +59,13 @@ def user_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctio
     )
 
 
+def set_up_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctionError:
+    """The error to raise for what the set-up of step ``name``'s function raised."""
+    return UserFunctionError(
+        f"The set-up of step '{name}' raised {error_words(error)}.", trace=user_frames(error), place=ctx.place
+    )
+
+
 def complaint(name: str, text: str, ctx: TaskContext, hint: str | None = None) -> UserFunctionError:
     """The error for a step that got or gave something wrong; ``text`` starts with a verb ("returned ...")."""
     where = f" while working on {ctx.place}" if ctx.place else ""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from firesteel.api.steps.common import require_count, require_function
+from firesteel.api.steps.common import plain_function, require_count
 from firesteel.errors import UsageError
 from firesteel.options.values import parse_seconds
 from firesteel.task.services.calls import CallPolicy
@@ -22,7 +22,7 @@ MOST_CONCURRENT = 10_000
 
 def settings(func: Any, *, concurrency: Any, ordered: bool, rate: Any, retries: Any, timeout: Any) -> dict[str, Any]:
     """The fields of ``MapAsync`` for them. Raises UsageError."""
-    name = require_function(func, "map_async")
+    name = plain_function(func, "map_async")
     if not is_async(func):
         raise UsageError(
             f"map_async wants an async function, and {name} is none.",

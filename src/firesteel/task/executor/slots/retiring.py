@@ -3,7 +3,7 @@
 CUDA and OpenMP keep what they saw first, and a heap that has grown does not shrink for sure. So a worker that began with other
 external resources or other threads, or that holds so much since earlier tasks that one like those would pass the limit,
 takes no execution in a slot: it hands it back and goes, and Spark forks another. (What a worker keeps on purpose, a model that
-was loaded once, does no harm as long as its tasks fit beside it.)
+was loaded once, does no harm as long as its tasks fit beside it; functions with a set-up go first.)
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from firesteel.task.executor.slots.resident import Resident
 from firesteel.task.executor.slots.slot import THREAD_VARIABLES, THREADS_VARIABLE, SlotInformation
+from firesteel.task.functions import instances
 
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 """Variable that names the devices CUDA's libraries may use; set for the resource "gpu", unless the worker's environment has it."""
@@ -91,6 +92,7 @@ def _is_full(limit: int, resident: Resident) -> bool:
     wanted = max(_passing, _growth or 0)
     if resident.look() + wanted <= limit:
         return False
+    instances.let_go()
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):  # glibc only
