@@ -19,6 +19,7 @@ from firesteel.options import MEMORY_PER_TASK, MIB, Options
 from firesteel.results.reader import GateReader
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.task.batches import whole
+from firesteel.task.functions.instances import let_go
 from firesteel.task.functions.user_code import UserFunctionError
 from firesteel.task.program import Gate, TaskContext
 from firesteel.task.runner import run_task
@@ -31,12 +32,16 @@ _WHOLE = np.array([[0, 1, 0, 1]], dtype=np.int32)
 
 
 def run(compiled: CompiledJob, options: Options) -> dict[int, pa.Table]:
-    """The rows of each collect, by its number. The job has no sinks, and no parts that Spark computes.
+    """The rows of each collect, by its number. The job has no sinks, and no parts that Spark computes. What its functions set up is
+    closed.
 
     Raises what a user's function raised, with a note that names the step, else a FiresteelError.
     """
     with tempfile.TemporaryDirectory(prefix="firesteel-local-") as folder:
-        return _Run(compiled, options, Path(folder)).run()
+        try:
+            return _Run(compiled, options, Path(folder)).run()
+        finally:
+            let_go()
 
 
 class _Run:

@@ -257,6 +257,23 @@ def test_rows_beyond_the_memory_of_a_task_go_to_disk(env):
     assert found.run_locally(None) == [{"n": sum(range(200_000)), "keys": 50_000}]
 
 
+def test_what_functions_set_up_is_closed_at_the_end(env, tmp_path):
+    notes = tmp_path / "notes"
+
+    class Doubling:
+        def setup(self):
+            notes.write_text("set up")
+
+        def __call__(self, row):
+            return 2 * row.n
+
+        def close(self):
+            notes.write_text(notes.read_text() + ", closed")
+
+    doubled = env.from_collection([{"n": 1}]).map(Doubling(), "n bigint")
+    assert doubled.run_locally() == [{"n": 2}] and notes.read_text() == "set up, closed"
+
+
 def test_neither_pyspark_nor_pandas_is_loaded():
     script = """
 import sys
