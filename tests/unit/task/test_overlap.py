@@ -12,8 +12,9 @@ from firesteel.task.overlap import Behind, ahead
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
+    before = set(threading.enumerate())
     yield
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("firesteel")] == []
+    assert set(threading.enumerate()) <= before
 
 
 def test_in_order_and_not_further_than_asked_for():
