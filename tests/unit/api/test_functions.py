@@ -30,6 +30,16 @@ def rows():
     return ExecutionEnvironment().from_arrow(TABLE)
 
 
+@pytest.mark.parametrize("separator", ["-", "", ", "])
+def test_texts_together_leave_nulls_out_and_no_row(separator):
+    """Arrow's own function loses rows of nulls."""
+    pairs = [("x", "y"), (None, None), ("z", None), (None, "b"), ("", "")]
+    rows = ExecutionEnvironment().from_collection([{"a": a, "b": b} for a, b in pairs])
+    told = rows.select("a", t=F.concat_ws(separator, "a", "b"), c=F.concat("a", "b")).run_locally()
+    assert [row["t"] for row in told] == [separator.join(v for v in pair if v is not None) for pair in pairs]
+    assert [row["c"] for row in told] == ["xy", None, None, None, ""]
+
+
 def test_names_of_what_is_selected(rows):
     chosen = rows.select(F.col("n"), (F.col("n") + 1).alias("m"), k=F.lit(1))
     assert chosen.schema == pa.schema([("n", pa.int32()), ("m", pa.int32()), ("k", pa.int32())])

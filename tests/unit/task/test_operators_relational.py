@@ -148,6 +148,13 @@ def test_an_error_while_computing_names_the_step(ctx):
         project([("y", pc.field("id") / pc.scalar(0))], ctx, BATCH)
 
 
+def test_an_expression_with_fewer_values_than_rows_is_an_error(ctx):
+    lost = pc.binary_join_element_wise(pc.field("a"), pc.scalar("-"), null_handling="skip")
+    project = Project("select", (("t", lost),), pa.schema([("t", pa.string())]))
+    with pytest.raises(UserFunctionError, match="computes 1 values of 't' for 2 rows"):
+        collect(project.apply(iter([pa.record_batch({"a": ["x", None]})]), ctx))
+
+
 def test_limit_reads_no_further_than_it_must(ctx):
     read = []
 

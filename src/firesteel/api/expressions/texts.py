@@ -137,5 +137,13 @@ def joined(separator: str | None, values: Sequence[Value], what: str) -> Value:
     parts = [of_text(value, what).expression for value in values]
     if not parts:
         return constant("")
-    nulls = "emit_null" if separator is None else "skip"
-    return Value(pc.binary_join_element_wise(*parts, pc.scalar(separator or ""), null_handling=nulls), pa.string())
+    if separator is None:
+        return Value(_together(parts), pa.string())
+    # not with Arrow's null_handling="skip", which gives no value at all for a row of nulls
+    pieces = [pc.coalesce(_together([pc.scalar(separator), part]), pc.scalar("")) for part in parts]
+    return Value(pc.utf8_slice_codeunits(_together(pieces), len(separator)), pa.string())
+
+
+def _together(parts: Sequence[pc.Expression]) -> pc.Expression:
+    """Null where one of them is."""
+    return pc.binary_join_element_wise(*parts, pc.scalar(""), null_handling="emit_null")
