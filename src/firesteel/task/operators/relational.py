@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from firesteel.errors import UsageError
-from firesteel.humanize import first_of, plural, named_twice
+from firesteel.humanize import first_of, named_twice, plural
 from firesteel.task.batches import chunked, coalesce, filter_rows, one_chunk, table_batches, take
 from firesteel.task.expressions import column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
@@ -211,10 +211,10 @@ class Project:
             result = _project(pa.Table.from_batches([batch]), columns)
         except pa.ArrowException as error:
             raise complaint(self.name, f"cannot compute its columns: {error}", ctx) from None
-        for name, column in zip(result.column_names, result.columns, strict=True):
-            if len(column) != batch.num_rows:  # a function of Arrow that does not go value by value
+        for name, values in zip(result.column_names, result.columns, strict=True):
+            if len(values) != batch.num_rows:  # a function of Arrow that does not go value by value
                 raise complaint(
-                    self.name, f"computes {len(column)} values of '{name}' for {plural(batch.num_rows, 'row')}", ctx
+                    self.name, f"computes {len(values)} values of '{name}' for {plural(batch.num_rows, 'row')}", ctx
                 )
         return dict(zip(result.column_names, map(one_chunk, result.columns), strict=True))
 
