@@ -85,6 +85,17 @@ def test_what_is_installed_or_elsewhere_stays(beside, monkeypatch):
     del sys.modules[installed.__name__]
 
 
+def test_a_link_to_what_is_installed_stays(beside, monkeypatch):
+    (beside / "links").mkdir()
+    (beside / "links" / "installed.py").symlink_to(beside / "site-packages" / "installed.py")
+    monkeypatch.syspath_prepend(beside / "links")
+    import installed
+
+    assert "links" in str(installed.__file__)
+    assert names(b"installed.f") == []
+    del sys.modules[installed.__name__]
+
+
 def test_a_folder_that_nothing_is_imported_from_has_no_modules(beside, monkeypatch):
     monkeypatch.setattr(sys, "path", [one for one in sys.path if one != str(beside)])
     assert names(b"\x8c\x07helpers") == []

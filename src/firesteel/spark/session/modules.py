@@ -76,7 +76,9 @@ def _beside() -> dict[str, Path]:
                 found[name] = path
     for name in (*_EVERYWHERE, *sys.stdlib_module_names):
         found.pop(name, None)
-    return {name: path for name, path in found.items() if not _is_installed(path)}
+    return {
+        name: path for name, path in found.items() if not (_is_installed(path) or _is_installed(path.resolve()))
+    }  # a link to what is installed is no module of the user's
 
 
 def _files(folder: Path) -> list[Path]:
