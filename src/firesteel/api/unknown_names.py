@@ -131,3 +131,10 @@ def no_such_name_of_a_session(environment: object, name: str) -> NoSuchStep:
 def _near(thing: object, name: str) -> str | None:
     close = difflib.get_close_matches(name, [n for n in dir(type(thing)) if not n.startswith("_")], n=1)
     return f"Did you mean {close[0]}?" if close else None
+
+
+def no_such_function(module: str, name: str, known: Collection[str], hint: str) -> AttributeError:
+    """For an unknown name of ``firesteel.<module>``."""
+    close = difflib.get_close_matches(name, known, n=1)
+    guess = f"Did you mean {close[0]}? " if close else ""
+    return AttributeError(f"firesteel.{module} has no '{name}'. {guess}{hint}")

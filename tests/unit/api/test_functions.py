@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from firesteel import ExecutionEnvironment, col
+from firesteel import ExecutionEnvironment, agg, col
 from firesteel import functions as F
 from firesteel.errors import UsageError
 from firesteel.task.operators.relational import project_schema
@@ -123,3 +123,12 @@ def test_a_time_with_a_zone_and_text_with_an_offset(rows):
     ours = rows.filter(F.col("t") > "2026-01-01T02:00:00+02:00")._pipeline.node.work.filter
     same = rows.filter(F.col("t") > datetime(2026, 1, 1, tzinfo=UTC))._pipeline.node.work.filter
     assert ours.equals(same)
+
+
+def test_unknown_names_are_told_with_what_there_is():
+    with pytest.raises(
+        AttributeError, match=r"functions has no 'concatws'\. Did you mean concat_ws\? A Column of pyspark"
+    ):
+        F.concatws  # noqa: B018
+    with pytest.raises(AttributeError, match=r"agg has no 'medain'\. Did you mean median\? docs/aggregates\.md"):
+        agg.medain  # noqa: B018

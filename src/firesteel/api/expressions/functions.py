@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from firesteel.api.expressions import arithmetic, texts
 from firesteel.api.expressions.column import Case, Column, column, first_of, named
 from firesteel.api.expressions.values import HINT, Rows, Value, alike, compared
+from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
 
 __all__ = [
@@ -188,3 +189,11 @@ def _extreme(name: str, operator: str, columns: tuple[Any, ...]) -> Column:
         return reduce(larger, alike([one.bound(rows) for one in given], text))
 
     return Column(bind, text, fails=any(one.fails for one in given))
+
+
+if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
+
+    def __getattr__(name: str) -> Any:
+        raise no_such_function(
+            "functions", name, __all__, "A Column of pyspark.sql.functions is taken wherever one of these is."
+        )

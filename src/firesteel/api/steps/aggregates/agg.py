@@ -10,12 +10,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from firesteel.api.ddl import to_schema
 from firesteel.api.steps.common import require_count
+from firesteel.api.unknown_names import no_such_function
 from firesteel.errors import UsageError
 from firesteel.humanize import named_twice
 from firesteel.task.operators.aggregation.aggregates.aggregate import Aggregate
@@ -366,3 +367,11 @@ def _result_type(given: Any) -> pa.DataType:
 
 def _class_name(aggregate: Any) -> str:
     return aggregate.__class__.__name__
+
+
+if not TYPE_CHECKING:  # for the type checker an unknown name stays an error
+
+    def __getattr__(name: str) -> Any:
+        raise no_such_function(
+            "agg", name, __all__, "docs/aggregates.md has all of them; an aggregate of your own is agg.user(...)."
+        )
