@@ -61,13 +61,7 @@ class DeltaSink(TableSink):
         """Raises UsageError."""
         log.check_writable(table, removes=self.mode != "append")
         there = plain_schema(log.schema(table))
-        for name in dict.fromkeys([*there.names, *schema.names]):
-            kinds = [s.field(name).type if name in s.names else "no such column" for s in (there, schema)]
-            if kinds[0] != kinds[1]:
-                raise UsageError(
-                    f"The table {self.label} does not fit: column '{name}' is {kinds[0]} there and {kinds[1]} in the stream.",
-                    hint="Bring the stream's columns to those of the table (with_column, select), or change the table first.",
-                )
+        self._check_columns(there, schema)
 
     def _log(self, files: Sequence[tuple[str, PartFile]]) -> None:
         assert self._schema is not None and self._layout is not None

@@ -82,13 +82,7 @@ class IcebergSink(TableSink):
 
     def _check_table(self, table: Any, schema: pa.Schema) -> None:
         there = plain_schema(_without_large(table.schema().as_arrow()))
-        for name in dict.fromkeys([*there.names, *schema.names]):
-            kinds = [s.field(name).type if name in s.names else "no such column" for s in (there, schema)]
-            if kinds[0] != kinds[1]:
-                raise UsageError(
-                    f"The table {self.label} does not fit: column '{name}' is {kinds[0]} there and {kinds[1]} in the stream.",
-                    hint="Bring the stream's columns to those of the table (with_column, select), or change the table first.",
-                )
+        self._check_columns(there, schema)
 
     def _log(self, files: Sequence[tuple[str, PartFile]]) -> None:
         assert self._schema is not None

@@ -165,6 +165,16 @@ class TableSink:
                 ) from error
         self._staging.remove()
 
+    def _check_columns(self, there: pa.Schema, schema: pa.Schema) -> None:
+        """Raises UsageError where the stream's columns are not those of the table. ``there``: the table's."""
+        for name in dict.fromkeys([*there.names, *schema.names]):
+            kinds = [s.field(name).type if name in s.names else "no such column" for s in (there, schema)]
+            if kinds[0] != kinds[1]:
+                raise UsageError(
+                    f"The table {self.label} does not fit: column '{name}' is {kinds[0]} there and {kinds[1]} in the stream.",
+                    hint="Bring the stream's columns to those of the table (with_column, select), or change the table first.",
+                )
+
     def abort(self, attempts: Sequence[FileCommit]) -> None:
         if self._staging is None:
             return
