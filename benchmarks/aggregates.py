@@ -1,4 +1,4 @@
-"""Benchmark 23: aggregates beside PySpark's, by key and of all rows, over local Parquet.
+"""Benchmark 25: aggregates beside PySpark's, by key and of all rows, over local Parquet.
 
 Each contender runs all queries, one after another, in a process and a session of its own, and they take turns. The answers of exact aggregates must agree.
 """

@@ -1,4 +1,4 @@
-"""Benchmark: rows that are answered by a service on loopback, by ``map_async``, by a pool of threads in PySpark's mapInArrow, and by a bare event loop.
+"""Benchmark 24: rows that are answered by a service on loopback, by ``map_async``, by a pool of threads in PySpark's mapInArrow, and by a bare event loop.
 
 The service is a process of its own that answers a line after 20 ms. Case "slots": it works on 20 at once, whatever comes waits, so it
 gives about 1,000 answers a second. Case "rate": it works on any number, but refuses what comes beyond 1,000 in a second (a window that
