@@ -65,6 +65,7 @@ from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
+from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
@@ -134,6 +135,7 @@ class DriverInput:
     data_volume: int = DATA_VOLUME_PER_TASK.default
     """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
+    sockets: WorkerSockets = AS_THEY_ARE
 
 
 @dataclass(eq=False)
@@ -159,7 +161,7 @@ class JobDriver:
         self._in = given
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._channel = Channel(given.context, given.job_id, self._queue.put)
-        self._runner = BatchRunner(given.context, self._queue.put)
+        self._runner = BatchRunner(given.context, self._queue.put, given.sockets)
         self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")

@@ -56,6 +56,7 @@ from firesteel.spark.session.preflight import executors, modules_of, preflight, 
 from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts
 from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.session.worker_sockets import worker_sockets
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
@@ -382,6 +383,7 @@ class JobRun:
                 memory_budget=self._memory_budget,
                 data_volume=self._options[DATA_VOLUME_PER_TASK],
                 session=self._session,
+                sockets=worker_sockets(self._context),
             )
         )
         with self._lock:

@@ -1,7 +1,8 @@
 """Spark sessions: making one that suits us, and checking one that was given.
 
 A session that we make runs jobs FAIR, talks to its Python workers over Unix sockets, uses the driver's interpreter for
-them and keeps the console quiet. A given session is checked and used; nothing of it is ever set, stopped or replaced.
+them and keeps the console quiet. A given session is checked and used; nothing of it is stopped or replaced, and what is set for a
+moment (``worker_sockets``) is taken back.
 """
 
 from __future__ import annotations
