@@ -269,10 +269,7 @@ class BatchRunner:
         descriptors = [descriptor for task in zip(*by_part, strict=True) for descriptor in task]
         n = len(batch.subtasks)
         rdd = self._context.parallelize(descriptors, n)
-        if slots.places:
-            rdd = placed(self._context, rdd, slots.places)
-        else:
-            rdd = preferring(self._context, rdd, n, locations)
+        rdd = placed(self._context, rdd, slots.places) if slots.places else preferring(self._context, rdd, n, locations)
         if slots.profile is not None:
             rdd = rdd.withResources(slots.profile)
         if slots.environment:
