@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-from firesteel.spark.session.sessions import is_local
+from firesteel.spark.session.sessions import is_local, setting
 
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 DIRECTORY = "spark.python.unix.domain.socket.dir"
@@ -23,7 +23,7 @@ LONGEST_DIRECTORY = 60
 
 
 class WorkerSockets(Protocol):
-    """How Spark is to speak with the Python workers of a batch."""
+    """The way Spark speaks with the Python workers of a batch."""
 
     def workers(self, variables: Mapping[str, str]) -> AbstractContextManager[Mapping[str, str]]:
         """The environment variables that the batch's workers get beside ``variables``, while it runs."""
@@ -91,10 +91,7 @@ def worker_sockets(context: Any) -> WorkerSockets:
 
 def _sockets_of(context: Any) -> WorkerSockets:
     """Where the user has not said how, and where executor and driver are one process, whose settings we can reach."""
-    if not is_local(context):
+    if not is_local(context) or setting(context, UNIX_SOCKETS) is not None:
         return AS_THEY_ARE
-    conf = context._jsc.sc().conf()
-    directory = conf.get(DIRECTORY, context._jvm.System.getProperty("java.io.tmpdir"))
-    if conf.contains(UNIX_SOCKETS) or len(directory) > LONGEST_DIRECTORY:
-        return AS_THEY_ARE
-    return UnixSockets(conf)
+    directory = setting(context, DIRECTORY) or context._jvm.System.getProperty("java.io.tmpdir")
+    return AS_THEY_ARE if len(directory) > LONGEST_DIRECTORY else UnixSockets(context._jsc.sc().conf())
