@@ -90,7 +90,7 @@ def worker_sockets(context: Any) -> WorkerSockets:
 
 
 def _sockets_of(context: Any) -> WorkerSockets:
-    """Where the user has not said how, and where executor and driver are one process, whose settings we can reach."""
+    """Unix sockets if the user has not said otherwise, and executor and driver are one process, whose settings we can reach."""
     if not is_local(context) or setting(context, UNIX_SOCKETS) is not None:
         return AS_THEY_ARE
     directory = setting(context, DIRECTORY) or context._jvm.System.getProperty("java.io.tmpdir")
