@@ -118,7 +118,8 @@ class BlockingResultInfo:
         self.erase(partitions[self.recorded[partitions]])
         self._begin()
         self.partition_bytes[partitions] = reports.bytes
-        self.partition_rows[partitions] = reports.rows
+        if reports.rows.any():  # zeros that nobody writes take no memory
+            self.partition_rows[partitions] = reports.rows
         self.partition_stored[partitions] = reports.stored_bytes
         self.recorded[partitions] = True
         self._note_heavy_keys(reports)

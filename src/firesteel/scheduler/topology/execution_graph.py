@@ -239,8 +239,12 @@ class ExecutionJobVertex:
         return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
 
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
-        """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote."""
-        self.written_io()[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
+        """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote; there are none of them yet."""
+        for counted, values in zip(
+            self.written_io(), (reports.rows_in, reports.rows_out, reports.bytes_in), strict=True
+        ):
+            if values.any():  # zeros that nobody writes take no memory
+                counted[subtasks] = values
         if reports.set_ups is not None:
             self.count_set_ups(subtasks, reports.set_ups)
 

@@ -91,6 +91,11 @@ SNAPSHOT_SECONDS = 0.25
 SNAPSHOT_SHARE = 0.05
 """Other threads see the state of so long ago at most; the snapshots take at most this part of the job's thread."""
 
+GATHER_SECONDS = 0.02
+"""Messages that come one by one cost several times more than together: while very many executions are open, so that nothing waits for
+the driver, those of so long a time are taken together."""
+MANY_OPEN = 64
+
 _log = logging.getLogger("firesteel.spark")
 
 
@@ -294,6 +299,8 @@ class JobDriver:
         items: list[Any] = []
         try:
             items.append(self._queue.get(timeout=max(0.0, due - now)))
+            if sum(len(batch.open) for batch in self._active.values()) >= MANY_OPEN:
+                self._cancelled.wait(GATHER_SECONDS)
             while True:
                 items.append(self._queue.get_nowait())
         except Empty:
