@@ -21,7 +21,7 @@ from firesteel.api.unknown_names import no_such_step_of_a_key
 from firesteel.task.operators.window import WindowFunction
 
 if TYPE_CHECKING:
-    from firesteel.api.data_stream import DataStream
+    from firesteel.api.streams.data_stream import DataStream
 
 
 class KeyedStream:
