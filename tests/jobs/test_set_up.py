@@ -193,7 +193,7 @@ def test_explain_tells_of_set_ups(env, notes):
     result = env.execute("scores")
     told = result.explain()
     times = sum(noted(notes, "setup").values())
-    assert f"functions of its steps {times} time" in told
+    assert f"the function of map_in_arrow(Scorer) {times} time" in told
     assert "which its cost leaves out; a worker keeps" in told
 
 

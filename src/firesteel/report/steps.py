@@ -1,11 +1,20 @@
-"""Sentences on what steps counted while they ran: calls of services, rows that functions could not do."""
+"""Sentences on what steps counted while they ran: calls of services, set-ups of functions, rows that functions could not do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firesteel.humanize import format_count, format_seconds, plural
-from firesteel.model.steps.reports import CALL_MS, CALLS, ERRORS, RETRIES, WAITED_MS
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.model.steps.reports import (
+    CALL_MS,
+    CALLS,
+    ERRORS,
+    RETRIES,
+    SET_UP_BYTES,
+    SET_UP_MS,
+    SET_UPS,
+    WAITED_MS,
+)
 from firesteel.report.history import VertexHistory
 
 _MOST_SHOWN = 3
@@ -17,6 +26,8 @@ def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
     for step, counts in sorted(vertex.steps.items()):
         if counts.get(CALLS):
             yield "calls", f"{_calls(step, counts)}."
+        if counts.get(SET_UPS) or counts.get(SET_UP_BYTES):
+            yield "set up", f"{_set_ups(step, counts)}."
         if counts.get(ERRORS):
             yield "errors", "\n".join(_errors(vertex, step, counts[ERRORS]))
 
@@ -26,6 +37,17 @@ def _calls(step: str, counts: dict[str, int]) -> str:
     repeated = f", {format_count(counts[RETRIES])} of them repetitions" if counts.get(RETRIES) else ""
     waited = format_seconds(counts.get(WAITED_MS, 0) / 1e3)
     return f"{plural(counts[CALLS], 'call')} by {step}, {mean} each on average{repeated}; its subtasks waited {waited} for answers"
+
+
+def _set_ups(step: str, counts: dict[str, int]) -> str:
+    """``the function of score 2 times, 3.1 s each, which its cost leaves out; a worker keeps 1 GiB``."""
+    times, seconds, held = counts.get(SET_UPS, 0), counts.get(SET_UP_MS, 0) / 1e3, counts.get(SET_UP_BYTES, 0)
+    each = f"{format_seconds(seconds / times)} each" if times > 1 else format_seconds(seconds)
+    told = (
+        f"{plural(times, 'time')}, {each}, which its cost leaves out" if times else "by earlier subtasks of the workers"
+    )
+    whose = f"the function of {step}" if step else "functions of its steps"
+    return f"{whose} {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
 
 
 def _errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:

@@ -235,11 +235,8 @@ class _PartRun:
 
     def finish(self) -> TaskOutcome:
         partitions, commits = self._outputs.finish()
-        ctx = self._part.ctx
-        held = sum(instance.nbytes for instance in ctx.set_ups.instances.values())
         counts = self._reading.rows, self._reading.bytes, self._outputs.rows
-        reports, set_ups = tuple(ctx.reports.values()), ctx.set_ups
-        return TaskOutcome(partitions, commits, *counts, reports, set_ups.count, set_ups.seconds, held)
+        return TaskOutcome(partitions, commits, *counts, tuple(self._part.ctx.reports.values()))
 
     def put_back(self) -> None:
         put_back(self._part.ctx, sound=True)

@@ -315,8 +315,7 @@ class _Execution:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
         reports = step_reports.encode(outcome.reports)
-        set_ups = outcome.set_ups, round(1e3 * outcome.set_up_seconds), outcome.set_up_bytes
-        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports, set_ups)
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
 
     def _written(self, part: PartitionOutcome) -> Written:
         total = int(part.bytes.sum())

@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError, UsageError
+from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS
 from firesteel.task.functions.user_code import set_up_error
 from firesteel.task.program import TaskContext, within
 
@@ -116,17 +117,16 @@ def ready(name: str, function: Any, ctx: TaskContext) -> Callable[..., Any]:
     """
     if not isinstance(function, SetUp):
         return function
-    taken = ctx.set_ups.instances
-    if id(function) not in taken:
-        taken[id(function)] = _kept.take(function) or _set_up(name, function, ctx)
-    return taken[id(function)].function
+    if id(function) not in ctx.instances:
+        instance = ctx.instances[id(function)] = _kept.take(function) or _set_up(name, function, ctx)
+        ctx.report(name).add(SET_UP_BYTES, instance.nbytes)
+    return ctx.instances[id(function)].function
 
 
 def put_back(ctx: TaskContext, *, sound: bool) -> None:
     """Makes idle again what the task has taken, or (not ``sound``) closes it. Nothing of it runs any more."""
-    instances = ctx.set_ups.instances
-    while instances:
-        _, instance = instances.popitem()
+    while ctx.instances:
+        _, instance = ctx.instances.popitem()
         if sound:
             _kept.put(instance)
         else:
@@ -218,7 +218,7 @@ _kept = _Kept()
 def _set_up(name: str, function: SetUp, ctx: TaskContext) -> _Instance:
     before, began = _private_bytes(), time.monotonic()
     try:
-        made = function.made(instance.function for instance in ctx.set_ups.instances.values())
+        made = function.made(instance.function for instance in ctx.instances.values())
         if _has_method(type(made), "setup"):
             made.setup()
         told: Any = getattr(made, "nbytes", None)
@@ -228,8 +228,8 @@ def _set_up(name: str, function: SetUp, ctx: TaskContext) -> _Instance:
         raise set_up_error(name, error, ctx) from error
     finally:
         _kept.num_set_up += 1
-        ctx.set_ups.count += 1
-        ctx.set_ups.seconds += time.monotonic() - began
+        ctx.report(name).add(SET_UPS)
+        ctx.report(name).add(SET_UP_MS, round(1e3 * (time.monotonic() - began)))
     nbytes = int(told) if isinstance(told, Integral) else max(0, _private_bytes() - before)
     if _has_method(type(made), "close"):
         _close_at_exit()
