@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -176,11 +175,5 @@ class TableSink:
                 )
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is None:
-            return
-        if attempts:
-            self._staging.forget(attempts)
-            return
-        with suppress(OSError, pa.ArrowException):
-            self._staging.remove()
-            self._staging.remove_parents()
+        if self._staging is not None:
+            self._staging.abort(attempts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -265,15 +265,8 @@ class FileSink:
             self._staging.remove()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is None:
-            return
-        if attempts:
-            self._staging.forget(attempts)
-            return
-        with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
-            InPlace(self.target, self._staging.path).take_back()  # nothing, unless a commit could not be undone
-            self._staging.remove()
-            self._staging.remove_parents()
+        if self._staging is not None:
+            self._staging.abort(attempts)
 
     def _write_empty(self) -> FileCommit:
         writer = self._writer(0, 0)
