@@ -6,14 +6,14 @@ The work is in the functions of ``steps``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import pyarrow as pa
 
 from firesteel.api.steps import actions, caching
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.sinks import merging, writing
-from firesteel.api.steps.sinks.writing import Layout
+from firesteel.api.steps.sinks.layout import FileOptions, Layout, TableOptions, laid_out
 from firesteel.api.streams.settings import Configurable, StreamSink
 from firesteel.compile.stream_graph import StepConfig
 from firesteel.local import runs
@@ -43,17 +43,14 @@ class Ends(Configurable):
 
     # --- sinks ---
 
+    @laid_out(FileOptions)
     def write_parquet(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
         merge_schema: bool = False,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
 
@@ -65,27 +62,23 @@ class Ends(Configurable):
         files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
         open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("parquet", layout, compression=compression, merge_schema=merge_schema)
+        return self._files("parquet", Layout(path, **layout), compression=compression, merge_schema=merge_schema)
 
+    @laid_out(FileOptions)
     def write_text(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of text files, one line a row, from a stream of one string column beside those to partition by.
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("text", layout, compression=compression)
+        return self._files("text", Layout(path, **layout), compression=compression)
 
+    @laid_out(FileOptions)
     def write_csv(
         self,
         path: Any,
@@ -93,54 +86,45 @@ class Ends(Configurable):
         header: bool = True,
         sep: str = ",",
         null_value: str = "",
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of CSV files; texts in quotes, quotes inside doubled, null as ``null_value`` without quotes.
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("csv", layout, header=header, sep=sep, null_value=null_value, compression=compression)
+        return self._files(
+            "csv", Layout(path, **layout), header=header, sep=sep, null_value=null_value, compression=compression
+        )
 
+    @laid_out(FileOptions)
     def write_json(
         self,
         path: Any,
         *,
         ignore_null_fields: bool = True,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of files with a JSON object a line, without the fields that are null (``ignore_null_fields``).
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("json", layout, ignore_null_fields=ignore_null_fields, compression=compression)
+        return self._files(
+            "json", Layout(path, **layout), ignore_null_fields=ignore_null_fields, compression=compression
+        )
 
+    @laid_out(FileOptions)
     def write_arrow(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of Arrow IPC files. ``compression``: of the buffers inside, lz4 or zstd. The others as in
         :meth:`write_parquet`."""
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("arrow", layout, compression=compression)
+        return self._files("arrow", Layout(path, **layout), compression=compression)
 
     def merge_parquet(
         self,
@@ -161,20 +145,18 @@ class Ends(Configurable):
         are written anew. ``partition_by`` is that of the directory, which is made if it is not there. Fails if two rows of the stream have
         one key, a key is null, or another program changed the directory meanwhile. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, "append", partition_by, max_file_size, filesystem)
+        layout = Layout(path, "append", partition_by, max_file_size=max_file_size, filesystem=filesystem)
         when = (when_matched, when_not_matched)
         return StreamSink(merging.merge_parquet(self._pipeline, key, layout, when, compression))
 
+    @laid_out(TableOptions)
     def write_delta(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
         storage_options: Mapping[str, str] | None = None,
+        **layout: Unpack[TableOptions],
     ) -> StreamSink:
         """Writes a Delta table in one transaction (extra ``firesteel[delta]``).
 
@@ -182,28 +164,28 @@ class Ends(Configurable):
         (those of partitions that there are rows for) or ``"ignore"``. ``partition_by``: of a new table. ``storage_options``: of
         ``deltalake``, which writes the log. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, None, file_size)
-        node = writing.write_delta(self._pipeline, layout, compression=compression, storage_options=storage_options)
+        node = writing.write_delta(
+            self._pipeline, Layout(path, **layout), compression=compression, storage_options=storage_options
+        )
         return StreamSink(node)
 
+    @laid_out(TableOptions)
     def write_iceberg(
         self,
         table: str,
         catalog: str | Mapping[str, str] = "default",
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
+        **layout: Unpack[TableOptions],
     ) -> StreamSink:
         """Writes an Iceberg table in one transaction (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``; ``catalog``: its name in
         the configuration of ``pyiceberg``, or its properties.
 
         ``partition_by``: of a new table, by the values themselves. The others as in :meth:`write_delta`.
         """
-        layout = Layout(None, mode, partition_by, max_file_size, None, file_size)
-        return StreamSink(writing.write_iceberg(self._pipeline, table, catalog, layout, compression=compression))
+        return StreamSink(
+            writing.write_iceberg(self._pipeline, table, catalog, Layout(None, **layout), compression=compression)
+        )
 
     def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
         return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))

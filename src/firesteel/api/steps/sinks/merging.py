@@ -16,7 +16,8 @@ from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
-from firesteel.api.steps.sinks.writing import Layout, end_with
+from firesteel.api.steps.sinks.layout import Layout
+from firesteel.api.steps.sinks.writing import end_with
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
