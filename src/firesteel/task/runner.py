@@ -30,7 +30,7 @@ from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, labelled, whole, with_null_indices
-from firesteel.task.functions.instances import make_room, put_back
+from firesteel.task.functions.instances import make_room, put_back, tell_close_errors
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
@@ -238,6 +238,7 @@ class _PartRun:
         ctx = self._part.ctx
         held = sum(instance.nbytes for instance in ctx.set_ups.instances.values())
         counts = self._reading.rows, self._reading.bytes, self._outputs.rows
+        tell_close_errors(ctx)
         reports, set_ups = tuple(ctx.reports.values()), ctx.set_ups
         return TaskOutcome(partitions, commits, *counts, reports, set_ups.count, set_ups.seconds, held)
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 ERRORS = "numErrors"
 """Rows that failed for good and were left out, nulled or routed."""
+CLOSE_ERRORS = "numCloseErrors"
+"""Functions whose ``close()`` raised as the worker let go of them; in samples ``CLOSED`` stands for the row."""
+CLOSED = "close()"
 CALLS, RETRIES = "numCalls", "numRetries"
 CALL_MS, WAITED_MS = "callTimeMs", "waitedTimeMs"
 """Milliseconds of all calls together, and those in which the task had nothing to do but wait for them."""
