@@ -454,6 +454,8 @@ class _Outputs:
         for output in self._outputs:
             if isinstance(output, SinkOutput):
                 self._writers.append(output.sink.write(self._ctx.subtask, self._ctx.attempt))
+                if getattr(self._writers[-1], "expects", False):
+                    self._writers[-1].expect(self._ctx.input_bytes)
                 self._combiners.append(None)
                 continue
             writer = self._result_writer(output, share)

@@ -18,6 +18,8 @@ CLOSED = "close()"
 CALLS, RETRIES = "numCalls", "numRetries"
 CALL_MS, WAITED_MS = "callTimeMs", "waitedTimeMs"
 """Milliseconds of all calls together, and those in which the task had nothing to do but wait for them."""
+SAMPLED, SAMPLED_FILE = "sampledBytes", "sampledFileBytes"
+"""Plain bytes of rows that were looked at, and what they are in a file."""
 MOST_SAMPLES = 5
 """Of one step in one subtask."""
 

@@ -17,8 +17,8 @@ from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import FileSizes
 from firesteel.options import parse_size
+from firesteel.task.passing import Encodes
 
 if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
@@ -51,16 +51,15 @@ class Layout:
         wrong = next((name for name in columns if not isinstance(name, str)), None)
         if wrong is not None:
             raise UsageError(f"partition_by wants names of columns, not {wrong!r}.")
-        size = _size("max_file_size", self.max_file_size)
-        even = _size("file_size", self.file_size)
-        if even is not None and size is None and columns:  # the rows of one subtask are not parted by their values
-            size = even * 3 // 2
-        return {"mode": self.mode, "partition_by": columns, "max_file_size": size}
+        most, even = _size("max_file_size", self.max_file_size), _size("file_size", self.file_size)
+        if most is not None and even is not None and even > most:
+            raise UsageError(f"file_size={self.file_size!r} is more than max_file_size={self.max_file_size!r}.")
+        return {"mode": self.mode, "partition_by": columns, "max_file_size": most, "file_size": even}
 
-    def evenly(self, pipeline: Pipeline, columns: Sequence[str], *, compressed: bool) -> Pipeline:
-        """The rows gathered, once more, so that each subtask writes a file of ``file_size``. Raises UsageError."""
+    def evenly(self, pipeline: Pipeline, columns: Sequence[str], sink: Encodes, kind: str) -> Pipeline:
+        """The rows gathered, once more, so that subtasks write files of ``file_size``. Raises UsageError."""
         size = _size("file_size", self.file_size)
-        return pipeline if size is None else gathered(pipeline, columns, FileSizes(size, compressed))
+        return pipeline if size is None else gathered(pipeline, columns, size, sink, kind)
 
 
 def _size(what: str, given: Any) -> int | None:
@@ -82,8 +81,7 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
         else:
             options = layout.checked()
             sink = _SINKS[kind](layout.path, **own, **options)
-            compressed = own["compression"] not in (None, "none")
-            pipeline = layout.evenly(pipeline, options["partition_by"], compressed=compressed)
+            pipeline = layout.evenly(pipeline, options["partition_by"], sink, f"write_{kind}({layout.path})")
         return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
 
 
@@ -97,7 +95,7 @@ def write_delta(
         options = layout.checked_for_table()
         sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_delta({layout.path})")
         return end_with(pipeline, f"write_delta({layout.path})", sink, place)
 
 
@@ -110,7 +108,7 @@ def write_iceberg(
 
         sink = IcebergSink(table, catalog, compression=compression, **layout.checked_for_table())
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_iceberg({table})")
         return end_with(pipeline, f"write_iceberg({table})", sink, place)
 
 
