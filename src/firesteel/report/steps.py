@@ -8,6 +8,8 @@ from firesteel.humanize import format_bytes, format_count, format_seconds, plura
 from firesteel.model.steps.reports import (
     CALL_MS,
     CALLS,
+    CLOSE_ERRORS,
+    CLOSED,
     ERRORS,
     RETRIES,
     SET_UP_BYTES,
@@ -30,6 +32,8 @@ def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
             yield "set up", f"{_set_ups(step, counts)}."
         if counts.get(ERRORS):
             yield "errors", "\n".join(_errors(vertex, step, counts[ERRORS]))
+        if counts.get(CLOSE_ERRORS):
+            yield "errors", "\n".join(_close_errors(vertex, step, counts[CLOSE_ERRORS]))
 
 
 def _calls(step: str, counts: dict[str, int]) -> str:
@@ -52,11 +56,23 @@ def _set_ups(step: str, counts: dict[str, int]) -> str:
 
 def _errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
     yield f"{step} failed for {plural(count, 'row')}."
-    told = [
+    told = [one for one in _samples(vertex, step) if one[1] != CLOSED]
+    for subtask, row, error in told[:_MOST_SHOWN]:
+        yield f"{error} for {row} (subtask {subtask})."
+
+
+def _close_errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
+    yield f"close() of the function of {step} raised {plural(count, 'time')}, which fails no job."
+    told = [one for one in _samples(vertex, step) if one[1] == CLOSED]
+    for subtask, _, error in told[:_MOST_SHOWN]:
+        yield f"{error} (told by the worker of subtask {subtask})."
+
+
+def _samples(vertex: VertexHistory, step: str) -> list[tuple[int, str, str]]:
+    """Subtask, row and error of each that is on record."""
+    return [
         (record.subtask, *pair)
         for record in vertex.row_errors
         if record.step == step
         for pair in zip(record.rows, record.errors, strict=False)
     ]
-    for subtask, row, error in told[:_MOST_SHOWN]:
-        yield f"{error} for {row} (subtask {subtask})."

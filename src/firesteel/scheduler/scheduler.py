@@ -136,6 +136,7 @@ class Scheduler(ABC):
             strategy,
             recorder,
             timers,
+            nodes=self.nodes,
             options=options,
             merging=self.merging,
             release=self.release,

@@ -81,6 +81,8 @@ class TaskContext:
     """By ``ResultOutput.route``: what takes the rows that a step could not do."""
     peers: ResultStore | None = None
     """The job's storage, where its executors leave word for each other; None: there is one executor only."""
+    input_bytes: int = 0
+    """Plain bytes that it should read, as the scheduler estimates; 0: not known."""
     kept_functions: int = 1 << 30
     """Most bytes that the worker keeps of functions with a set-up that its task does not need."""
     instances: dict[int, Any] = field(default_factory=dict[int, Any])

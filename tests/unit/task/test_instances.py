@@ -98,6 +98,22 @@ def test_what_was_given_is_not_touched_where_it_was_made():
     assert function.digest != before
 
 
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_what_close_raises_fails_nothing_and_is_told_once(kind, caplog):
+    class Stuck(Model):
+        def close(self) -> None:
+            raise kind("busy")
+
+    assert task(arrived(Stuck("a")), sound=False) == [1001]
+    assert f"close() of the function of step 'step' raised {kind.__name__}: busy" in caplog.text
+    ctx = context()
+    instances.tell_close_errors(ctx)
+    assert ctx.reports["step"].counts == {"numCloseErrors": 1}
+    assert ctx.reports["step"].samples == [("close()", f"{kind.__name__}: busy")]
+    instances.tell_close_errors(after := context())
+    assert not after.reports
+
+
 def test_not_sound_ones_are_closed():
     assert task(arrived(Model("a")), sound=False) == [1001]
     assert closed == ["a"]
@@ -154,14 +170,14 @@ def test_bytes_are_as_told_or_as_measured(told, wanted):
     put_back(ctx, sound=True)
 
 
-def test_a_close_that_raises_harms_nobody(capsys):
+def test_a_close_that_raises_harms_nobody(caplog):
     class Bad(Model):
         def close(self) -> None:
             raise KeyError("connection")
 
     task(arrived(Bad("a")))
     instances.let_go()
-    assert "KeyError" in capsys.readouterr().err
+    assert "KeyError" in caplog.text
 
 
 def test_the_arguments_of_a_class_are_those_of_its_instances():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from firesteel.api.connectors.spark_columns import aggregate
+from firesteel.api.connectors.spark_columns import aggregate, with_conditions
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
 from firesteel.api.steps.aggregates.pivot import Pivot, pivot
@@ -150,7 +150,8 @@ class GroupedStream:
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row per group, as :meth:`KeyedStream.aggregate`."""
-        return self._after(self._groups.aggregate(aggregates, named))
+        pipeline, given, by_name = with_conditions(self._groups.pipeline, aggregates, named)
+        return self._after(self._groups.over(pipeline).aggregate(given, by_name))
 
     agg = aggregate
 

@@ -175,6 +175,8 @@ class ExecutionsFinished(Event):
 
 class FailureKind(Enum):
     USER = "user function"
+    SET_UP = "set-up of a user function"
+    """It found its node, or its own code, not to be as it wants it: it fails there again."""
     PARTITION = "partition lost or damaged"
     WORKER = "worker lost"
     LOST = "executor or worker lost"

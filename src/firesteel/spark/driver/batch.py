@@ -304,7 +304,8 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     if deploy.splits is not None and splits:
         own = [[splits[k] for k in numbers.tolist()] for numbers in map(deploy.splits.of, range(len(deploy.subtasks)))]
     ranges = [r.columns for r in deploy.ranges]
-    return encode_executions(deploy.subtasks, deploy.attempts, ranges, own, dumps_splits)
+    columns = deploy.subtasks, deploy.attempts, ranges, own, dumps_splits
+    return encode_executions(*columns, input_bytes=deploy.input_bytes)
 
 
 def java_range(context: Any, n: int) -> Any:

@@ -307,6 +307,7 @@ class _Execution:
             shared=MappedObjects(shared_of(scratch)),
             peers=job.store if job.scratch is None else None,
             kept_functions=job.kept_functions,
+            input_bytes=self.descriptor.input_bytes,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)

@@ -83,7 +83,7 @@ def join_asof(  # noqa: PLR0917
         kind = join_kind(how)
         if kind not in ("left", "inner"):
             raise UsageError(f"There is no as-of join of kind '{how}'.", hint="There are left and inner.")
-        distance = _distance(tolerance, check_times(left.schema, right.schema, times))
+        distance = _distance(tolerance, check_times(left.schema, right.schema, times), times)
         left_by, right_by = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         once = (times[1],) if times[0] == times[1] else ()
         # the time of a common name comes once, from the left: as if it were a key
@@ -194,8 +194,8 @@ def _names(value: Any) -> list[str]:
     return names
 
 
-def _distance(tolerance: Any, type_: Any) -> Any:
-    """The tolerance in units of the type in which times are compared."""
+def _distance(tolerance: Any, type_: Any, times: tuple[str, str]) -> Any:
+    """The tolerance in units of the type in which ``times`` are compared."""
     if tolerance is None:
         return None
     timed = pa.types.is_temporal(type_)
@@ -203,9 +203,17 @@ def _distance(tolerance: Any, type_: Any) -> Any:
     whole = pa.types.is_floating(type_) or timed or isinstance(tolerance, int)
     if not wanted or isinstance(tolerance, bool) or not whole:
         kind = "a timedelta" if timed else "a number" if pa.types.is_floating(type_) else "a whole number"
-        raise UsageError(f"tolerance={tolerance!r} must be {kind}: times are compared as {type_}.")
+        between = f"'{times[0]}' is" if times[0] == times[1] else f"'{times[0]}' and '{times[1]}' are"
+        raise UsageError(
+            f"tolerance={tolerance!r} must be {kind}: {between} compared as {type_}.",
+            hint="Write tolerance=timedelta(minutes=5), after from datetime import timedelta."
+            if timed
+            else "Write tolerance=5.",
+        )
     if not tolerance >= type(tolerance)(0):
-        raise UsageError(f"tolerance={tolerance!r} is negative.")
+        raise UsageError(
+            f"tolerance={tolerance!r} is negative.", hint="It is a distance; direction= says on which side."
+        )
     if not isinstance(tolerance, timedelta):
         return tolerance
     if pa.types.is_date(type_):

@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 from firesteel.api.steps.partitioning import gathered
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import FileSizes
 from firesteel.options import parse_size
+from firesteel.task.passing import Encodes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,16 +41,15 @@ class Layout:
         wrong = next((name for name in columns if not isinstance(name, str)), None)
         if wrong is not None:
             raise UsageError(f"partition_by wants names of columns, not {wrong!r}.")
-        size = _size("max_file_size", self.max_file_size)
-        even = _size("file_size", self.file_size)
-        if even is not None and size is None and columns:  # the rows of one subtask are not parted by their values
-            size = even * 3 // 2
-        return {"mode": self.mode, "partition_by": columns, "max_file_size": size}
+        most, even = _size("max_file_size", self.max_file_size), _size("file_size", self.file_size)
+        if most is not None and even is not None and even > most:
+            raise UsageError(f"file_size={self.file_size!r} is more than max_file_size={self.max_file_size!r}.")
+        return {"mode": self.mode, "partition_by": columns, "max_file_size": most, "file_size": even}
 
-    def evenly(self, pipeline: Pipeline, columns: Sequence[str], *, compressed: bool) -> Pipeline:
-        """The rows gathered, once more, so that each subtask writes a file of ``file_size``. Raises UsageError."""
+    def evenly(self, pipeline: Pipeline, columns: Sequence[str], sink: Encodes, kind: str) -> Pipeline:
+        """The rows gathered, once more, so that subtasks write files of ``file_size``. Raises UsageError."""
         size = _size("file_size", self.file_size)
-        return pipeline if size is None else gathered(pipeline, columns, FileSizes(size, compressed))
+        return pipeline if size is None else gathered(pipeline, columns, size, sink, kind)
 
 
 class TableOptions(TypedDict, total=False):

@@ -33,8 +33,7 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
         else:
             options = layout.checked()
             sink = _SINKS[kind](layout.path, **own, **options)
-            compressed = own["compression"] not in (None, "none")
-            pipeline = layout.evenly(pipeline, options["partition_by"], compressed=compressed)
+            pipeline = layout.evenly(pipeline, options["partition_by"], sink, f"write_{kind}({layout.path})")
         return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
 
 
@@ -48,7 +47,7 @@ def write_delta(
         options = layout.checked_for_table()
         sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_delta({layout.path})")
         return end_with(pipeline, f"write_delta({layout.path})", sink, place)
 
 
@@ -61,7 +60,7 @@ def write_iceberg(
 
         sink = IcebergSink(table, catalog, compression=compression, **layout.checked_for_table())
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_iceberg({table})")
         return end_with(pipeline, f"write_iceberg({table})", sink, place)
 
 
