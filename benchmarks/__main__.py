@@ -1,4 +1,4 @@
-"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|sql|setup_once ...] [--runs N]``: prints tables. ``profile [CASE ...]`` as well."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|partitioned|sql|setup_once ...] [--runs N]``: prints tables. ``profile [CASE ...]`` as well."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     map_async,
     memory,
     mirrors,
+    partitioned,
     recovery,
     requests,
     rescale,
@@ -52,6 +53,7 @@ BENCHMARKS = {
     "scale": scale.main,
     "detector": detector.main,
     "speculation": speculation.main,
+    "partitioned": partitioned.main,
     "recovery": recovery.main,
     "mirrors": mirrors.main,
     "resources": resources.main,
