@@ -1,4 +1,4 @@
-"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|partitioned|sql|setup_once ...] [--runs N]``: prints tables. ``profile [CASE ...]`` as well."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|ordered_joins|partitioned|sql|setup_once ...] [--runs N]``: prints tables. ``profile [CASE ...]`` as well."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     map_async,
     memory,
     mirrors,
+    ordered_joins,
     partitioned,
     recovery,
     requests,
@@ -65,6 +66,7 @@ BENCHMARKS = {
     "joins": joins.main,
     "chains": chains.main,
     "map_async": map_async.main,
+    "ordered_joins": ordered_joins.main,
     "distinct": distinct.main,
     "star": star.main,
     "filtered": filtered.main,

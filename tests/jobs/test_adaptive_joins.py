@@ -126,6 +126,61 @@ def test_the_smaller_side_is_read_whole_where_that_gives_the_same_rows(session, 
         assert choices(result) == [("hash", "too late")]
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("small", ["left", "right"])
+@pytest.mark.parametrize("how", [*KINDS, "as of", "as of, inner"])
+def test_the_right_side_of_a_join_by_order_is_read_whole_where_it_is_small(session, tmp_path, how, small):
+    given = tables(small, True)
+
+    def stream_of(env):
+        left, right = (env.from_arrow(given[name]) for name in ("l", "r"))
+        if how.startswith("as of"):
+            return left.join_asof(right, ("v", "w"), "k", how="inner" if "inner" in how else "left")
+        return left.join(right, ["k", ("v", ">=", "w")], how)
+
+    result, found = run(session, tmp_path, stream_of)
+    if how.startswith("as of"):
+        kind = "" if "inner" in how else "LEFT"
+        query = f"SELECT l.k, l.v, r.w FROM l ASOF {kind} JOIN r ON l.k = r.k AND l.v >= r.w"
+    else:
+        query = f"{KINDS[how]} AND l.v >= r.w"
+    assert_same_rows(found, duckdb_answer(query, **given))
+    if how in ("right", "full"):
+        assert choices(result) == []
+    elif small == "right":
+        assert choices(result) == [("broadcast right", "bytes")]
+        assert num_tasks(result, vertex=2) > 1
+    else:
+        assert [result for result, _ in choices(result)] == ["hash"]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize(("hint", "wanted"), [("right", [("broadcast right", "hint")]), ("never", [])])
+def test_a_hint_for_a_join_by_order(session, tmp_path, hint, wanted):
+    given = tables("left", False)
+
+    def stream_of(env):
+        return env.from_arrow(given["l"]).join(env.from_arrow(given["r"]), ["k", ("v", ">=", "w")], broadcast=hint)
+
+    result, found = run(session, tmp_path, stream_of)
+    assert_same_rows(found, duckdb_answer(f"{KINDS['inner']} AND l.v >= r.w", **given))
+    assert choices(result) == wanted
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_step_by_the_key_stays_with_a_join_by_order(session, tmp_path):
+    given = tables("right", False)
+
+    def stream_of(env):
+        joined = env.from_arrow(given["l"]).join(env.from_arrow(given["r"]), ["k", ("v", ">=", "w")])
+        return joined.key_by("k").aggregate(n=("*", "count"))
+
+    result, found = run(session, tmp_path, stream_of)
+    query = f"SELECT k, count(*) AS n FROM ({KINDS['inner']} AND l.v >= r.w) GROUP BY k"
+    assert_same_rows(found, duckdb_answer(query, **given))
+    assert choices(result) == []
+
+
 @pytest.mark.parametrize("of_strings", [False, True], ids=["ints", "strings"])
 @pytest.mark.parametrize("how", KINDS)
 def test_the_option_leaves_both_exchanges(session, tmp_path, how, of_strings):

@@ -18,9 +18,9 @@ from tests.effort import examples
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
 from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin
 from firesteel.task.operators.ordered.range_join import Comparison, RangeJoin
-from firesteel.task.operators.ordered.whole_side import WholeSide
+from firesteel.task.operators.ordered.whole_side import STREAMED, BroadcastOrderedJoin, WholeSide
 from firesteel.task.operators.units import run_unit
-from operators_support import collect, context, rows, unit
+from operators_support import build, collect, context, rows, unit
 
 QUICK = settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 COMPARED = {"<": lt, "<=": le, ">": gt, ">=": ge, "!=": ne}
@@ -91,10 +91,14 @@ def test_a_range_join(tmp_path, sides, how, keyed, budget, batch):
     found = collect(run_unit(join, [unit(left, ctx, batch), unit(right, ctx, batch)], ctx), schema)
     expected = nested(left, right, conditions, how, keyed)
     assert pairs(found, how) == expected
-    if not keyed and how in ("inner", "left", "semi", "anti"):
+    if not keyed and how in STREAMED:
         ctx.side_inputs["side"] = right
         stream = iter(left.to_batches(max_chunksize=batch))
         assert pairs(collect(WholeSide(join, "side").apply(stream, ctx), schema), how) == expected
+    if keyed and how in STREAMED:
+        ctx.builds["side"] = build(right, ctx)
+        stream = iter(left.to_batches(max_chunksize=batch))
+        assert pairs(collect(BroadcastOrderedJoin(join, "side").apply(stream, ctx), schema), how) == expected
     assert not list(tmp_path.iterdir())
 
 
@@ -155,10 +159,10 @@ def test_an_as_of_join(tmp_path, sides, direction, exact, how, keyed, budget, or
     mixed = right.take(pa.array(numbers, pa.int64()))
     again = collect(run_unit(join, [unit(left, ctx, 3), unit(mixed, ctx, 2)], ctx), schema)
     assert rows(again) == rows(found), "of equal times the same row is taken whatever the order"
-    if not keyed:
-        ctx.side_inputs["side"] = right
-        whole = collect(WholeSide(join, "side").apply(iter(left.to_batches(max_chunksize=4)), ctx), schema)
-        assert rows(whole) == rows(found)
+    ctx.side_inputs["side"], ctx.builds["side"] = right, build(right, ctx)
+    by_stream = (BroadcastOrderedJoin if keyed else WholeSide)(join, "side")
+    whole = collect(by_stream.apply(iter(left.to_batches(max_chunksize=4)), ctx), schema)
+    assert rows(whole) == rows(found)
     assert not list(tmp_path.iterdir())
 
 

@@ -186,6 +186,11 @@ def test_conditions_in_sql(spark, stream):
     found = answer(stream.key_by("k").pivot("s", values=["abc"]).agg(total=agg.sum("n").where(some)))
     wanted = frame.groupBy("k").pivot("s", ["abc"]).agg(theirs[1]).toArrow()
     check(found, wanted, ("k",))
+    mixed = (F.sum(F.expr("n * 2")).alias("twice"), ours)
+    check(answer(stream.key_by("k").agg(*mixed)), frame.groupBy("k").agg(mixed[0], *theirs).toArrow(), ("k",))
+    found = answer(stream.rollup("k", "g", grouping_id="id").agg(*mixed))
+    wanted = frame.rollup("k", "g").agg(F.grouping_id().alias("id"), mixed[0], *theirs).toArrow()
+    check(found, wanted, ("k", "g", "id"))
     with pytest.raises(UsageError, match=r"A filter must be true or false, but 'n [+] 1' is int64"):
         stream.aggregate(x=agg.count().where("n + 1"))
     with pytest.raises(UsageError, match="Spark does not take this"):

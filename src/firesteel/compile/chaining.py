@@ -70,11 +70,11 @@ def partitioned_by(step: PlannedStep) -> tuple[str, ...] | None:
     while isinstance(step.work, ChainedStep):
         if chain_obstacle(step) is not None or step.work.passed is None or not step.work.operator.unitwise:
             return None
-        if step.route is not None:  # its vertex has another output, so no other may do its work
+        if step.route is not None:
             return None
         renames.append(step.work)
         step = step.feeds[0].source
-    if step.hashed is None:
+    if step.hashed is None or step.route is not None:  # its vertex has another output, so no other may do its work
         return None
     keys = list(step.hashed)
     for work in reversed(renames):

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from firesteel.compile.stream_graph import ChainedStep, CollectStep, StreamEdge, StreamNode, UnionStep, Work, reachable
+from firesteel.compile.stream_graph import (
+    ChainedStep,
+    CollectStep,
+    KeyedStep,
+    StreamEdge,
+    StreamNode,
+    UnionStep,
+    Work,
+    reachable,
+)
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.model.order import Order
@@ -153,7 +162,7 @@ class _Planner:
 
 
 def _check_routed(node: StreamNode, step: PlannedStep) -> None:
-    if node.config.cache is not None or not isinstance(step.work, ChainedStep):
+    if node.config.cache is not None or not isinstance(step.work, ChainedStep | KeyedStep):
         raise UsageError(
             f"The errors of {step.node} cannot be read while its rows are cached: they come with its rows, and are computed with them.",
             hint="cache() a step behind it, such as select(...), or the stream of errors.",

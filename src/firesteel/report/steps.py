@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firesteel.humanize import format_bytes, format_count, format_seconds, plural
 from firesteel.model.steps.reports import (
@@ -11,11 +11,13 @@ from firesteel.model.steps.reports import (
     CLOSE_ERRORS,
     CLOSED,
     ERRORS,
+    GROUP_ROWS,
     RETRIES,
     SET_UP_BYTES,
     SET_UP_MS,
     SET_UPS,
     WAITED_MS,
+    failed,
 )
 from firesteel.report.history import VertexHistory
 
@@ -31,7 +33,7 @@ def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
         if counts.get(SET_UPS) or counts.get(SET_UP_BYTES):
             yield "set up", f"{_set_ups(step, counts)}."
         if counts.get(ERRORS):
-            yield "errors", "\n".join(_errors(vertex, step, counts[ERRORS]))
+            yield "errors", "\n".join(_errors(vertex, step, counts))
         if counts.get(CLOSE_ERRORS):
             yield "errors", "\n".join(_close_errors(vertex, step, counts[CLOSE_ERRORS]))
 
@@ -54,8 +56,9 @@ def _set_ups(step: str, counts: dict[str, int]) -> str:
     return f"{whose} {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
 
 
-def _errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
-    yield f"{step} failed for {plural(count, 'row')}."
+def _errors(vertex: VertexHistory, step: str, counts: Mapping[str, int]) -> Iterator[str]:
+    of = f", {plural(counts[GROUP_ROWS], 'row')} in all" if GROUP_ROWS in counts else ""
+    yield f"{step} failed for {failed(counts[ERRORS], counts)}{of}."
     told = [one for one in _samples(vertex, step) if one[1] != CLOSED]
     for subtask, row, error in told[:_MOST_SHOWN]:
         yield f"{error} for {row} (subtask {subtask})."

@@ -15,7 +15,7 @@ from firesteel.api.expressions.column import Column
 from firesteel.api.steps.common import plain_function, require_count, settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.rows import services
-from firesteel.api.steps.rows.errors import on_error
+from firesteel.api.steps.rows.errors import OnErrorWords, on_error, on_group_error
 from firesteel.api.steps.spark_columns import is_spark_column, named_expression
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
 from firesteel.errors import UsageError
@@ -26,13 +26,10 @@ from firesteel.task.functions.batch_functions import MapInArrow, MapInPandas
 from firesteel.task.functions.row_errors import NULL, OnError
 from firesteel.task.functions.row_functions import FilterRows, FlatMapRows, MapRows
 from firesteel.task.functions.rows import check_row_schema
-from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner
+from firesteel.task.operators.aggregation.reduce import Reduce, ReduceCombiner, ReduceGroups
 from firesteel.task.operators.relational import Filter, as_expression, check_filter
 from firesteel.task.program import Operator
 from firesteel.task.services.map_async import MapAsync
-
-OnErrorWords = tuple[Any, Any]
-"""``on_error`` and ``max_errors`` as the user gave them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +90,7 @@ def _on_batches(  # noqa: PLR0917
         name, func = settable_function(func, step)
         kind = f"{step}({name})"
         out = to_schema(schema)
-        policy = on_error(step, *errors, pipeline.schema, out)
+        policy = on_error(step, errors, pipeline.schema, out)
         if policy.action == NULL:
             check_row_schema(out)
         work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy, **reading.checked()))
@@ -123,7 +120,7 @@ def _on_rows(  # noqa: PLR0917
         kind = f"{step}({name})"
         out = to_schema(schema)
         check_row_schema(out)
-        policy = on_error(step, *errors, pipeline.schema, out)
+        policy = on_error(step, errors, pipeline.schema, out)
         work = ChainedStep(made(kind, func, out, pipeline.side_names, on_error=policy))
         return pipeline.then(kind, work, out, place, with_sides=True)
 
@@ -135,7 +132,7 @@ def filter_rows(pipeline: Pipeline, condition: Any, errors: OnErrorWords) -> Pip
             condition = condition.expression(pipeline.schema)
         if is_spark_column(condition):
             condition = named_expression(condition, "filter", pipeline.schema)[1]
-        policy = on_error("filter", *errors, pipeline.schema, None)
+        policy = on_error("filter", errors, pipeline.schema, None)
         if callable(condition) and not isinstance(condition, pc.Expression):
             return _filter_by_function(pipeline, condition, place, policy)
         if not policy.fails:
@@ -157,13 +154,21 @@ def _filter_by_function(pipeline: Pipeline, func: Callable[..., Any], place: str
     return pipeline.then(kind, ChainedStep(operator, pipeline.unchanged), pipeline.schema, place, with_sides=True)
 
 
-def reduce(pipeline: Pipeline, keys: tuple[str, ...], func: Any) -> Pipeline:
-    """The rows of a key reduced in each task, then among all of them. Without keys: to one row."""
+def reduce(pipeline: Pipeline, keys: tuple[str, ...], func: Any, errors: OnErrorWords = ("fail", None)) -> Pipeline:
+    """The rows of a key reduced in each task, then among all of them. Without keys: to one row. Where an error is no end, only when all rows
+    of a key are together."""
     with step_at("reduce") as place:
         kind = f"reduce({plain_function(func, 'reduce')})"
         schema = pipeline.schema
         pipeline.refuse_sides(kind)
         check_row_schema(schema)
+        policy = on_group_error("reduce", errors, schema)
+        if not policy.fails:
+            grouped = ReduceGroups(kind, func, keys, schema, policy)
+            edge = StreamEdge(pipeline.node, ShipStrategy.HASH, keys)
+            return pipeline.at(
+                StreamNode(kind, KeyedStep(grouped, grouped, (keys,), keys), schema, (edge,), place=place)
+            )
         ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
         edge = StreamEdge(pipeline.node, ship, keys, ReduceCombiner(kind, func, keys, schema), nullable(schema))
         operator = Reduce(kind, func, keys, schema)

@@ -14,6 +14,7 @@ from firesteel.api.steps.aggregates.written import Prepared, calls, prepared
 from firesteel.api.steps.common import settable_function, step_at
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
 from firesteel.api.steps.projection import project
+from firesteel.api.steps.rows.errors import OnErrorWords, on_group_error
 from firesteel.api.steps.spark_columns import plain_names
 from firesteel.api.steps.window import window_operator
 from firesteel.compile.rewrites.push_down import narrowest
@@ -37,6 +38,7 @@ from firesteel.task.operators.aggregation.aggregate import (
 )
 from firesteel.task.operators.aggregation.duplicates import OnePerKey, OnePerKeyCombiner
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
+from firesteel.task.operators.aggregation.side_by_side import SideBySide
 from firesteel.task.operators.broadcast_join import build_sides
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
 from firesteel.task.operators.relational import as_expression, check_columns, project_schema
@@ -145,6 +147,17 @@ def aggregate_of(pipeline: Pipeline, keys: tuple[str, ...], aggs: tuple[Aggregat
     return pipeline.at(StreamNode(kind, KeyedStep(final, full, (keys,), keys), out, (edge,), place=place))
 
 
+def side_by_side(left: Pipeline, right: Pipeline, keys: tuple[str, ...], place: str) -> Pipeline:
+    """The columns of both, which have one row for each of the same keys. Without keys: one row each."""
+    rest = [field for field in right.schema if field.name not in keys]
+    schema = pa.schema([*left.schema, *rest])
+    operator = SideBySide("aggregate", keys, schema)
+    ship = ShipStrategy.HASH if keys else ShipStrategy.GLOBAL
+    edges = tuple(StreamEdge(one.node, ship, keys) for one in (left, right))
+    work = KeyedStep(operator, operator, (keys, keys), keys or None)
+    return left.at(StreamNode("aggregate", work, schema, edges, place=place))
+
+
 def distinct(pipeline: Pipeline) -> Pipeline:
     """Duplicates are removed in each task first, then among all rows that are equal."""
     with step_at("distinct") as place:
@@ -183,22 +196,29 @@ def window(keyed: Keyed, functions: Mapping[str, Any], order_by: Any) -> Pipelin
         return keyed.pipeline.at(StreamNode(made.name, work, made.schema, (keyed.edge(),), place=place))
 
 
-def apply_in_arrow(keyed: Keyed, func: Any, schema: Any) -> Pipeline:
-    return _apply(keyed, "apply_in_arrow", ApplyInArrow, func, schema)
+def apply_in_arrow(keyed: Keyed, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
+    return _apply(keyed, "apply_in_arrow", ApplyInArrow, func, schema, errors)
 
 
-def apply_in_pandas(keyed: Keyed, func: Any, schema: Any) -> Pipeline:
-    return _apply(keyed, "apply_in_pandas", ApplyInPandas, func, schema)
+def apply_in_pandas(keyed: Keyed, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
+    return _apply(keyed, "apply_in_pandas", ApplyInPandas, func, schema, errors)
 
 
-def _apply(keyed: Keyed, step: str, operator: type[ApplyInArrow | ApplyInPandas], func: Any, schema: Any) -> Pipeline:
+def _apply(  # noqa: PLR0917
+    keyed: Keyed,
+    step: str,
+    operator: type[ApplyInArrow | ApplyInPandas],
+    func: Any,
+    schema: Any,
+    errors: OnErrorWords,
+) -> Pipeline:
     with step_at(step) as place:
         pipeline, names = keyed.pipeline, keyed.pipeline.side_names
         name, func = settable_function(func, step)
         kind = f"{step}({name})"
         out = to_schema(schema)
         takes_key(kind, func, 1, names)
-        made = operator(kind, func, keyed.keys, out, names)
+        made = operator(kind, func, keyed.keys, out, names, on_group_error(step, errors, keyed.schema))
         work = KeyedStep(made, made, (keyed.keys,))
         return pipeline.at(StreamNode(kind, work, out, (keyed.edge(),), pipeline.sides, place))
 
@@ -254,7 +274,7 @@ def cogroup(left: Keyed, other: object) -> Keyed:
         return right
 
 
-def cogroup_in_arrow(left: Keyed, right: Keyed, func: Any, schema: Any) -> Pipeline:
+def cogroup_in_arrow(left: Keyed, right: Keyed, func: Any, schema: Any, errors: OnErrorWords) -> Pipeline:
     step = "cogroup.apply_in_arrow"
     with step_at(step) as place:
         pipeline, names = left.pipeline, left.pipeline.side_names
@@ -262,7 +282,8 @@ def cogroup_in_arrow(left: Keyed, right: Keyed, func: Any, schema: Any) -> Pipel
         kind = f"{step}({name})"
         out = to_schema(schema)
         takes_key(kind, func, 2, names)
-        made = CoGroupApplyInArrow(kind, func, left.keys, right.keys, out, names)
+        policy = on_group_error(step, errors, left.schema, right.schema)
+        made = CoGroupApplyInArrow(kind, func, left.keys, right.keys, out, names, policy)
         work = KeyedStep(made, made, (left.keys, right.keys))
         return pipeline.at(StreamNode(kind, work, out, (left.edge(), right.edge()), pipeline.sides, place))
 

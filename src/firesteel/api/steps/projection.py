@@ -37,8 +37,8 @@ def select(pipeline: Pipeline, columns: Sequence[Any], named: Mapping[str, Any])
         schema = pipeline.schema
         flat = [c for given in columns for c in _spread(schema, given)]
         check_columns(schema, [c for c in flat if isinstance(c, str)], "select")
-        pairs = [_named_column(schema, c) for c in flat]
-        pairs += [(name, expression_of(schema, e, "select")) for name, e in named.items()]
+        pairs = [named_expression_of(schema, None, c, "select") for c in flat]
+        pairs += [named_expression_of(schema, name, e, "select") for name, e in named.items()]
         if not pairs:
             raise UsageError("Nothing is selected.", hint="Name at least one column.")
         return project(pipeline, "select", pairs, place)
@@ -48,6 +48,11 @@ def _spread(schema: pa.Schema, given: Any) -> list[Any]:
     if isinstance(given, list | tuple):
         return list(cast(Sequence[Any], given))
     return list(schema.names) if isinstance(given, str) and given == "*" else [given]
+
+
+def named_expression_of(schema: pa.Schema, name: str | None, given: Any, step: str) -> tuple[str, pc.Expression]:
+    """A column's name and expression, as a user wrote them. ``name`` None: its own. Raises UsageError."""
+    return _named_column(schema, given) if name is None else (name, expression_of(schema, given, step))
 
 
 def _named_column(schema: pa.Schema, given: Any) -> tuple[str, pc.Expression]:

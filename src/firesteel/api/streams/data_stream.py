@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.connectors import dataframes, spark_columns
+from firesteel.api.connectors import dataframes, spark_aggregates, spark_columns
 from firesteel.api.steps import functions, keyed, ordering, partitioning, projection, reshaping, summaries
 from firesteel.api.steps.aggregates import grouping_sets
 from firesteel.api.steps.combining import joins, set_operations
@@ -243,7 +243,7 @@ class DataStream(Ends):
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row with aggregates over all rows. See :meth:`KeyedStream.aggregate`."""
-        return DataStream(spark_columns.aggregate(self._pipeline, (), aggregates, named))
+        return DataStream(spark_aggregates.aggregate(self._pipeline, (), aggregates, named))
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
         """All rows reduced to one, no rows to none: ``func(row, row)`` returns a row of the same schema, as in :meth:`map`.

@@ -48,6 +48,8 @@ class Ends(Configurable):
         self,
         path: Any,
         *,
+        bucket_by: tuple[Any, ...] | None = None,
+        sort_by: str | Sequence[str] | None = None,
         compression: str = "snappy",
         merge_schema: bool = False,
         **layout: Unpack[FileOptions],
@@ -61,8 +63,13 @@ class Ends(Configurable):
         (``"128 MiB"``). ``max_file_size``: about so many bytes at most. ``merge_schema``: appended
         files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
         open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
+
+        ``bucket_by``: ``(8, "user")`` parts the rows among 8 buckets by Spark's hash of columns, by one exchange more, so that a table of Spark
+        over the directory (``CREATE TABLE ... CLUSTERED BY (user) INTO 8 BUCKETS LOCATION ...``) joins and groups by them without
+        an exchange. ``sort_by``: columns that order the rows within each file.
         """
-        return self._files("parquet", Layout(path, **layout), compression=compression, merge_schema=merge_schema)
+        own = {"compression": compression, "merge_schema": merge_schema}
+        return StreamSink(writing.write_parquet(self._pipeline, Layout(path, **layout), bucket_by, sort_by, **own))
 
     @laid_out(FileOptions)
     def write_text(

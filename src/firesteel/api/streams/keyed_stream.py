@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from firesteel.api.connectors.spark_columns import aggregate, with_conditions
+from firesteel.api.connectors.spark_aggregates import aggregate, aggregate_groups
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
 from firesteel.api.steps.aggregates.pivot import Pivot, pivot
@@ -70,14 +70,19 @@ class KeyedStream:
         """PySpark's ``groupBy(...).count()``: one row per key with the number of its rows, as ``count``."""
         return self._after(keyed.count(self._keyed.pipeline, self.keys))
 
-    def reduce(self, func: Callable[[Any, Any], Any]) -> DataStream:
+    def reduce(
+        self, func: Callable[[Any, Any], Any], *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
         """One row per key (Flink's ``reduce``): ``func(row, row)`` returns a row of the same schema and key.
 
         Rows are ``firesteel.Row``; a dict or a tuple may be returned. ``func`` must be associative and commutative: the rows
         of a key meet in no fixed order, first in each subtask and then behind the exchange. The only row of a key is
         passed on as it is, without a call.
+
+        ``on_error``, ``max_errors``: as for :meth:`apply_in_arrow`. With another than ``"fail"`` the rows of a key meet only behind the
+        exchange, where they must fit into the task's memory.
         """
-        return self._after(reduce(self._keyed.pipeline, self.keys, func))
+        return self._after(reduce(self._keyed.pipeline, self.keys, func, (on_error, max_errors)))
 
     def window(
         self, functions: Mapping[str, WindowFunction] | None = None, /, *, order_by: Any, **named: WindowFunction
@@ -91,13 +96,23 @@ class KeyedStream:
         """
         return self._after(keyed.window(self._keyed, {**(functions or {}), **named}, order_by))
 
-    def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
-        """PySpark's ``applyInArrow``: ``func(table)`` or ``func(key, table)`` for every key returns a table of ``schema``."""
-        return self._after(keyed.apply_in_arrow(self._keyed, func, schema))
+    def apply_in_arrow(
+        self, func: Callable[..., pa.Table], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
+        """PySpark's ``applyInArrow``: ``func(table)`` or ``func(key, table)`` for every key returns a table of ``schema``.
 
-    def apply_in_pandas(self, func: Callable[..., Any], schema: Any) -> DataStream:
-        """PySpark's ``applyInPandas``: ``func(frame)`` or ``func(key, frame)`` for every key."""
-        return self._after(keyed.apply_in_pandas(self._keyed, func, schema))
+        ``on_error``, where ``func`` raises for a key, or what it returns does not fit: ``"fail"`` ends the job; ``"skip"`` leaves the key's rows
+        out; ``"route"`` hands them to :attr:`DataStream.errors`, as they came in. ``max_errors``: keys that may fail in the whole job before it ends
+        after all.
+        """
+        return self._after(keyed.apply_in_arrow(self._keyed, func, schema, (on_error, max_errors)))
+
+    def apply_in_pandas(
+        self, func: Callable[..., Any], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
+        """PySpark's ``applyInPandas``: ``func(frame)`` or ``func(key, frame)`` for every key. ``on_error``, ``max_errors``: as for
+        :meth:`apply_in_arrow`."""
+        return self._after(keyed.apply_in_pandas(self._keyed, func, schema, (on_error, max_errors)))
 
     applyInArrow = apply_in_arrow  # noqa: N815
     applyInPandas = apply_in_pandas  # noqa: N815
@@ -150,8 +165,7 @@ class GroupedStream:
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row per group, as :meth:`KeyedStream.aggregate`."""
-        pipeline, given, by_name = with_conditions(self._groups.pipeline, aggregates, named)
-        return self._after(self._groups.over(pipeline).aggregate(given, by_name))
+        return self._after(aggregate_groups(self._groups, aggregates, named))
 
     agg = aggregate
 
@@ -169,9 +183,15 @@ class CoGroupedStreams:
         self._left = left
         self._right = right
 
-    def apply_in_arrow(self, func: Callable[..., pa.Table], schema: Any) -> DataStream:
-        """``func(left, right)`` or ``func(key, left, right)`` for every key of either side returns a table of ``schema``."""
-        joined = keyed.cogroup_in_arrow(self._left, self._right, func, schema)
+    def apply_in_arrow(
+        self, func: Callable[..., pa.Table], schema: Any, *, on_error: str = "fail", max_errors: int | None = None
+    ) -> DataStream:
+        """``func(left, right)`` or ``func(key, left, right)`` for every key of either side returns a table of ``schema``.
+
+        ``on_error``, ``max_errors``: as for :meth:`KeyedStream.apply_in_arrow`. The rows in ``errors`` have the columns ``left`` and
+        ``right``, of which one is a struct of the row, and the other null.
+        """
+        joined = keyed.cogroup_in_arrow(self._left, self._right, func, schema, (on_error, max_errors))
         return self._stream._after(joined)  # pyright: ignore[reportPrivateUsage]
 
     applyInArrow = apply_in_arrow  # noqa: N815

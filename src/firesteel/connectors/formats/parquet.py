@@ -5,10 +5,10 @@ Footers are read once, on the driver, and stay there. What travels to an executo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -29,6 +29,7 @@ from firesteel.connectors.files.reading.footers import FooterSource
 from firesteel.connectors.files.reading.packing import pack, piece_bytes
 from firesteel.connectors.files.reading.source import Listed, for_each_file
 from firesteel.connectors.files.shaping import gather, plain_schema, plain_type, rows_without_columns
+from firesteel.connectors.files.writing.buckets import NOTE, Buckets
 from firesteel.connectors.files.writing.part_files import GatheringPart, PartWriter
 from firesteel.connectors.files.writing.sinks import FileSink
 from firesteel.errors import FiresteelError, UsageError
@@ -482,7 +483,7 @@ class ParquetSink(FileSink):
     """Writes a directory of Parquet files; with no rows at all, one file that has the schema.
 
     ``compression``: what pyarrow's Parquet writer takes (``"snappy"``, ``"zstd"``, ``"none"``, ...). ``merge_schema``: what is
-    appended may have other columns than what is there, and types that can be read as one with those.
+    appended may have other columns than what is there, and types that can be read as one with those. ``buckets``: by which rows come.
     """
 
     kind = "write_parquet"
@@ -490,12 +491,21 @@ class ParquetSink(FileSink):
     chunk_bytes = ROW_GROUP_BYTES
 
     def __init__(
-        self, path: PathLike, *, compression: str = "snappy", merge_schema: bool = False, **options: Any
+        self,
+        path: PathLike,
+        *,
+        compression: str = "snappy",
+        merge_schema: bool = False,
+        buckets: Buckets | None = None,
+        **options: Any,
     ) -> None:
         """``options``: those of :class:`~firesteel.connectors.files.writing.sinks.FileSink`."""
         super().__init__(path, **options)
         self._merges = check_merge_schema(merge_schema, self.kind)
         self._compression = check_compression(compression)
+        self._buckets = buckets
+        if buckets is not None:
+            self._layout = replace(self._layout, bucket=buckets.number)
 
     def _check_schema(self, schema: pa.Schema) -> None:
         where = f"write_parquet to {self.target.label}"
@@ -520,10 +530,11 @@ class ParquetSink(FileSink):
         if path is None:
             return
         try:
-            with self.target.filesystem.open_input_file(path) as file:
-                there = plain_schema(pq.read_schema(file))
+            with self.target.filesystem.open_input_file(path) as file, pq.ParquetFile(file) as opened:
+                there, notes = plain_schema(opened.schema_arrow), opened.metadata.metadata or {}
         except (OSError, pa.ArrowException):  # whoever reads it will be told
             return
+        self._check_same_buckets(notes.get(NOTE, b"").decode())
         given = plain_schema(schema)
         for name in dict.fromkeys([*given.names, *there.names]):
             kinds = [s.field(name).type if name in s.names else None for s in (there, given)]
@@ -540,13 +551,24 @@ class ParquetSink(FileSink):
                     ),
                 )
 
+    def _check_same_buckets(self, there: str) -> None:
+        """Spark would look for rows in the wrong files."""
+        given = "" if self._buckets is None else self._buckets.words
+        if given != there:
+            said = ["not known to be in buckets" if not words else f"in buckets ({words})" for words in (there, given)]
+            raise UsageError(
+                f"What is in {self.target.label} is {said[0]}, and the rows to write are {said[1] if given else 'in none'}.",
+                hint="Write with the same bucket_by, or to another directory.",
+            )
+
     def _go_together(self, there: pa.DataType | None, given: pa.DataType | None) -> bool:
         if there is None or given is None:
             return self._merges
         return there.equals(given) or (self._merges and common_type(there, given) is not None)
 
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
-        return ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0)
+        notes = {} if self._buckets is None else {NOTE.decode(): self._buckets.words}
+        return ParquetPart(stream, schema, self._compression, self.chunk_bytes if self._layout.is_direct else 0, notes)
 
 
 def check_compression(compression: str) -> str:
@@ -578,11 +600,15 @@ def _loosened(type_: pa.DataType) -> pa.DataType:
 
 
 class ParquetPart(GatheringPart):
-    """A Parquet file in row groups of about ``enough`` bytes."""
+    """A Parquet file in row groups of about ``enough`` bytes. ``notes``: in its footer."""
 
-    def __init__(self, stream: Any, schema: pa.Schema, compression: str, enough: int) -> None:
+    def __init__(
+        self, stream: Any, schema: pa.Schema, compression: str, enough: int, notes: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(schema, enough)
         self._writer = pq.ParquetWriter(stream, schema, compression=compression)
+        if notes:
+            self._writer.add_key_value_metadata(notes)
 
     def discard(self) -> None:
         super().discard()

@@ -10,8 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from firesteel.humanize import plural
+
 ERRORS = "numErrors"
-"""Rows that failed for good and were left out, nulled or routed."""
+"""Rows, or groups, that failed for good and were left out, nulled or routed."""
+GROUP_ROWS = "numRowsOfErrors"
+"""The rows of these groups; not there where rows fail one by one."""
 CLOSE_ERRORS = "numCloseErrors"
 """Functions whose ``close()`` raised as the worker let go of them; in samples ``CLOSED`` stands for the row."""
 CLOSED = "close()"
@@ -40,6 +44,11 @@ class StepReport:
 
     def add(self, counter: str, by: int = 1) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + by
+
+
+def failed(errors: int, counts: Mapping[str, int]) -> str:
+    """So many errors of a step with these counts, in words: ``3 rows``, ``1 group``."""
+    return plural(errors, "group" if GROUP_ROWS in counts else "row")
 
 
 def encode(reports: Iterable[StepReport]) -> bytes:

@@ -7,9 +7,9 @@ from functools import reduce
 
 import numpy as np
 
-from firesteel.humanize import format_count, plural
+from firesteel.humanize import format_count
 from firesteel.model.arrays import Ints
-from firesteel.model.steps.reports import ERRORS, MOST_OF_ONE, StepReport
+from firesteel.model.steps.reports import ERRORS, MOST_OF_ONE, StepReport, failed, summed
 from firesteel.scheduler.kernel.records import RowErrors
 
 MOST_SAMPLES = 20
@@ -40,18 +40,14 @@ class StepCounts:
 
     def too_many_errors(self, reports: Sequence[tuple[StepReport, ...]]) -> str | None:
         """A sentence where these, added to what was admitted, are more errors than a step may have."""
-        bounds: dict[str, int] = {}
-        new: dict[str, int] = {}
-        for report in (report for own in reports for report in own):
-            if report.max_errors is not None:
-                bounds[report.step] = report.max_errors
-                new[report.step] = new.get(report.step, 0) + report.counts.get(ERRORS, 0)
-        for step, most in bounds.items():
+        bounded = [report for own in reports for report in own if report.max_errors is not None]
+        new = summed(bounded)
+        for step, most in {report.step: report.max_errors or 0 for report in bounded}.items():
             admitted = self.columns.get((step, ERRORS))
-            errors = new[step] + (0 if admitted is None else int(admitted.sum()))
+            errors = new[step].get(ERRORS, 0) + (0 if admitted is None else int(admitted.sum()))
             if errors > most:
                 return (
-                    f"The function of step '{step}' failed for {plural(errors, 'row')} by now; at most "
+                    f"The function of step '{step}' failed for {failed(errors, new[step])} by now; at most "
                     f"{format_count(most)} may (max_errors)."
                 )
         return None

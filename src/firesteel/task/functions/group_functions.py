@@ -7,9 +7,10 @@ fit in memory, as in PySpark; everything else stays within the budget. Null keys
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,8 @@ from firesteel.task.functions.pandas_conversion import (
     require_pandas,
     to_dataframe,
 )
-from firesteel.task.functions.user_code import Conformer, call
+from firesteel.task.functions.row_errors import FAILS, OnError, is_of_a_row, row_errors
+from firesteel.task.functions.user_code import Conformer, UserFunctionError, call
 from firesteel.task.operators.grouping import Groups, encode, key_columns, paired_columns
 from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 
@@ -51,6 +53,31 @@ def takes_key(name: str, fn: Callable[..., Any], groups: int, side_inputs: tuple
     )
 
 
+class _Group(NamedTuple):
+    """``tables``: its rows, of each input. ``applied()`` calls the function, and gives all that it returned as batches."""
+
+    tables: tuple[pa.Table, ...]
+    applied: Callable[[], Iterable[pa.RecordBatch]]
+
+
+def _applied(step: _Apply | CoGroupApplyInArrow, groups: Iterator[_Group], ctx: TaskContext) -> Batches:
+    """Yields what the function makes of all groups."""
+    if step.on_error.fails:
+        for group in groups:
+            yield from group.applied()
+        return
+    with row_errors(step.name, step.on_error, ctx) as errors:
+        for group in groups:
+            try:
+                made = group.applied()
+            except UserFunctionError as error:
+                if not is_of_a_row(error):
+                    raise
+                errors.add_group(step.keys, group.tables, error)
+            else:
+                yield from made
+
+
 @dataclass(frozen=True, slots=True)
 class _Apply:
     """A function on the groups of one input."""
@@ -60,6 +87,7 @@ class _Apply:
     group_keys: tuple[str, ...]
     schema: pa.Schema
     side_inputs: tuple[str, ...] = ()
+    on_error: OnError = FAILS
     unitwise: ClassVar[bool] = False
 
     @property
@@ -67,9 +95,9 @@ class _Apply:
         return (self.group_keys,)
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        return coalesce(self._results(inputs[0], ctx))
+        return coalesce(_applied(self, self._groups(inputs[0], ctx), ctx))
 
-    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+    def _groups(self, unit: UnitInput, ctx: TaskContext) -> Iterator[_Group]:
         raise NotImplementedError
 
 
@@ -77,16 +105,18 @@ class _Apply:
 class ApplyInArrow(_Apply):
     """``fn(pa.Table)`` or ``fn(key: tuple[pa.Scalar, ...], pa.Table)``, plus side inputs by name, -> ``pa.Table``."""
 
-    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+    def _groups(self, unit: UnitInput, ctx: TaskContext) -> Iterator[_Group]:
         fn = ready(self.name, self.fn, ctx)
         with_key = takes_key(self.name, fn, 1, self.side_inputs)
         conformer = Conformer(self.name, self.schema, by_name=True)
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
-        for table in _groups(unit, self.group_keys):
+
+        def applied(table: pa.Table) -> Batches:
             arguments = (_arrow_key(table, self.group_keys), table) if with_key else (table,)
-            result = conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx)
-            if result is not None:
-                yield from table_batches(result)
+            return _batches_of(conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx))
+
+        for table in _tables(unit, self.group_keys):
+            yield _Group((table,), partial(applied, table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +126,20 @@ class ApplyInPandas(_Apply):
     def __post_init__(self) -> None:
         require_pandas("apply_in_pandas")
 
-    def _results(self, unit: UnitInput, ctx: TaskContext) -> Batches:
+    def _groups(self, unit: UnitInput, ctx: TaskContext) -> Iterator[_Group]:
         fn = ready(self.name, self.fn, ctx)
         with_key = takes_key(self.name, fn, 1, self.side_inputs)
         side = {name: to_dataframe(ctx.side_inputs[name]) for name in self.side_inputs}
-        for frame in _frames(unit, self.group_keys):
+
+        def applied(frame: Any) -> list[pa.RecordBatch]:
             key = tuple(frame[name].iloc[0] for name in self.group_keys) if with_key else ()
             arguments = (key, frame) if with_key else (frame,)
             result = call(self.name, ctx, fn, *arguments, **side)
             batch = from_dataframe(self.name, result, self.schema, ctx, truncate=False)
-            if batch is not None and batch.num_rows:
-                yield batch
+            return [batch] if batch is not None and batch.num_rows else []
+
+        for table, frame in _frames(unit, self.group_keys):
+            yield _Group((table,), partial(applied, frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +155,7 @@ class CoGroupApplyInArrow:
     right_keys: tuple[str, ...]
     schema: pa.Schema
     side_inputs: tuple[str, ...] = ()
+    on_error: OnError = FAILS
     unitwise: ClassVar[bool] = False
 
     @property
@@ -129,19 +163,21 @@ class CoGroupApplyInArrow:
         return (self.left_keys, self.right_keys)
 
     def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
-        return coalesce(self._results(inputs, ctx))
+        return coalesce(_applied(self, self._groups(inputs, ctx), ctx))
 
-    def _results(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+    def _groups(self, inputs: list[UnitInput], ctx: TaskContext) -> Iterator[_Group]:
         fn = ready(self.name, self.fn, ctx)
         with_key = takes_key(self.name, fn, 2, self.side_inputs)
         conformer = Conformer(self.name, self.schema, by_name=True)
         side = {name: ctx.side_inputs[name] for name in self.side_inputs}
-        for left, right in self._pairs(inputs):
+
+        def applied(left: pa.Table, right: pa.Table) -> Batches:
             key = _arrow_key(left, self.left_keys) if left.num_rows else _arrow_key(right, self.right_keys)
             arguments = (key, left, right) if with_key else (left, right)
-            result = conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx)
-            if result is not None:
-                yield from table_batches(result)
+            return _batches_of(conformer.table(call(self.name, ctx, fn, *arguments, **side), ctx))
+
+        for left, right in self._pairs(inputs):
+            yield _Group((left, right), partial(applied, left, right))
 
     def _pairs(self, inputs: list[UnitInput]) -> Iterator[tuple[pa.Table, pa.Table]]:
         left, right = inputs[0].table(), inputs[1].table()
@@ -152,25 +188,31 @@ class CoGroupApplyInArrow:
             yield lefts.of(code), rights.of(code)
 
 
-def _groups(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[pa.Table]:
+def _batches_of(result: pa.Table | None) -> Batches:
+    return iter(()) if result is None else table_batches(result)
+
+
+def _tables(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[pa.Table]:
     table = unit.table()
     if table.num_rows:
         groups = _grouped(table, keys)
         yield from map(groups.of, groups.codes())
 
 
-def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[Any]:
-    """Every group as a DataFrame. Many small ones are converted together, where that gives the same types."""
+def _frames(unit: UnitInput, keys: tuple[str, ...]) -> Iterator[tuple[pa.Table, Any]]:
+    """Every group, and the same as a DataFrame. Many small ones are converted together, where that gives the same types."""
     table = unit.table()
     if table.num_rows == 0:
         return
     for run, bounds in _grouped(table, keys).runs(MAX_RECORDS_PER_BATCH):
         if len(bounds) == 1 or not looks_the_same_in_parts(run):
-            yield from (to_dataframe(run.slice(low, high - low), per_column=True) for low, high in bounds)
+            for low, high in bounds:
+                group = run.slice(low, high - low)
+                yield group, to_dataframe(group, per_column=True)
             continue
         frame = to_dataframe(run, per_column=True)
         for low, high in bounds:
-            yield frame.iloc[low:high].reset_index(drop=True)
+            yield run.slice(low, high - low), frame.iloc[low:high].reset_index(drop=True)
 
 
 def _grouped(table: pa.Table, keys: tuple[str, ...]) -> Groups:

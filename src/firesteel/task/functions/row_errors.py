@@ -1,25 +1,28 @@
-"""Rows that a user's function cannot do: the job fails, or they are counted and left out, made null, or handed to a second stream."""
+"""Rows and groups that a user's function cannot do: the job fails, or they are counted and left out, made null, or handed to a second stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from firesteel.errors import FiresteelError, UsageError, error_words
 from firesteel.humanize import plural
-from firesteel.model.steps.reports import ERRORS, MOST_SAMPLES
-from firesteel.task.batches import take
+from firesteel.model.steps.reports import ERRORS, GROUP_ROWS, MOST_SAMPLES, failed
+from firesteel.task.batches import nullable, table_batches, take
 from firesteel.task.functions.rows import Row, RowBatcher, rows_of, shown
 from firesteel.task.functions.user_code import UserFunctionError
 from firesteel.task.program import Batches, TaskContext
 
 FAIL, NULL, SKIP, ROUTE = "fail", "null", "skip", "route"
 ERROR_COLUMN = "error"
+SIDES = ("left", "right")
+"""Columns of the errors of a step with two inputs."""
 Made = tuple[pa.RecordBatch, int, Sequence[Any]]
 """A row of a batch, and what the function made of it."""
 MOST_TOLD = 300
@@ -61,26 +64,36 @@ class RowErrors:
         self._held: list[tuple[pa.RecordBatch, int, str]] = []
 
     def add(self, batch: pa.RecordBatch, place: int, error: BaseException) -> None:
-        """The function cannot do this row of ``batch``, or what it gave back does not fit. Raises TooManyErrors; and ``error``,
-        unless it is one that a row can be blamed for."""
+        """The function cannot do this row of ``batch``, or what it gave back does not fit. Raises TooManyErrors."""
         words = _words(error)
-        self._report.add(ERRORS)
-        if self._samples and len(self._report.samples) < MOST_SAMPLES:
-            self._report.samples.append((_row_text(batch, place), words[:MOST_TOLD]))
-        most = self._policy.max_errors
-        if most is not None and self._report.counts[ERRORS] > most:
-            self._too_many(batch, place, words, most)
+        self._count(words, partial(_row_text, batch, place))
         if self._route is not None:
             self._held.append((batch, place, words))
             if len(self._held) >= _HELD:
                 self.flush()
 
-    def _too_many(self, batch: pa.RecordBatch, place: int, words: str, most: int) -> NoReturn:
-        raise TooManyErrors(
-            f"The function of step '{self._name}' failed for more than {plural(most, 'row')} (max_errors). The last error was {words} for "
-            f"{_row_text(batch, place)}.",
-            hint="Mend the function or its input, or allow more with max_errors=.",
-        )
+    def add_group(self, keys: Sequence[Sequence[str]], tables: Sequence[pa.Table], error: BaseException) -> None:
+        """The function cannot do this group, or what it gave back does not fit: one error. ``keys``, ``tables``: of each input its key columns
+        and rows. Raises TooManyErrors."""
+        words = _words(error)
+        self._report.add(GROUP_ROWS, sum(table.num_rows for table in tables))
+        self._count(words, partial(_group_text, keys, tables))
+        if self._route is not None:
+            for batch in _group_with_error(tables, words):
+                self._route(batch)
+
+    def _count(self, words: str, of: Callable[[], str]) -> None:
+        """``of``: what could not be done, in words."""
+        self._report.add(ERRORS)
+        if self._samples and len(self._report.samples) < MOST_SAMPLES:
+            self._report.samples.append((of(), words[:MOST_TOLD]))
+        most = self._policy.max_errors
+        if most is not None and self._report.counts[ERRORS] > most:
+            raise TooManyErrors(
+                f"The function of step '{self._name}' failed for more than {failed(most, self._report.counts)} (max_errors). The last error was "
+                f"{words} for {of()}.",
+                hint="Mend the function or its input, or allow more with max_errors=.",
+            )
 
     def flush(self) -> None:
         """Hands over the rows that are held."""
@@ -149,7 +162,7 @@ def bisected(
 
 
 def is_of_a_row(error: BaseException) -> bool:
-    """True of what a function raises for a row; not of exits, of memory that is out, and of our own errors."""
+    """True of what a function raises for a row or a group; not of exits, of memory that is out, and of our own errors."""
     cause = error.__cause__ if isinstance(error, UserFunctionError) and error.__cause__ is not None else error
     if isinstance(cause, UserFunctionError):
         return True
@@ -168,14 +181,33 @@ def _row_text(batch: pa.RecordBatch, place: int) -> str:
     return shown(next(rows_of(batch.slice(place, 1)), Row()))
 
 
-def error_schema(schema: pa.Schema) -> pa.Schema:
-    """Of the second stream, by the schema of the step's input. Raises UsageError if that has such a column."""
+def _group_text(keys: Sequence[Sequence[str]], tables: Sequence[pa.Table]) -> str:
+    table, names = next(pair for pair in zip(tables, keys, strict=True) if pair[0].num_rows)
+    key = shown(next(rows_of(table.select(list(names)).slice(0, 1))))
+    return f"the {plural(sum(table.num_rows for table in tables), 'row')} of {key}"
+
+
+def error_schema(*inputs: pa.Schema) -> pa.Schema:
+    """Of the second stream, by the schemas of the step's inputs: the columns of the only one, or of two sides a struct each.
+
+    Raises UsageError if there is a column of the error's name.
+    """
+    error = pa.field(ERROR_COLUMN, pa.string())
+    if len(inputs) == 2:
+        return pa.schema(
+            [*(pa.field(side, _struct(schema)) for side, schema in zip(SIDES, inputs, strict=True)), error]
+        )
+    (schema,) = inputs
     if ERROR_COLUMN in schema.names:
         raise UsageError(
             f"on_error=\"route\" adds a column '{ERROR_COLUMN}' to the rows that failed, and there is one already.",
             hint=f'Give it another name before: rename({{"{ERROR_COLUMN}": ...}}).',
         )
-    return pa.schema([*schema, pa.field(ERROR_COLUMN, pa.string())])
+    return pa.schema([*schema, error])
+
+
+def _struct(schema: pa.Schema) -> pa.DataType:
+    return pa.struct(list(nullable(schema)))
 
 
 def _with_errors(held: Sequence[tuple[pa.RecordBatch, int, str]]) -> pa.RecordBatch:
@@ -185,3 +217,15 @@ def _with_errors(held: Sequence[tuple[pa.RecordBatch, int, str]]) -> pa.RecordBa
     columns = [take(column, rows) for column in batch.columns]
     words = pa.array([words for _, _, words in held], pa.string())
     return pa.RecordBatch.from_arrays([*columns, words], schema=error_schema(batch.schema))
+
+
+def _group_with_error(tables: Sequence[pa.Table], words: str) -> Batches:
+    """The rows of all tables, as ``error_schema`` says."""
+    schema = error_schema(*(table.schema for table in tables))
+    for number, table in enumerate(tables):
+        for batch in table_batches(table):
+            columns = batch.columns
+            if len(tables) > 1:
+                columns = [pa.nulls(batch.num_rows, schema.field(side).type) for side in SIDES]
+                columns[number] = pa.StructArray.from_arrays(batch.columns, fields=list(schema.field(number).type))
+            yield pa.RecordBatch.from_arrays([*columns, pa.array([words] * batch.num_rows, pa.string())], schema=schema)

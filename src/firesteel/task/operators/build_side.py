@@ -78,17 +78,34 @@ def loaded(wanted: Sequence[SideKeys], ctx: TaskContext) -> list[BuildSide | Non
     return [found.get(name) for name in names]
 
 
+def rows_of_side(side: str, ctx: TaskContext) -> pa.Table | None:
+    """The rows of a build side, without an index; None where the task cannot hold them."""
+    build = ctx.builds[side]
+    if side not in _that_fit(ctx):
+        return None
+    name = f"{build.identity}-rows"
+    return ctx.shared.get_all({name: partial(_rows_of, build)})[name]
+
+
+def _rows_of(build: BuildInput) -> pa.Table:
+    return flat(build.unit.table())
+
+
+def _that_fit(ctx: TaskContext) -> list[str]:
+    """The build sides that the task can hold, all together."""
+    fits = build_memory.that_fit(_held(ctx), ctx.memory_budget)
+    return [side for side, fit in zip(ctx.builds, fits, strict=True) if fit]
+
+
+def _held(ctx: TaskContext) -> list[int]:
+    return [build_memory.held_bytes(build.unit.nbytes, build.rows) for build in ctx.builds.values()]
+
+
 def _spare(ctx: TaskContext) -> dict[str, int]:
     """Of each side that the task can hold, the bytes that its index may take."""
-    rows = [build.rows for build in ctx.builds.values()]
-    held = [build_memory.held_bytes(build.unit.nbytes, build.rows) for build in ctx.builds.values()]
+    held = _held(ctx)
     left = max(build_memory.limit(ctx.memory_budget) - sum(held), 0) // max(len(held), 1)
-    fits = build_memory.that_fit(held, ctx.memory_budget)
-    return {
-        side: left + build_memory.INDEX_ROW_BYTES * n
-        for side, n, fit in zip(ctx.builds, rows, fits, strict=True)
-        if fit
-    }
+    return {side: left + build_memory.INDEX_ROW_BYTES * ctx.builds[side].rows for side in _that_fit(ctx)}
 
 
 def _made(build: BuildInput, keys: SideKeys, spare: int) -> BuildSide:

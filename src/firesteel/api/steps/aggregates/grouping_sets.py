@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates import agg
+from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.aggregates.written import calls, prepared
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
@@ -44,16 +45,16 @@ class GroupingSets:
 
     def aggregate(self, given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
         with step_at(f"{self.step}.aggregate") as place:
-            return self._aggregated(given, named, place)
+            return self.aggregated(calls(given, named, "aggregate", self.pipeline.schema), place)
 
     def count(self) -> Pipeline:
         with step_at(f"{self.step}.count") as place:
-            return self._aggregated((), {"count": agg.count()}, place)
+            return self.aggregated([("count", agg.count())], place)
 
-    def _aggregated(self, given: Sequence[Any], named: Mapping[str, Any], place: str) -> Pipeline:
+    def aggregated(self, written: Sequence[tuple[str, AggregateCall]], place: str) -> Pipeline:
+        """The keys, the set's number if it is wanted, and these aggregates, by their names."""
         self.pipeline.refuse_sides(self.step)
         schema = self.pipeline.schema
-        written = calls(given, named, "aggregate", schema)
         made = prepared(written, schema, "aggregate", shadowed=self.keys)
         aggs = tuple(made.aggregations)
         kind = f"{self.step}({', '.join(self.keys)})"

@@ -45,22 +45,23 @@ class Pivot:
 
     def aggregate(self, given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
         with step_at("pivot.aggregate") as place:
-            return self._aggregated(calls(given, named, "aggregate", self.keyed.schema), place)
+            return self.aggregated(calls(given, named, "aggregate", self.keyed.schema), place)
 
     def count(self) -> Pipeline:
         with step_at("pivot.count") as place:
-            return self._aggregated([("count", agg.count())], place)
+            return self.aggregated([("count", agg.count())], place)
 
-    def _aggregated(self, written: Sequence[tuple[str, AggregateCall]], place: str) -> Pipeline:
+    def aggregated(self, written: Sequence[tuple[str, AggregateCall]], place: str) -> Pipeline:
+        """The keys, and for each value these aggregates."""
         pipeline, keys = self.keyed.pipeline, self.keyed.keys
         pipeline.refuse_sides("pivot")
         schema = pipeline.schema
         many: list[tuple[str, AggregateCall]] = []
         rows_of: dict[str, str] = {}
         for number, value in enumerate(self.values):
-            condition, said, rows = _equals(schema.field(self.column), value), _said(value), f"__rows{number}"
+            condition, label, rows = _equals(schema.field(self.column), value), said(value), f"__rows{number}"
             for output, call in written:
-                name = said if len(written) == 1 else f"{said}_{output}"
+                name = label if len(written) == 1 else f"{label}_{output}"
                 many.append((name, with_condition(call, condition, schema, "aggregate")))
                 rows_of[name] = rows
             many.append((rows, agg.count().where(condition)))
@@ -117,7 +118,7 @@ def _where_there(value: pc.Expression, rows: pc.Expression, type_: pa.DataType) 
     return pc.if_else(rows > 0, value, nothing)
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
     """The column's name, as Spark has it."""
     if value is None:
         return "null"

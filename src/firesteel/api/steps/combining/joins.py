@@ -11,22 +11,20 @@ import pyarrow as pa
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, join_of
 from firesteel.api.steps.pipeline import Pipeline, pipeline_of
-from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, StreamNode
+from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StepConfig, StreamEdge, StreamNode
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
 from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin, check_times
 from firesteel.task.operators.ordered.range_join import OPERATORS, Comparison, RangeJoin, check_comparison
-from firesteel.task.operators.ordered.whole_side import OrderedJoin, WholeSide
+from firesteel.task.operators.ordered.whole_side import STREAMED, OrderedJoin, WholeSide
 from firesteel.task.operators.relational import check_columns
 
 _SIDE = "the right side"
 _HOW_TO = (
     'Write "k", ["k", "l"], [("id", "user_id")] for different names, or [("time", ">=", "start")] for a condition.'
 )
-_DIVIDED = ("inner", "left", "semi", "anti")
-"""Joins whose left side may be dealt out to many tasks that each have the whole right side."""
 
 
 def join(  # noqa: PLR0917
@@ -42,19 +40,13 @@ def join(  # noqa: PLR0917
                 raise UsageError(f"join names a column of the {side} side twice: {', '.join(names)}.")
         if not conditions:
             return join_of(Keyed(left, sides[0]), Keyed(right, sides[1]), how, suffix, broadcast, place)
-        if broadcast is not None:
-            raise UsageError(
-                f"broadcast={broadcast!r} is for joins by equal columns alone.",
-                hint="With other conditions rows are brought together by the equal columns; without any, the right side is "
-                "given whole to every task.",
-            )
-        return _by_conditions(left, right, sides, conditions, join_kind(how), suffix, place)
+        return _by_conditions(left, right, sides, conditions, join_kind(how), suffix, broadcast, place)
 
 
 def cross_join(left: Pipeline, other: object, suffix: str) -> Pipeline:
     with step_at("cross_join") as place:
         right = _other(left, other, "cross_join")
-        return _by_conditions(left, right, ((), ()), (), "inner", suffix, place)
+        return _by_conditions(left, right, ((), ()), (), "inner", suffix, None, place)
 
 
 def join_asof(  # noqa: PLR0917
@@ -91,7 +83,7 @@ def join_asof(  # noqa: PLR0917
         schema = join_schema(left.schema, right.schema, *alike, kind, suffix)
         shown = HashJoin("as-of join", kind, *alike, left.schema, right.schema, schema)
         joined = AsOfJoin(f"as-of join ({direction})", shown, (left_by, right_by), times, direction, distance, exact)
-        return _stepped(left, right, joined, schema, place)
+        return _stepped(left, right, joined, schema, None, place)
 
 
 def _by_conditions(  # noqa: PLR0917
@@ -101,32 +93,49 @@ def _by_conditions(  # noqa: PLR0917
     conditions: tuple[Comparison, ...],
     kind: str,
     suffix: str,
+    broadcast: str | None,
     place: str,
 ) -> Pipeline:
     for one in conditions:
         check_comparison(left.schema, right.schema, one)
-    if not keys[0] and kind not in _DIVIDED:
+    _check_broadcast(keys[0], kind, broadcast)
+    if not keys[0] and kind not in STREAMED:
         raise UsageError(
             f"A {kind} join wants equal columns beside its conditions: without, every task has the whole right side, and would "
             "give its rows without a match.",
-            hint=f"Add equal columns to on=, or use one of {', '.join(_DIVIDED)}.",
+            hint=f"Add equal columns to on=, or use one of {', '.join(STREAMED)}.",
         )
     schema = join_schema(left.schema, right.schema, *keys, kind, suffix)
     shown = HashJoin(f"{kind} join", kind, *keys, left.schema, right.schema, schema)
     said = first_of(list(map(str, conditions)), 4)
     joined = RangeJoin(f"{kind} join ({said})" if conditions else "cross join", shown, conditions)
-    return _stepped(left, right, joined, schema, place)
+    return _stepped(left, right, joined, schema, broadcast, place)
 
 
-def _stepped(left: Pipeline, right: Pipeline, join: OrderedJoin, schema: pa.Schema, place: str) -> Pipeline:
+def _check_broadcast(keys: tuple[str, ...], kind: str, broadcast: str | None) -> None:
+    if broadcast is None:
+        return
+    if not keys:
+        raise UsageError(
+            f"broadcast={broadcast!r} is for joins by equal columns.",
+            hint="Without any, the right side is given whole to every task in any case.",
+        )
+    if broadcast not in ("right", "never") or (broadcast == "right" and kind not in STREAMED):
+        can = "the right side can be broadcast" if kind in STREAMED else "no side can be broadcast"
+        raise UsageError(f"broadcast={broadcast!r}: of a {kind} join by conditions {can}.", hint="Leave it out.")
+
+
+def _stepped(  # noqa: PLR0917
+    left: Pipeline, right: Pipeline, join: OrderedJoin, schema: pa.Schema, broadcast: str | None, place: str
+) -> Pipeline:
     """By the keys of ``join``; without any, of the left rows with the right side whole in every task."""
     if not join.keys[0]:
         side = (_SIDE, StreamEdge(right.node, ShipStrategy.BROADCAST))
         work = ChainedStep(WholeSide(join, _SIDE))
         return left.at(StreamNode(join.name, work, schema, (left.edge(),), (side,), place))
     edges = tuple(Keyed(one, names).edge() for one, names in zip((left, right), join.keys, strict=True))
-    work = KeyedStep(join, join, join.keys, join.keys[0])
-    return left.at(StreamNode(join.name, work, schema, edges, place=place))
+    work, config = KeyedStep(join, join, join.keys, join.keys[0]), StepConfig(broadcast=broadcast)
+    return left.at(StreamNode(join.name, work, schema, edges, place=place, config=config))
 
 
 # --- what a user wrote ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from firesteel.api.steps.common import step_at
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.sinks.bucketing import buckets_of, in_buckets
 from firesteel.api.steps.sinks.layout import Layout
 from firesteel.compile.stream_graph import SinkStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
@@ -28,13 +29,32 @@ _MODES = ("error", "append", "overwrite", "ignore")
 def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> StreamNode:
     """A directory of files. ``kind``: a key of ``_SINKS``; ``own``: arguments of that sink alone."""
     with step_at(f"write_{kind}") as place:
+        return _write_files(pipeline, kind, layout, place, **own)
+
+
+def _write_files(pipeline: Pipeline, kind: str, layout: Layout, place: str, **own: Any) -> StreamNode:
+    if only_spark_opens(layout.path, layout.filesystem):
+        sink: Sink = _spark_sink(pipeline, kind, layout, own["compression"])
+    else:
+        options = layout.checked()
+        sink = _SINKS[kind](layout.path, **own, **options)
+        pipeline = layout.evenly(pipeline, options["partition_by"], sink, f"write_{kind}({layout.path})")
+    return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
+
+
+def write_parquet(pipeline: Pipeline, layout: Layout, bucket_by: Any, sort_by: Any, **own: Any) -> StreamNode:
+    """A directory of Parquet files, in buckets if these are asked for."""
+    with step_at("write_parquet") as place:
+        partition_by = layout.checked_for_table()["partition_by"]
+        buckets = buckets_of(pipeline.schema, bucket_by, sort_by, partition_by)
+        if buckets is None:
+            return _write_files(pipeline, "parquet", layout, place, **own)
+        if layout.file_size is not None:
+            raise UsageError("There is no file_size where there is bucket_by, which says how many files there are.")
         if only_spark_opens(layout.path, layout.filesystem):
-            sink: Sink = _spark_sink(pipeline, kind, layout, own["compression"])
-        else:
-            options = layout.checked()
-            sink = _SINKS[kind](layout.path, **own, **options)
-            pipeline = layout.evenly(pipeline, options["partition_by"], sink, f"write_{kind}({layout.path})")
-        return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
+            raise UsageError(f"{layout.path} is written by Spark, for which there is no bucket_by.")
+        rows = in_buckets(pipeline, buckets, partition_by, place)
+        return _write_files(rows, "parquet", layout, place, buckets=buckets, **own)
 
 
 def write_delta(

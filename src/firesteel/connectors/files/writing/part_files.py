@@ -37,7 +37,7 @@ LONGEST_NAME = 255
 class PartFile:
     """A file in the staging directory: ``name`` there, and ``folder`` (``"a=1/b=x"`` or empty) and ``number`` in the output.
 
-    ``number`` counts the files of one attempt in one folder.
+    ``number`` counts the files of one attempt in one folder, or of one ``bucket`` there.
     """
 
     name: str
@@ -45,6 +45,7 @@ class PartFile:
     number: int
     rows: int
     bytes: int
+    bucket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,23 @@ class Layout:
     file_size: int | None = None
     keeps_columns: bool = False
     """The columns of ``partition_by`` are in the files, too, each of which has one value of each."""
+    bucket: str | None = None
+    """The column of the number of the bucket, which is in the files' names only."""
+
+    @property
+    def parting(self) -> tuple[str, ...]:
+        """Columns, of whose values each file has one."""
+        return self.partition_by if self.bucket is None else (*self.partition_by, self.bucket)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that are not in the files."""
+        return () if self.keeps_columns else self.parting
 
     @property
     def is_direct(self) -> bool:
         """True if each batch goes right to the one file."""
-        return not self.partition_by and self.most_bytes is None
+        return not self.parting and self.most_bytes is None
 
     @property
     def most_bytes(self) -> int | None:
@@ -111,7 +124,7 @@ class Layout:
         """Bytes of rows that are held before they are written."""
         if self.is_direct:
             return 0
-        return max(_PARTITIONED_CHUNK, self.chunk_bytes) if self.partition_by else self.write_bytes
+        return max(_PARTITIONED_CHUNK, self.chunk_bytes) if self.parting else self.write_bytes
 
 
 class PartWriter(Protocol):
@@ -159,6 +172,8 @@ class GatheringPart:
 
 
 NewWriter = Callable[[Any, pa.Schema], PartWriter]
+Part = tuple[str, int | None]
+"""A folder, and a bucket in it."""
 
 
 class _Open:
@@ -230,15 +245,14 @@ class FileWriter:
         self._folder = folder
         self._subtask, self._attempt = who
         self._schema = schema
-        left_out = () if layout.keeps_columns else layout.partition_by
-        self._file_schema = pa.schema([f for f in schema if f.name not in left_out])
+        self._file_schema = pa.schema([f for f in schema if f.name not in layout.left_out])
         self._layout = layout
         self._new_writer = new_writer
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._counts: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}
+        self._open: OrderedDict[Part, _Open] = OrderedDict()
+        self._counts: dict[Part, int] = {}
+        self._numbers: dict[Part, int] = {}
         self._made: list[Location] = []
         self._files: list[PartFile] = []
         self._share = Share(layout.file_size)
@@ -263,13 +277,14 @@ class FileWriter:
 
     def open(self) -> None:
         """Makes a file though there are no rows."""
-        self._opened("")
+        self._opened(("", None if self._layout.bucket is None else 0))
 
     def finish(self) -> FileCommit:
         self._flush()
-        for folder in list(self._open):
-            self._close(folder)
-        return FileCommit(self._subtask, tuple(sorted(self._files, key=lambda file: (file.folder, file.number))))
+        for part in list(self._open):
+            self._close(part)
+        files = sorted(self._files, key=lambda file: (file.folder, file.bucket or 0, file.number))
+        return FileCommit(self._subtask, tuple(files))
 
     def abort(self) -> None:
         """Removes all that was written. Raises nothing."""
@@ -286,13 +301,13 @@ class FileWriter:
         if not held:
             return
         rows = held[0] if len(held) == 1 else pa.concat_batches(held)
-        for folder, batch in self._by_folder(rows) if self._layout.partition_by else [("", rows)]:
-            self._add(folder, batch)
+        for part, batch in self._parted(rows) if self._layout.parting else [(("", None), rows)]:
+            self._add(part, batch)
 
-    def _by_folder(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of each partition, in order; those whose files are open first."""
+    def _parted(self, batch: pa.RecordBatch) -> Iterator[tuple[Part, pa.RecordBatch]]:
+        """The rows of each partition and bucket, in order; those whose files are open first."""
         codes = np.zeros(batch.num_rows, np.int64)
-        for name in self._layout.partition_by:
+        for name in self._layout.parting:
             column = batch.column(name)
             column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             encoded = column.dictionary_encode(null_encoding="encode")
@@ -301,17 +316,24 @@ class FileWriter:
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
         first = batch.take(pa.array(order[starts])) if len(starts) < batch.num_rows else batch.take(pa.array(order))
-        folders = self._folders(first)
+        parts = self._parts(first)
         rest = batch.select(self._file_schema.names)
         rest = rest if len(starts) == 1 else rest.take(pa.array(order))
         ends = [*starts[1:].tolist(), batch.num_rows]
-        spans: dict[str, list[tuple[int, int]]] = {}  # several where two values have one name, null and ""
-        for folder, start, end in zip(folders, starts.tolist(), ends, strict=True):
-            spans.setdefault(folder, []).append((start, end - start))
-        opened = [folder for folder in self._open if folder in spans]
-        for folder in [*opened, *sorted(spans.keys() - set(opened))]:
-            for start, rows in spans[folder]:
-                yield folder, rest.slice(start, rows)
+        spans: dict[Part, list[tuple[int, int]]] = {}  # several where two values have one name, null and ""
+        for part, start, end in zip(parts, starts.tolist(), ends, strict=True):
+            spans.setdefault(part, []).append((start, end - start))
+        opened = [part for part in self._open if part in spans]
+        for part in [*opened, *sorted(spans.keys() - set(opened))]:
+            for start, rows in spans[part]:
+                yield part, rest.slice(start, rows)
+
+    def _parts(self, rows: pa.RecordBatch) -> list[Part]:
+        """Folder and bucket of each row."""
+        bucket = self._layout.bucket
+        folders = self._folders(rows) if self._layout.partition_by else [""] * rows.num_rows
+        buckets: list[int | None] = [None] * rows.num_rows if bucket is None else rows.column(bucket).to_pylist()
+        return list(zip(folders, buckets, strict=True))
 
     def _folders(self, rows: pa.RecordBatch) -> list[str]:
         """The directory of each row."""
@@ -325,15 +347,15 @@ class FileWriter:
                 _check_lengths(column, parts[-1])
         return ["/".join(row) for row in zip(*parts, strict=True)]
 
-    def _add(self, folder: str, batch: pa.RecordBatch) -> None:
+    def _add(self, group: Part, batch: pa.RecordBatch) -> None:
         rows = batch.num_rows
         if self._layout.most_bytes is not None:
             rows = max(1, batch.num_rows * self._layout.write_bytes // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
-            part = self._open.get(folder)
+            part = self._open.get(group)
             if part is not None and part.is_full(self._limit(part)):
-                self._close(folder)
-            part = self._opened(folder)
+                self._close(group)
+            part = self._opened(group)
             piece = batch.slice(start, rows)
             with storage_errors(part.place.label):
                 part.write(piece)
@@ -346,10 +368,10 @@ class FileWriter:
             return self._layout.most_bytes
         return even if self._layout.max_file_size is None else min(even, self._layout.max_file_size)
 
-    def _opened(self, folder: str) -> _Open:
-        if folder in self._open:
-            self._open.move_to_end(folder)
-            return self._open[folder]
+    def _opened(self, group: Part) -> _Open:
+        if group in self._open:
+            self._open.move_to_end(group)
+            return self._open[group]
         while len(self._open) >= self._layout.max_open_files:
             self._close(next(iter(self._open)))
         name = f"part-{self._subtask:05d}-{self._attempt}-{uuid.uuid4().hex[:12]}.{self._layout.extension}"
@@ -357,18 +379,18 @@ class FileWriter:
         self._made.append(place)
         with storage_errors(place.label):
             part = _Open(place, self._layout, self._file_schema, self._new_writer)
-        self._open[folder] = part
-        self._numbers[folder] = self._counts.get(folder, 0)
-        self._counts[folder] = self._numbers[folder] + 1
+        self._open[group] = part
+        self._numbers[group] = self._counts.get(group, 0)
+        self._counts[group] = self._numbers[group] + 1
         return part
 
-    def _close(self, folder: str) -> None:
-        part = self._open[folder]
+    def _close(self, group: Part) -> None:
+        part = self._open[group]
         with storage_errors(part.place.label):
             size = part.close()
-        del self._open[folder]
-        name = part.place.path.rsplit("/", 1)[-1]
-        self._files.append(PartFile(name, folder, self._numbers[folder], part.rows, size))
+        del self._open[group]
+        name, (folder, bucket) = part.place.path.rsplit("/", 1)[-1], group
+        self._files.append(PartFile(name, folder, self._numbers[group], part.rows, size, bucket))
 
 
 def _check_lengths(column: str, names: list[str]) -> None:
@@ -384,8 +406,7 @@ def _check_lengths(column: str, names: list[str]) -> None:
 
 def encoded_bytes(batches: Sequence[pa.RecordBatch], schema: pa.Schema, layout: Layout, new_writer: NewWriter) -> int:
     """Bytes that these rows (at least one batch) add to a file that has some. Raises OSError, pa.ArrowException, FiresteelError."""
-    left_out = () if layout.keeps_columns else layout.partition_by
-    kept = pa.schema([field for field in schema if field.name not in left_out])
+    kept = pa.schema([field for field in schema if field.name not in layout.left_out])
     rows = pa.concat_batches([fit(batch, schema).select(kept.names) for batch in batches])
     return _file_bytes([rows], kept, layout, new_writer) - _file_bytes([], kept, layout, new_writer)
 

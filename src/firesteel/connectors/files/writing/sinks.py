@@ -116,10 +116,10 @@ class FileSink:
     # --- driver, before ---
 
     def check(self, schema: pa.Schema) -> None:
-        columns = self._layout.partition_by
-        if columns:
-            check_partition_columns(schema, columns, f"{self.kind} to {self.target.label}")
-        written = pa.schema([field for field in schema if field.name not in columns])
+        if self._layout.partition_by:
+            given = pa.schema([field for field in schema if field.name != self._layout.bucket])
+            check_partition_columns(given, self._layout.partition_by, f"{self.kind} to {self.target.label}")
+        written = pa.schema([field for field in schema if field.name not in self._layout.left_out])
         self._check_schema(written)
         self._schema = schema
         with _as_usage(self.target):
@@ -249,11 +249,13 @@ class FileSink:
         return not written and not self._layout.partition_by
 
     def _final_name(self, subtask: int, file: PartFile) -> str:
-        """In order of the subtasks and of each one's files; files that are added get names that nobody else has."""
+        """In order of the subtasks and of each one's files; files that are added get names that nobody else has. A bucket's number comes last,
+        where Spark looks for it."""
         number = "" if self._layout.is_direct else f"-{file.number:05d}"
         tag = f"-{self._tag}" if self.mode in _IN_PLACE else ""
         folder = f"{file.folder}/" if file.folder else ""
-        return f"{folder}part-{subtask:05d}{number}{tag}.{self._layout.extension}"
+        bucket = "" if file.bucket is None else f"_{file.bucket:05d}"
+        return f"{folder}part-{subtask:05d}{number}{tag}{bucket}.{self._layout.extension}"
 
     def hold(self) -> None:
         """From now on ``commit`` can be taken back until ``release``; replaced files are kept until then."""

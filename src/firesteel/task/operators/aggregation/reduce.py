@@ -6,7 +6,7 @@ schema and the same key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from firesteel.task.batches import chunked, nullable, table_batches, take_rows
+from firesteel.task.functions.row_errors import FAILS, OnError, RowErrors, bisected, is_of_a_row, row_errors
 from firesteel.task.functions.rows import Row, RowBatcher, row_type, rows_of, shown
-from firesteel.task.functions.user_code import call, complaint
+from firesteel.task.functions.user_code import UserFunctionError, call, complaint
 from firesteel.task.operators.aggregation.aggregate import OUTPUT_ROWS, FoldingState, fold
 from firesteel.task.operators.grouping import Groups, encode, key_columns
 from firesteel.task.operators.units import unit_limit
-from firesteel.task.program import Batches, TaskContext, UnitInput
+from firesteel.task.program import MAX_RECORDS_PER_BATCH, Batches, TaskContext, UnitInput
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -41,27 +42,29 @@ class _Reducing:
     def merge(self, table: pa.Table) -> pa.Table:
         if table.num_rows <= 1:
             return table
-        groups = self._groups(table)
+        groups = self.groups(table)
         several = np.flatnonzero(groups.counts > 1)
         if not len(several):
             return table
-        folded: list[Any] = []
-        for code in several.tolist():
-            folded.append(self._folded(groups.of(code)))
-        made = self._batcher.batch(folded, self._ctx)
-        self._check_keys(groups, several, made)
+        made = self.made(groups, several, [self.folded(groups.of(code)) for code in several.tolist()])
         alone = take_rows(groups.table, groups.starts[np.flatnonzero(groups.counts == 1)])
         return pa.concat_tables([alone, self.to_partial(pa.Table.from_batches([made]))])
+
+    def made(self, groups: Groups, codes: Any, folded: Sequence[Any]) -> pa.RecordBatch:
+        """The function's results for these groups as rows, which must have their keys."""
+        batch = self._batcher.batch(folded, self._ctx)
+        self._check_keys(groups, codes, batch)
+        return batch
 
     def finish(self, merged: pa.Table) -> pa.Table:
         return pa.Table.from_arrays(merged.columns, schema=self._schema)
 
-    def _groups(self, table: pa.Table) -> Groups:
+    def groups(self, table: pa.Table) -> Groups:
         if not self.keys:
             return Groups(table, np.zeros(table.num_rows, dtype=np.int64), 1)
         return Groups(table, *encode(key_columns(table, self.keys), nulls_match=True))
 
-    def _folded(self, group: pa.Table) -> Any:
+    def folded(self, group: pa.Table) -> Any:
         rows = rows_of(group)
         result: Any = next(rows)
         for row in rows:
@@ -137,3 +140,58 @@ class Reduce:
     def _tables(self, unit: UnitInput, folding: _Reducing, ctx: TaskContext) -> Iterator[pa.Table]:
         tables = chunked(unit.batches(), unit.schema, max(unit_limit(ctx) // 2, 1), 1 << 20)
         return map(partial(_Reducing.to_partial, folding), tables)
+
+
+@dataclass(frozen=True)
+class ReduceGroups:
+    """Keyed operator: the same, where a key whose rows the function cannot fold is no end (``on_error``).
+
+    All rows of a key are in hand then, none folded before the exchange, and must fit in memory: what fails in one place has to go in all.
+    """
+
+    name: str
+    fn: Reducer
+    group_keys: tuple[str, ...]
+    schema: pa.Schema
+    on_error: OnError = FAILS
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        return (self.group_keys,)
+
+    def apply_unit(self, inputs: list[UnitInput], ctx: TaskContext) -> Batches:
+        table = inputs[0].table()
+        if not table.num_rows:
+            return
+        folding = _Reducing(self.name, self.fn, self.group_keys, self.schema, ctx)
+        groups = folding.groups(table)
+        yield from table_batches(
+            take_rows(groups.table, groups.starts[np.flatnonzero(groups.counts == 1)]), OUTPUT_ROWS
+        )
+        with row_errors(self.name, self.on_error, ctx) as errors:
+            several = np.flatnonzero(groups.counts > 1)
+            for start in range(0, len(several), MAX_RECORDS_PER_BATCH):
+                yield from self._reduced(folding, groups, several[start : start + MAX_RECORDS_PER_BATCH], errors)
+
+    def _reduced(self, folding: _Reducing, groups: Groups, codes: Any, errors: RowErrors) -> Batches:
+        """Yields a row for each of these groups, but for those that fail."""
+        folded: dict[int, Any] = {}
+        for code in codes.tolist():
+            try:
+                folded[code] = folding.folded(groups.of(code))
+            except UserFunctionError as error:
+                if not is_of_a_row(error):
+                    raise
+                errors.add_group(self.keys, [groups.of(code)], error)
+        done, results = np.fromiter(folded, np.int64, len(folded)), list(folded.values())
+
+        def made(low: int, high: int) -> list[pa.RecordBatch]:
+            return [folding.made(groups, done[low:high], results[low:high])]
+
+        def failed(place: int, error: UserFunctionError) -> list[pa.RecordBatch]:
+            errors.add_group(self.keys, [groups.of(int(done[place]))], error)
+            return []
+
+        if results:
+            yield from bisected(0, len(results), made, failed)

@@ -1,4 +1,4 @@
-"""Joins of a stream with a side input that is whole in memory: ordered joins that have no keys to divide their sides by."""
+"""Joins of a stream, the left side, with a right side that the task has whole: the left rows need no exchange."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import ClassVar, Protocol
 import pyarrow as pa
 
 from firesteel.task.batches import chunked
+from firesteel.task.operators.build_side import rows_of_side
 from firesteel.task.operators.join import HashJoin
-from firesteel.task.operators.units import unit_limit
+from firesteel.task.operators.units import run_unit, spool, unit_limit
 from firesteel.task.program import Batches, KeyedOperator, TaskContext
+
+STREAMED = ("inner", "left", "semi", "anti")
+"""Kinds of which no right row without a partner comes out, which each task would give."""
 
 
 class OrderedJoin(KeyedOperator, Protocol):
@@ -27,7 +31,7 @@ class OrderedJoin(KeyedOperator, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WholeSide:
-    """The stream is the left side of ``join``, which has no keys; the right one is the side input ``side``."""
+    """Without keys: the right side is the side input ``side``, in memory whatever its size."""
 
     join: OrderedJoin
     side: str
@@ -38,6 +42,34 @@ class WholeSide:
         return self.join.name
 
     def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        half = max(unit_limit(ctx) // 2, 1)
-        lefts = chunked(batches, self.join.join.left_schema, half, 1 << 30)
-        return self.join.against_one(lefts, ctx.side_inputs[self.side])
+        return _streamed(self.join, batches, ctx.side_inputs[self.side], ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastOrderedJoin:
+    """With keys: the right side is the build side ``side``. One that the task cannot hold is joined as a keyed unit is, both sides in buckets on
+    local disk."""
+
+    join: OrderedJoin
+    side: str
+    unitwise: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        return self.join.name
+
+    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
+        right = rows_of_side(self.side, ctx)
+        if right is not None:
+            yield from _streamed(self.join, batches, right, ctx)
+            return
+        spooled = spool(batches, self.join.join.left_schema, ctx)
+        try:
+            yield from run_unit(self.join, [spooled, ctx.builds[self.side].unit], ctx)
+        finally:
+            spooled.close()
+
+
+def _streamed(join: OrderedJoin, batches: Batches, right: pa.Table, ctx: TaskContext) -> Batches:
+    lefts = chunked(batches, join.join.left_schema, max(unit_limit(ctx) // 2, 1), 1 << 30)
+    return join.against_one(lefts, right)
