@@ -99,7 +99,7 @@ class Ending:
 
         faults = plane.world.faults
         if plane.dice.happens(faults.late) and not (plane.gang_of(rows) >= 0).any():
-            plane.clock.after(plane.delay(), told)
+            plane.message(plane.delay(), told)
         else:
             told()
         if plane.dice.happens(faults.other_token):
@@ -116,7 +116,7 @@ class Ending:
             plane.runs.state[row] = RunState.TOLD  # also where its own report is on its way still
             self._tell(event)
 
-        plane.clock.after(plane.delay(), told)
+        plane.message(plane.delay(), told)
 
     def finished(self, rows: Ints, tokens: Ints) -> e.ExecutionsFinished:
         """Returns the event that these executions of one vertex report."""
