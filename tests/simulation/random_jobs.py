@@ -225,12 +225,22 @@ def _add_two_steps(rng: random.Random, graph: JobGraph) -> None:
     producer, first, by_key = rng.randrange(len(graph.vertices)), len(graph.vertices), rng.random() < 0.7
     fields = {} if rng.random() < 0.8 else {"max_parallelism": rng.randint(2, 6)}
     read = JobEdge(_add_dataset(graph, producer, ShipStrategy.HASH, False), 0, True, divisible=by_key, by_value=by_key)
+    _is_read_by_others(graph, producer)
     graph.vertices.append(JobVertex(first, "count values", f"uid-{first}", inputs=[read], **fields))
     between = _add_dataset(graph, first, ShipStrategy.HASH if by_key else ShipStrategy.GLOBAL, False)
     edges, fields = [JobEdge(between, 0, co_partitioned=True)], fields if by_key else {"parallelism": 1}
     graph.vertices.append(
         JobVertex(first + 1, "add counts", "uid-add", inputs=edges, first_step=first, is_whole=True, **fields)
     )
+
+
+def _is_read_by_others(graph: JobGraph, producer: int) -> None:
+    """A step that joins can neither absorb nor narrow any more."""
+    graph.vertices[producer].filters = ()
+    for join in graph.vertices:
+        if join.join is not None:
+            found = [obstacle(graph, Absorbing(join.id, side)) for side in (0, 1)]
+            join.join = replace(join.join, obstacles=(found[0], found[1]))
 
 
 def _add_joins(rng: random.Random, graph: JobGraph) -> None:

@@ -46,8 +46,8 @@ class Drivers(Protocol):
         """The scheduler came to these commands: they are carried out in time, or never."""
         ...
 
-    def go_on(self) -> None:
-        """If the driver has died, another one takes over."""
+    def go_on(self) -> bool:
+        """If the driver has died, another one takes over; returns whether one has."""
         ...
 
 
@@ -67,8 +67,8 @@ class OneDriver:
             self._job.plane.ledger.heard(event, commands)
         self._job.carry_out(commands)
 
-    def go_on(self) -> None:
-        """It does anyway."""
+    def go_on(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,11 @@ class MortalDrivers:
         elif len(self._waiting) == 1:
             self._job.plane.message(self._faults.log_seconds, self._write)
 
-    def go_on(self) -> None:
+    def go_on(self) -> bool:
+        died = self.is_down
         while self.is_down and self._job.plane.ended is None:
             self._take_over()
+        return died
 
     # --- a driver's life ---------------------------------------------------------------------------------------
 
@@ -174,11 +176,9 @@ class MortalDrivers:
             if self.is_down or plane.ended is not None:
                 return
             job.handle(event)
-        if not self.is_down and plane.ended is None:
-            if not (found.staged_lost or found.unrepeatable):
-                self._check_kept(before, kept, stored)
-            if plane.has_resources:
-                plane.tell_what_is_occupied()
+        is_told = not self.is_down and plane.ended is None
+        if is_told and not (found.staged_lost or found.unrepeatable):
+            self._check_kept(before, kept, stored)
 
     def _meanwhile(self) -> None:
         """What ran is gone, but some of it finishes, at once or later, and nobody hears of that. Some objects vanish."""
@@ -209,8 +209,8 @@ class MortalDrivers:
             gone = finished[dice.which(0.2 if vertex.job.has_sink else 0.0, len(finished))]
             if len(gone):
                 rows = vertex.winner[gone]
-                columns = table.attempt[rows].astype(np.int64), table.token[rows]
-                lost.append(e.OutputsLost(at=0.0, vertex=vertex.id, subtasks=gone, attempts=columns[0], tokens=columns[1]))
+                attempts, tokens = table.attempt[rows].astype(np.int64), table.token[rows]
+                lost.append(e.OutputsLost(at=0.0, vertex=vertex.id, subtasks=gone, attempts=attempts, tokens=tokens))
         return lost, [vertex.id for vertex in graph.vertices if dice.happens(0.05)]
 
     def _finish_unheard(self, row: int) -> None:

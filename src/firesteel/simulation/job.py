@@ -122,8 +122,7 @@ class SimulatedJob:
         if not self.plane.has_resources:
             self.fault_injection.tell_of_nodes()
         self.fault_injection.begin()
-        self._launcher.start_waiting()
-        self.drivers.go_on()
+        self._launch()
 
     def step(self) -> None:
         """Go on to the next moment at which something happens."""
@@ -136,8 +135,14 @@ class SimulatedJob:
             action()
             self.drivers.go_on()
         self._ending.tell_of_ends()
-        self._launcher.start_waiting()
+        self._launch()
+
+    def _launch(self) -> None:
+        """Free slots are given away; when the driver dies of what it hears of that, the next one's executions get some."""
         self.drivers.go_on()
+        self._launcher.start_waiting()
+        while self.drivers.go_on():
+            self._launcher.start_waiting()
 
     @property
     def next_moment(self) -> float:
@@ -156,7 +161,7 @@ class SimulatedJob:
 
     def tell(self, event: e.Event) -> None:
         """An event happens, and sometimes comes once more."""
-        if self.plane.ended is not None or self.drivers.is_down:
+        if self.scheduler.status.is_terminal or self.drivers.is_down:
             return
         self.handle(event)
         if self.plane.ended is None and self.plane.dice.happens(self.world.faults.duplicate):
@@ -174,7 +179,8 @@ class SimulatedJob:
         self.drivers.handled(event, commands)
         if self._validate_every and self.events % self._validate_every == 0:
             self.scheduler.validate()
-            self._check_reads()
+            if not self.drivers.is_down:  # who reads what it has deleted goes with it
+                self._check_reads()
 
     def carry_out(self, commands: Sequence[c.Command]) -> None:
         self.plane.carry_out(commands)

@@ -160,7 +160,7 @@ class Plane:
         rows = np.flatnonzero(ACTIVE[runs.state[: runs.size]])
         self.cluster.vacate(np.flatnonzero(self.cluster.run != FREE))
         (self.worker_queue if self.has_resources else self.queue).drop(rows, runs.size)
-        self.workers.release(rows)
+        self.workers.lose_driver(rows)
         runs.end(rows, RunState.TOLD)
         runs.forget(rows)
         runs.slot[rows] = -1
@@ -169,6 +169,11 @@ class Plane:
         self._timers.clear()
         self.blocked[:] = False
         self.storage.lose_driver()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whoever tells the scheduler something now is heard."""
+        return not self.scheduler.status.is_terminal
 
     def serve(self, scheduler: Scheduler) -> None:
         """From now on another scheduler gives the commands. Its graph is the one that the books look into."""

@@ -94,7 +94,7 @@ class Ending:
         plane.storage.write(event.vertex, written, rows + 1, runs.node[rows])
 
         def told() -> None:
-            runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.ended is None
+            runs.state[rows], runs.delivered[rows] = RunState.TOLD, plane.is_heard
             self._tell(event)
 
         faults = plane.world.faults
@@ -112,7 +112,7 @@ class Ending:
         plane.storage.write(event.vertex, written, twin + 1, plane.runs.node[twin])
 
         def told() -> None:
-            plane.runs.delivered[twin] = plane.ended is None
+            plane.runs.delivered[twin] = plane.is_heard
             plane.runs.state[row] = RunState.TOLD  # also where its own report is on its way still
             self._tell(event)
 

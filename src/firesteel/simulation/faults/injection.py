@@ -122,7 +122,7 @@ class FaultInjection:
         plane = self._plane
 
         def told() -> None:
-            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.ended is None
+            plane.runs.state[row], plane.runs.delivered[row] = RunState.TOLD, plane.is_heard
             self._tell(replace(event, at=plane.clock.now))
 
         plane.message(plane.dice.until_next(2 * plane.world.faults.late_by), told)
@@ -237,7 +237,7 @@ class FaultInjection:
             worker.foreign -= cores
             plane.tell_what_is_occupied()
 
-        plane.clock.after(plane.world.faults.foreign_for, over)
+        plane.message(plane.world.faults.foreign_for, over)  # with the driver its other jobs end
 
     # --- executions and objects ------------------------------------------------------------------------------------
 
