@@ -147,7 +147,7 @@ for seed in range(int(sys.argv[1]), int(sys.argv[2])):
 def _story(hash_seed: int, seeds: range) -> list[str]:
     command = [sys.executable, "-c", _DIGESTS, str(seeds.start), str(seeds.stop)]
     environment = {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -264,7 +264,9 @@ class MortalDrivers:
             return
         for vertex, tokens in enumerate(_winners(scheduler)[: len(before)]):
             again = np.flatnonzero((before[vertex] != tokens[: len(before[vertex])]) & (before[vertex] >= 0))
-            check(not len(again), f"subtasks {again} of vertex {vertex} had finished, nothing is lost, and they run again")
+            check(
+                not len(again), f"subtasks {again} of vertex {vertex} had finished, nothing is lost, and they run again"
+            )
 
 
 def _winners(scheduler: Scheduler) -> list[Ints]:
@@ -287,4 +289,3 @@ def mortal(make: MakeScheduler) -> tuple[Scheduler, MakeDrivers]:
     """The first driver's scheduler, and what makes the drivers of a job, as ``SimulatedJob`` takes them."""
     side_inputs = SideInputs()
     return make(side_inputs), lambda job: MortalDrivers(job, make, side_inputs)
-

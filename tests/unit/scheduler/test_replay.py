@@ -366,7 +366,9 @@ def test_records_of_drivers_and_sinks_are_noted():
 def test_what_was_asked_and_answered_is_not_outstanding():
     left = Outstanding()
     gate = gate_of()
-    left.told([c.SetTimer("a", 1.0), c.SetTimer("b", 2.0), c.SetTimer("a", 3.0), c.SetTimer("d", 3.0), c.CancelTimer("d")])
+    left.told(
+        [c.SetTimer("a", 1.0), c.SetTimer("b", 2.0), c.SetTimer("a", 3.0), c.SetTimer("d", 3.0), c.CancelTimer("d")]
+    )
     left.told([c.StoreBlob(b"x", b"1"), c.StoreBlob(b"y", b"2"), c.DropBlobs((b"x",))])
     left.told([c.BlockNodes(("n1",)), c.BlockNodes(("n1", "n2"))])
     left.told([c.LoadSizes(0, ints(1, 2), ints(0, 3)), c.LoadSizes(1, ints(5), ints(0))])
@@ -466,7 +468,9 @@ def test_objects_that_nobody_needs_any_more_are_not_missed():
 
 
 def test_staged_outputs_that_are_gone_are_made_again():
-    driver = Driver(two_steps_graph(has_sink=True, parallelism=2), options_of(restart_strategy__fixed_delay__delay="0 s"))
+    driver = Driver(
+        two_steps_graph(has_sink=True, parallelism=2), options_of(restart_strategy__fixed_delay__delay="0 s")
+    )
     driver.plane.start().run(0)
     driver.plane.finish((1, 0, 0), token=60)
     replayed, _ = driver.replayed()

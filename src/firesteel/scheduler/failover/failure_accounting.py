@@ -92,9 +92,8 @@ class FailureAccounting:
         kind = failure.cause.kind
         if kind is FailureKind.FATAL:
             return Verdict(None, "trying again cannot help")
-        if kind is FailureKind.DRIVER:  # however many drivers in a row were lost
-            return _excused(failure)
-        if (not failure.counted or stale_input) and self._is_excused(failure):
+        # However many drivers in a row were lost.
+        if kind is FailureKind.DRIVER or ((not failure.counted or stale_input) and self._is_excused(failure)):
             return _excused(failure)
         if kind is FailureKind.LOST and self._losses.is_first(failure):
             why = "it lost its executor or worker, for the first time in a row"

@@ -148,7 +148,9 @@ def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Giv
             hint="Forward needs equal parallelism on both sides: use rescale or rebalance instead.",
         )
     if bounds.fixed is not None:
-        why = {"fixed": "as set", "forward group": "as its forward group", BEFORE_RESUME: BEFORE_RESUME}.get(bounds.fixed_rule)
+        why = {"fixed": "as set", "forward group": "as its forward group", BEFORE_RESUME: BEFORE_RESUME}.get(
+            bounds.fixed_rule
+        )
         return _Given(bounds.fixed, bounds.fixed_rule, why or f"as {bounds.fixed_rule} decided")
     if forward:
         return _Given(forward.pop(), "forward group", "as the producers of its forward input")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -94,7 +95,7 @@ def _splits(command: Deploy, prints: Prints) -> list[bytes]:
     told = prints.splits(command.vertex, command.splits.indexes)
     bounds = command.splits.offsets.tolist()
     found: list[bytes] = []
-    for first, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, end in pairwise(bounds):
         own = told[first:end]
         found.append(b"".join((_COUNT.pack(len(own)), *(_COUNT.pack(len(one)) + one for one in own))))
     return found
@@ -120,7 +121,7 @@ def _read(gate: GateDescriptor, ranges: InputRanges) -> list[bytes]:
     bounds = offsets.tolist()
     return [
         b"".join((head, _COUNT.pack(last - since), rects[since * width : last * width], *named[since:last]))
-        for since, last in zip(bounds[:-1], bounds[1:], strict=True)
+        for since, last in pairwise(bounds)
     ]
 
 

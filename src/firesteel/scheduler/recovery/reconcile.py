@@ -134,4 +134,3 @@ def _made_again(scheduler: Scheduler, vertex: ExecutionJobVertex, at: float) -> 
         table, rows = scheduler.executions, vertex.winner[finished]
         attempts = table.attempt[rows].astype(np.int64)
         yield e.OutputsLost(at=at, vertex=vertex.id, subtasks=finished, attempts=attempts, tokens=table.token[rows])
-

@@ -125,9 +125,7 @@ class StrategyRule:
 def strategy_rule(options: Options, side_inputs: DirectInputs = DIRECT) -> StrategyRule | None:
     """The rule of ``firesteel.slow-task-detector.function``, where that is set, which is asked through ``side_inputs``. Raises UsageError, OptionFunctionError."""
     named = options[SLOW_TASK_FUNCTION]
-    return None if named is None else StrategyRule(
-        load_function(SLOW_TASK_FUNCTION.key, named), options, side_inputs
-    )
+    return None if named is None else StrategyRule(load_function(SLOW_TASK_FUNCTION.key, named), options, side_inputs)
 
 
 def _step(table: ExecutionTable, vertex: ExecutionJobVertex, running: RunningTimes, at: float) -> StepTimes:
