@@ -45,7 +45,7 @@ class Outstanding:
         self._rows: dict[int, dict[tuple[int, int], None]] = {}
         """(partition, attempt) of rows of sizes that are being read back, by data set."""
         self._narrowed: dict[int, c.NarrowSource] = {}
-        self._of_events: dict[type[e.Event], Callable[[Any], None]] = {
+        self._of_events: dict[type[e.Event], Callable[[Any], object]] = {
             e.ExecutionsFinished: self._staged,
             e.TimerFired: lambda event: self._timers.pop(event.timer, None),
             e.ExecutorChanged: self._executor,
@@ -56,7 +56,7 @@ class Outstanding:
             e.SinksCommitted: self._published,
             e.SinksFailed: self._published,
         }
-        self._of_commands: dict[type[Command], Callable[[Any], None]] = {
+        self._of_commands: dict[type[Command], Callable[[Any], object]] = {
             c.SetTimer: self._set_timer,
             c.CancelTimer: lambda command: self._timers.pop(command.timer, None),
             c.StoreBlob: self._store_blob,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class _Left:
             else:
                 yield e.ExecutionsCancelled(at=now(), **self._columns(rows))
 
-    def _columns(self, rows: Rows) -> dict[str, int | Ints]:
+    def _columns(self, rows: Rows) -> dict[str, Any]:
         table = self._table
         return {
             "vertex": int(table.vertex[rows[0]]),
