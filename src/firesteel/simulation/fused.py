@@ -63,5 +63,5 @@ class FusedBook:
 
 def _is_same(before: JobVertex, vertex: JobVertex) -> bool:
     """Each driver has vertices of its own."""
-    splits = [np.zeros(0, np.int64) if v.source is None else v.source.split_bytes for v in (before, vertex)]
-    return before is vertex or (before.inputs == vertex.inputs and np.array_equal(*splits))
+    then, now = (np.zeros(0, np.int64) if v.source is None else v.source.split_bytes for v in (before, vertex))
+    return before is vertex or (before.inputs == vertex.inputs and np.array_equal(then, now))

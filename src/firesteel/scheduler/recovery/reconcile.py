@@ -95,7 +95,9 @@ def lost_partitions(
     scheduler: Scheduler, stored: Mapping[int, Ints] | None, now: Callable[[], float]
 ) -> Iterator[e.PartitionsLost]:
     """Of each data set that is needed yet the admitted objects that are not stored (None: nobody has looked)."""
-    for result in scheduler.graph.results if stored is not None else ():
+    if stored is None:
+        return
+    for result in scheduler.graph.results:
         if result is None or result.is_pipelined or not _is_needed(scheduler, result):
             continue
         there = stored.get(result.dataset.id, np.zeros(0, np.int64))
