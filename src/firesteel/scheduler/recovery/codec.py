@@ -5,7 +5,6 @@ A decoded event is equal to the encoded one, entry by entry; its columns cannot 
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -26,19 +25,21 @@ from firesteel.scheduler.kernel.events import (
 PICKLED, FINISHED, DEPLOYING = 0, 1, 2
 """The kinds of encoding."""
 
+SET_UP_ROWS = 3
+"""Of ``ExecutionReports.set_ups``."""
 _MODULES = (
     "firesteel.scheduler.kernel.events",
     "firesteel.scheduler.recovery.given",
     "firesteel.scheduler.slots.resource_profile",
 )
-"""Whose classes may be pickled, beside the plain data of ``firesteel.model``."""
+"""Modules whose classes may be pickled, beside the plain data of ``firesteel.model``."""
 _NUMPY = {
     ("numpy", "dtype"),
     ("numpy", "ndarray"),
     *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
     *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
 }
-"""What arrays are rebuilt by."""
+"""The functions and classes that rebuild arrays."""
 
 
 class _Partition(msgspec.Struct, frozen=True, array_like=True):
@@ -125,9 +126,25 @@ def dump(value: Any) -> bytes:
 def load(data: bytes) -> Any:
     """Unpickles plain data: events, what they hold, arrays. Raises ValueError for anything else, without having run any of it."""
     try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
+        return _PlainUnpickler(_Reader(data)).load()
     except (pickle.UnpicklingError, AttributeError, EOFError, ImportError, IndexError, KeyError, TypeError) as error:
         raise ValueError(f"no plain data: {error}") from error
+
+
+class _Reader:
+    """Bytes as the unpickler reads them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        end = len(self._data) if size < 0 else self._at + size
+        read = self._data[self._at : end]
+        self._at += len(read)
+        return read
+
+    def readline(self) -> bytes:
+        return self.read(self._data.find(b"\n", self._at) + 1 - self._at)
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -159,7 +176,9 @@ def _finished(event: ExecutionsFinished) -> _Finished:
         None if reports.nodes is None else reports.nodes.names,
         b"" if reports.nodes is None else reports.nodes.codes.tobytes(),
         [
-            _Partition(p.dataset, _ints(p.bytes), _ints(p.rows), _ints(p.stored_bytes), p.sizes, p.sketches, p.heavy_keys)
+            _Partition(
+                p.dataset, _ints(p.bytes), _ints(p.rows), _ints(p.stored_bytes), p.sizes, p.sketches, p.heavy_keys
+            )
             for p in reports.partitions
         ],
         reports.commits,
@@ -195,7 +214,7 @@ def _finished_of(told: _Finished) -> ExecutionsFinished:
         told.commits,
         None if told.peak_memory is None else _ints_of(told.peak_memory),
         list(map(step_reports.decode, told.steps)),
-        None if told.set_ups is None else _ints_of(told.set_ups).reshape(-1, len(subtasks)),
+        None if told.set_ups is None else _ints_of(told.set_ups).reshape(SET_UP_ROWS, -1),
     )
     return ExecutionsFinished(
         at=told.at,

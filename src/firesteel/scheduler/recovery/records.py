@@ -39,7 +39,7 @@ class LogHeader(LogRecord, frozen=True, tag="header"):
     graph_digest: bytes
     """Of all that the scheduler reads of the job graph."""
     given: bytes
-    """What the scheduler was made with besides (``codec.dump``)."""
+    """All else that the scheduler was made with (``codec.dump``)."""
     prints: list[Any]
     """Fingerprint of each vertex, as plain data."""
 
@@ -49,7 +49,7 @@ class DriverBegan(LogRecord, frozen=True, tag="driver"):
 
     epoch: int
     nonce: int
-    """Upper bits of its tokens."""
+    """Base of its tokens: their upper bits."""
     host: str
     pid: int
     started: str | None
