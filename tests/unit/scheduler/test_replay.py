@@ -373,12 +373,15 @@ def test_what_was_asked_and_answered_is_not_outstanding():
     left.told([c.BlockNodes(("n1",)), c.BlockNodes(("n1", "n2"))])
     left.told([c.LoadSizes(0, ints(1, 2), ints(0, 3)), c.LoadSizes(1, ints(5), ints(0))])
     left.told([c.MergePartitions(1, gate, ints(0, 3)), c.MergePartitions(2, gate, ints(0, 3))])
+    left.told([c.NarrowSource(3, (), ()), c.NarrowSource(4, (), ())])
+    left.heard(e.SourceNarrowed(at=4.0, vertex=3, split_bytes=None, found="all"))
     left.heard(e.TimerFired(at=5.0, timer="b"))
     left.heard(e.SizesLoaded(at=5.0, dataset=0, partitions=ints(2), attempts=ints(3), rows=[None]))
     left.heard(e.SizesLoaded(at=5.0, dataset=1, partitions=ints(5), attempts=ints(0), rows=[b""]))
     merged = {"groups": ints(0), "tokens": ints(70), "stored_bytes": ints(1)}
     left.heard(e.PartitionsMerged(at=6.0, dataset=0, merge=1, **merged))
-    timer, blob, blocked, loads = left.commands()
+    timer, blob, blocked, loads, narrow = left.commands()
+    assert narrow.vertex == 4
     assert timer == c.SetTimer("a", 3.0)
     assert (blob.digest, blocked.nodes) == (b"y", ("n1", "n2"))
     assert (loads.dataset, loads.partitions.tolist(), loads.attempts.tolist()) == (0, [1], [0])
