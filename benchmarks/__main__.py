@@ -1,4 +1,4 @@
-"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|sql|setup_once ...] [--runs N]``: prints tables."""
+"""``python -m benchmarks [aggregates|exchange|adaptive|tasks|memory|sweep|digest|large|requests|scale|speculation|recovery|mirrors|resources|slots|rescale|load|sort|starts|joins|chains|distinct|costs|star|filtered|heavy_keys|map_async|partitioned|sql|setup_once ...] [--runs N]``: prints tables. ``profile [CASE ...]`` as well."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from benchmarks import (
     map_async,
     memory,
     mirrors,
+    partitioned,
     recovery,
     requests,
     rescale,
@@ -36,6 +37,7 @@ from benchmarks import (
     sweep,
     tasks,
 )
+from benchmarks.profile import main as profile
 
 BENCHMARKS = {
     "aggregates": aggregates.main,
@@ -51,6 +53,7 @@ BENCHMARKS = {
     "scale": scale.main,
     "detector": detector.main,
     "speculation": speculation.main,
+    "partitioned": partitioned.main,
     "recovery": recovery.main,
     "mirrors": mirrors.main,
     "resources": resources.main,
@@ -73,11 +76,14 @@ BENCHMARKS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"any of {', '.join(BENCHMARKS)}; none: all")
+    parser.add_argument("names", nargs="*", help=f"any of {', '.join(BENCHMARKS)}; none: all; or: profile CASE ...")
     parser.add_argument("--runs", type=int, default=5, help="counted warm runs of each contender (default 5)")
     parser.add_argument("--only", default="", help="only the cases of this name")
     parser.add_argument("--plot", action="store_true", help="scale: also draw docs/scale.svg")
     arguments = parser.parse_args()
+    if arguments.names[:1] == ["profile"]:
+        profile.main(arguments.runs, arguments.names[1:])
+        return
     unknown = [n for n in arguments.names if n not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")

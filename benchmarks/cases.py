@@ -107,7 +107,7 @@ class _ChecksumWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
-        self.total += pc.sum(batch.column(self.column)).as_py() or 0.0
+        self.total += float(pc.sum(batch.column(self.column)).as_py() or 0)
 
     def finish(self) -> tuple[int, float]:
         return self.rows, self.total

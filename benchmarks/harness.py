@@ -36,7 +36,9 @@ class Contender:
         return statistics.median(self.warm) if self.warm else math.nan
 
 
-class _Child:
+class Child:
+    """A contender's process. ``log``: what it says besides its results."""
+
     def __init__(self, contender: Contender, log: Path) -> None:
         self._log = log.open("w")
         request = json.dumps({"target": contender.target, "arguments": contender.arguments})
@@ -48,6 +50,10 @@ class _Child:
             stderr=self._log,
             text=True,
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def run(self) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -82,7 +88,7 @@ def alternate(
     """
     logs = ROOT / ".benchdata" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    children = [_Child(c, logs / f"{i}-{re.sub(r'[^A-Za-z0-9]+', '-', c.name)}.log") for i, c in enumerate(contenders)]
+    children = [Child(c, logs / f"{i}-{re.sub(r'[^A-Za-z0-9]+', '-', c.name)}.log") for i, c in enumerate(contenders)]
     answers: dict[str, list[Any]] = {c.name: [] for c in contenders}
     try:
         for turn in range(1 + warmup + runs):

@@ -18,17 +18,21 @@ SHAPES = ((990, 10), (10, 990))
 def firesteel(producers: int, consumers: int) -> cases.Run:
     """Every subtask reads or writes a few rows across an exchange by key."""
     env = cases._environment({"max-parallelism": 1000})
-    rows = pa.table({"k": list(range(10_000)), "v": [1.0] * 10_000})
 
     def run() -> list[float]:
-        source = env.from_arrow(rows).rebalance().map_in_arrow(lambda batches: batches, rows.schema)
-        keyed = source.set_parallelism(producers).key_by("k").aggregate({"v": "sum"}).set_parallelism(consumers)
         sink = cases.ChecksumSink("v")
-        keyed.write_to(sink)
+        pipeline(env, producers, consumers).write_to(sink)
         env.execute("tiny subtasks")
         return sink.answer
 
     return run
+
+
+def pipeline(env: Any, producers: int, consumers: int) -> Any:
+    """A source of one subtask, then the producers, then the consumers."""
+    rows = pa.table({"k": list(range(10_000)), "v": [1.0] * 10_000})
+    source = env.from_arrow(rows).rebalance().map_in_arrow(lambda batches: batches, rows.schema)
+    return source.set_parallelism(producers).key_by("k").aggregate({"v": "sum"}).set_parallelism(consumers)
 
 
 def bare(producers: int, consumers: int) -> cases.Run:

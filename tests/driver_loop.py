@@ -74,8 +74,8 @@ def decode(record):
     )
     (commits,) = many.commits() or [()]
     counts = at["rows_in"], at["bytes_in"], at["rows_out"], at["peak_memory"]
-    set_ups = at["set_ups"], at["set_up_ms"], at["set_up_bytes"]
-    return FinishedMessage(where, partitions, commits, *counts, set_ups=set_ups)
+    (reports,) = many.reports() or [b""]
+    return FinishedMessage(where, partitions, commits, *counts, reports)
 
 
 class Script:

@@ -31,6 +31,7 @@ from firesteel.model.job_graph import (
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.model.slot_sharing_group import SlotSharingGroup
 from firesteel.model.steps.costs import NO_COSTS, StepCosts
+from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS, StepReport
 from firesteel.options import SPECULATIVE_ENABLED, Options
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.factory import create_scheduler
@@ -45,6 +46,8 @@ from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph
 from firesteel.simulation.key_ranges import KeyRangeBook
 from firesteel.simulation.shares import ShareBook
 
+SET_UP = {SET_UPS: 1, SET_UP_MS: 20, SET_UP_BYTES: 300}
+"""What a step of every other vertex counts in each execution."""
 BY_ORDER = (ShipStrategy.RESCALE, ShipStrategy.REBALANCE)
 Key = tuple[int, int, int]
 """(vertex, subtask, attempt)."""
@@ -792,7 +795,7 @@ class Plane:
             rows_in=3,
             bytes_in=4,
             rows_out=7,
-            set_ups=np.array([[1, 20, 300]] * len(tasks)).T if vertex.id % 2 else None,
+            steps=[(StepReport("step", SET_UP),)] * len(tasks) if vertex.id % 2 else (),
             commits=[(f"{vertex.id}/{t.subtask}/{t.attempt}".encode(),) for t in tasks] if vertex.has_sink else (),
         )
 

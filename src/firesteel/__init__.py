@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from firesteel import errors as errors
     from firesteel.api.acceleration.handle import Acceleration, accelerate
-    from firesteel.api.data_stream import BroadcastStream, DataStream
     from firesteel.api.deciding import Decided, decide
     from firesteel.api.environment import ExecutionEnvironment
     from firesteel.api.expressions import functions as functions
     from firesteel.api.jobs.history import History
     from firesteel.api.jobs.job_client import JobClient, JobResult
-    from firesteel.api.keyed_stream import KeyedStream
     from firesteel.api.steps import window as window
     from firesteel.api.steps.aggregates import agg as agg
+    from firesteel.api.streams.data_stream import BroadcastStream, DataStream
+    from firesteel.api.streams.keyed_stream import KeyedStream
     from firesteel.connectors.base import Sink, SinkWriter, Source, Split
     from firesteel.model.slot_sharing_group import SlotSharingGroup
     from firesteel.scheduler.parallelism.model import ConsumedResult
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _DRIVER_NEEDS = ("msgspec", "numpy", "pyarrow")
 """A bundle (``firesteel bundle``) cannot carry them: they are compiled."""
 _HOMES = {
-    "BroadcastStream": "firesteel.api.data_stream",
+    "BroadcastStream": "firesteel.api.streams.data_stream",
     "ConsumedResult": "firesteel.scheduler.parallelism.model",
-    "DataStream": "firesteel.api.data_stream",
+    "DataStream": "firesteel.api.streams.data_stream",
     "Decided": "firesteel.api.deciding",
     "Acceleration": "firesteel.api.acceleration.handle",
     "accelerate": "firesteel.api.acceleration.handle",
@@ -44,7 +44,7 @@ _HOMES = {
     "History": "firesteel.api.jobs.history",
     "JobClient": "firesteel.api.jobs.job_client",
     "JobResult": "firesteel.api.jobs.job_client",
-    "KeyedStream": "firesteel.api.keyed_stream",
+    "KeyedStream": "firesteel.api.streams.keyed_stream",
     "Row": "firesteel.task.functions.rows",
     "Sink": "firesteel.connectors.base",
     "SinkWriter": "firesteel.connectors.base",

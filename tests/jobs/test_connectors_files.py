@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import pyarrow as pa
 import pytest
 
 from firesteel import ExecutionEnvironment, col
@@ -226,7 +227,34 @@ def test_files_are_even_however_many_subtasks_make_the_rows(env, tmp_path, paral
         assert sorted(row["n"] for row in env.read_arrow(tmp_path / name).collect()) == list(range(60_000))
 
 
+@pytest.mark.parametrize("parallelism", [1, 4])
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "json"])
+def test_partitions_have_even_files_of_the_size_in_any_format(env, tmp_path, kind, parallelism):
+    """What is a directory's name is in no file, and how rows shrink or grow there is measured. Whoever makes the rows: one subtask alone
+    has to part a partition by what it expects."""
+    days = {"2024-01-01, a Monday": 30_000, "2024-01-02, a Tuesday": 12_000, "2024-01-03, a Wednesday": 500}
+    spread = [day for day, rows in days.items() for _ in range(rows)]
+    rows = env.from_arrow(pa.table({"day": spread, "n": [n * 7919 % 1_000_003 for n in range(len(spread))]}))
+    made = rows.repartition(parallelism) if parallelism > 1 else rows.coalesce(1)
+    getattr(made, f"write_{kind}")(tmp_path / "out", file_size="50 KB", partition_by="day")
+    env.execute("even")
+    found = {
+        folder.name.rpartition(" ")[2]: [path.stat().st_size for path in folder.glob("part-*")]
+        for folder in (tmp_path / "out").glob("day=*")
+    }
+    assert {len(sizes) for day, sizes in found.items() if "Wednesday" in day} == {1}
+    for sizes in (sizes for day, sizes in found.items() if "Wednesday" not in day):
+        if sum(sizes) >= 75_000:
+            assert all(30_000 <= size <= 80_000 for size in sizes), found
+        else:
+            assert len(sizes) == 1, found
+    back = getattr(env, f"read_{kind}")(tmp_path / "out")
+    assert back.count() == sum(days.values())
+
+
 def test_a_size_of_files_must_be_one(env, tmp_path):
+    with pytest.raises(UsageError, match=r"file_size='2 MB' is more than max_file_size='1 MB'"):
+        env.from_collection([1, 2]).write_parquet(tmp_path / "out", file_size="2 MB", max_file_size="1 MB")
     with pytest.raises(UsageError, match="file_size='large' must be"):
         env.from_collection([1, 2]).write_parquet(tmp_path / "out", file_size="large")
 

@@ -154,8 +154,15 @@ def test_bad_arguments_are_told_at_once(env, tmp_path):
     stream = env.from_collection([(1, "a")], SCHEMA)
     with pytest.raises(UsageError, match="column 'v' is string there and int64 in the stream"):
         env.from_collection([(1, 2)], "id bigint, v bigint").merge_parquet(tmp_path / "t", "id")
-    with pytest.raises(UsageError, match="nokey"):
+    with pytest.raises(
+        UsageError,
+        match=r"^In step 'merge_parquet' at [^']*: There is no column 'nokey' for the key of merge_parquet\.",
+    ):
         stream.merge_parquet(tmp_path / "t", "nokey")
+    with pytest.raises(UsageError, match="names the column 'id' twice"):
+        stream.merge_parquet(tmp_path / "t", ["id", "id"])
+    with pytest.raises(UsageError, match="wants the columns of the key"):
+        stream.merge_parquet(tmp_path / "t", [])
     with pytest.raises(UsageError, match="when_matched='replace' is not known"):
         stream.merge_parquet(tmp_path / "t", "id", when_matched="replace")
     with pytest.raises(UsageError, match="is not partitioned, and partition_by is"):

@@ -88,6 +88,14 @@ def test_calls_that_fail_end_the_job_or_go_where_they_should(env):
         ask(on_error="skip", max_errors=5).count()  # none of the subtasks has so many
 
 
+class Prepared:
+    def setup(self):
+        self.session = object()
+
+    async def __call__(self, row):
+        return {"n": row.n}
+
+
 def parsed(row):
     return {"n": row.n, "half": 60 // (row.n % 7)}
 
@@ -219,10 +227,13 @@ def test_what_is_refused(env):
     routed.uncache()
     with pytest.raises(UsageError, match="wants an async function"):
         stream.map_async(parsed, "n bigint")
+    with pytest.raises(UsageError, match=r"no function with a set-up, such as Prepared, which has setup\(\)") as caught:
+        stream.map_async(Prepared(), "n bigint")
+    assert "opens the client in its first call" in str(caught.value.hint)
     for wrong, words in [
         ({"concurrency": 0}, "concurrency"),
         ({"rate": "many"}, "rate of map_async"),
-        ({"rate": 0}, "rate of map_async"),
+        ({"rate": 0}, "rate of map_async must be above 0 .* 0 is not"),
         ({"timeout": "2 parsecs"}, "timeout of map_async"),
         ({"retries": -1}, "retries"),
     ]:

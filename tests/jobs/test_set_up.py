@@ -28,6 +28,8 @@ class Scorer:
         self.note("setup")
         if self.fails == "setup":
             raise ValueError("no model")
+        if self.fails == "file":
+            (self.notes / "model.bin").read_bytes()
         self.weights = np.full(1 << 20, self.add)
 
     def __call__(self, batches):
@@ -38,6 +40,8 @@ class Scorer:
 
     def close(self) -> None:
         self.note("close")
+        if self.fails == "close":
+            raise ValueError("still busy")
 
 
 class Frames(Scorer):
@@ -168,6 +172,15 @@ def test_an_error_in_the_set_up_is_the_users(env, notes):
     assert not noted(notes, "close")  # it was never ready
 
 
+def test_a_file_that_is_nowhere_is_not_looked_for_again(env, notes):
+    missing = Scorer(notes.with_name("nowhere") / "notes", fails="file")
+    missing.note = lambda word: Scorer.note(Scorer(notes), word)
+    with pytest.raises(JobExecutionError, match="raised FileNotFoundError") as caught:
+        numbers(env, 2, 1).map_in_arrow(missing, "n bigint").collect()
+    assert "on every node" in str(caught.value.hint)
+    assert sum(noted(notes, "setup").values()) == 1
+
+
 def test_one_that_has_raised_is_closed(env, notes):
     with pytest.raises(JobExecutionError, match="bad row"):
         numbers(env, 2, 1).map_in_arrow(Scorer(notes, fails="call"), "n bigint").collect()
@@ -188,12 +201,29 @@ def test_others_go_beyond_the_bound(session, tmp_path, notes):
     assert max(noted(notes, "setup").values()) >= 2
 
 
+def test_explain_tells_of_errors_in_close_which_fail_no_job(session, tmp_path, notes):
+    options = {
+        "firesteel.progress": False,
+        "firesteel.journal.directory": str(tmp_path / "journal"),
+        "firesteel.storage.directory": str(tmp_path / "storage"),
+        "firesteel.memory.kept-functions": "0",
+    }
+    env = firesteel.ExecutionEnvironment(spark=session, options=options)
+    for add in (201, 202):
+        stream = numbers(env, 40, 8).map_in_arrow(Scorer(notes, add, fails="close"), "n bigint")
+        stream.write_parquet(tmp_path / f"out-{add}")
+        result = env.execute("closing")
+    told = result.explain()
+    assert "close() of the function of map_in_arrow(Scorer) raised" in told
+    assert "ValueError: still busy (told by the worker of subtask" in told
+
+
 def test_explain_tells_of_set_ups(env, notes):
     numbers(env).map_in_arrow(Scorer(notes, 7), "n bigint").write_parquet(notes.parent / "out")
     result = env.execute("scores")
     told = result.explain()
     times = sum(noted(notes, "setup").values())
-    assert f"functions of its steps {times} time" in told
+    assert f"the function of map_in_arrow(Scorer) {times} time" in told
     assert "which its cost leaves out; a worker keeps" in told
 
 

@@ -13,6 +13,7 @@ import pyspark
 from pyspark import cloudpickle
 from pyspark.accumulators import Accumulator, _accumulatorRegistry
 
+from firesteel.spark.session.worker_sockets import UNIX_SOCKETS
 from plane.java import JavaSparkContext, jvm
 from plane.jobs import Jobs
 
@@ -54,7 +55,7 @@ class Context:
         self.version, self.pythonExec = pyspark.__version__, sys.executable
         self.applicationId = f"plane-{next(_applications)}"
         self.environment: dict[str, str] = {}
-        self._conf = Conf(conf)
+        self._conf = Conf({UNIX_SOCKETS: "true", **conf})  # as in the sessions that we make
         self._jobs = Jobs(slots, _accumulate)
         self._java = JavaSparkContext(self._jobs, slots)
         self._jsc = SimpleNamespace(sc=lambda: self._java)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from decimal import Decimal
+from collections import Counter
 from functools import reduce
 from operator import and_, or_, xor
 
@@ -13,32 +12,32 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.aggregates_kit import KEYS, VALUES, alike, check, drawn, in_tasks
 from tests.effort import examples
 
 from firesteel import agg
 from firesteel.api.steps.aggregates.written import prepared
 from firesteel.errors import FiresteelError, UsageError
 from firesteel.task.batches import take_rows
-from firesteel.task.operators.aggregation.aggregate import FinalAggregate, FullAggregate, PartialAggregate
-from firesteel.task.operators.aggregation.aggregate import partial_schema as partial_schema_of
+from firesteel.task.operators.aggregation.aggregate import FullAggregate
 from operators_support import collect, context, unit, value
 
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 COLUMNS = {
-    "k": (pa.int32(), st.sampled_from([None, -1, 0, 7])),
-    "j": (pa.float32(), st.sampled_from([None, -0.0, 0.0, math.nan])),
-    "i": (pa.int16(), st.one_of(st.none(), st.integers(-300, 300))),
+    "k": KEYS["int"],
+    "j": KEYS["float"],
+    "i": VALUES["i"],
     "u": (pa.uint64(), st.sampled_from([None, 0, 5, 2**64 - 1])),
-    "f": (pa.float64(), st.sampled_from([None, -0.0, 0.0, 1.5, -2.25, 8.0, math.nan, math.inf])),
+    "f": VALUES["f"],
     "x": (pa.float64(), st.one_of(st.none(), st.floats(-1e6, 1e6))),
-    "s": (pa.dictionary(pa.int8(), pa.string()), st.sampled_from([None, "", "b", "abc"])),
-    "v": (pa.string_view(), st.sampled_from([None, "", "b", "longer than what is inline"])),
-    "d": (pa.decimal128(12, 3), st.sampled_from([None, Decimal("-1.500"), Decimal("99.125")])),
+    "s": (pa.dictionary(pa.int8(), pa.string()), VALUES["s"][1]),
+    "v": KEYS["view"],
+    "d": VALUES["d"],
     "l": (pa.list_(pa.float64()), st.sampled_from([None, [], [0.0], [math.nan]])),
-    "b": (pa.bool_(), st.sampled_from([None, True, False])),
+    "b": KEYS["bool"],
     "t": (pa.timestamp("us", "UTC"), st.sampled_from([None, 0, 1_000_000, 5_000_000])),
-    "w": (pa.bool_(), st.sampled_from([None, True, False])),
+    "w": KEYS["bool"],
 }
 
 
@@ -241,36 +240,9 @@ def same(name, got, want):
     return alike(got, want, 1e-6 if kind == "corr" else 1e-9)
 
 
-def alike(got, want, within):
-    if isinstance(got, list) and isinstance(want, list):
-        return len(got) == len(want) and all(alike(a, b, within) for a, b in zip(got, want, strict=True))
-    if isinstance(got, float) and isinstance(want, float) and not (math.isnan(got) or math.isnan(want)):
-        return got == want or math.isclose(got, want, rel_tol=within, abs_tol=within)
-    return value(got) == value(want)
-
-
 @st.composite
 def tables(draw):
-    n = draw(st.integers(0, 40))
-    return pa.table({name: pa.array(draw(st.lists(s, min_size=n, max_size=n)), t) for name, (t, s) in COLUMNS.items()})
-
-
-def groups_of(table, keys):
-    groups = defaultdict(list) if keys else {(): []}
-    for row in table.to_pylist():
-        groups[tuple(value(row[k]) for k in keys)].append(row)
-    return groups
-
-
-def check(result, table, keys, names):
-    got = {tuple(value(row[k]) for k in keys): row for row in result.to_pylist()}
-    want = groups_of(table, keys)
-    assert len(got) == result.num_rows, "a group came twice"
-    assert got.keys() == want.keys()
-    for key, rows in want.items():
-        for name in names:
-            found = expected(name, rows)
-            assert same(name, got[key][name], found), (key, name, got[key][name], found)
+    return drawn(draw, COLUMNS)
 
 
 @QUICK
@@ -287,21 +259,11 @@ def test_partial_then_final(tmp_path, table, keys, names, budgets, batch, tasks)
     (condition,) = made.computed or ["w"]
     table = table.append_column(condition, table["w"]) if made.computed else table
     aggs = tuple(made.aggregations)
-    written = []
-    for k in range(tasks):
-        state = PartialAggregate(keys, aggs, table.schema).new(context(tmp_path, budgets[0]))
-        for b in take_rows(table, pa.array(range(k, table.num_rows, tasks), pa.int64())).to_batches(
-            max_chunksize=batch
-        ):
-            written += state.add(b)
-        written += state.finish()
-    partial = collect(written, partial_schema_of(table.schema, keys, aggs))
-    ctx = context(tmp_path, budgets[1])
-    operator = FinalAggregate("agg", keys, aggs, table.schema)
-    result = collect(operator.apply_unit([unit(partial, ctx, batch)], ctx), operator.folding.output_schema)
-    check(result, table, keys, names)
-    full = FullAggregate("agg", keys, aggs, table.schema)
-    check(collect(full.apply_unit([unit(table, ctx, batch)], ctx), result.schema), table, keys, names)
+    result = in_tasks(tmp_path, table, keys, aggs, budgets, batch, tasks)
+    check(result, table, keys, names, expected, same)
+    ctx, full = context(tmp_path, budgets[1]), FullAggregate("agg", keys, aggs, table.schema)
+    whole = collect(full.apply_unit([unit(table, ctx, batch)], ctx), result.schema)
+    check(whole, table, keys, names, expected, same)
     assert not list(tmp_path.iterdir())
 
 

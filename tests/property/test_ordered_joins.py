@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.effort import examples
 
 from firesteel.task.operators.join import HOWS, HashJoin, join_schema
-from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin, WholeSideAsOfJoin
-from firesteel.task.operators.ordered.range_join import Comparison, RangeJoin, WholeSideJoin
+from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin
+from firesteel.task.operators.ordered.range_join import Comparison, RangeJoin
+from firesteel.task.operators.ordered.whole_side import WholeSide
 from firesteel.task.operators.units import run_unit
 from operators_support import collect, context, rows, unit
 
@@ -93,7 +94,7 @@ def test_a_range_join(tmp_path, sides, how, keyed, budget, batch):
     if not keyed and how in ("inner", "left", "semi", "anti"):
         ctx.side_inputs["side"] = right
         stream = iter(left.to_batches(max_chunksize=batch))
-        assert pairs(collect(WholeSideJoin(join, "side").apply(stream, ctx), schema), how) == expected
+        assert pairs(collect(WholeSide(join, "side").apply(stream, ctx), schema), how) == expected
     assert not list(tmp_path.iterdir())
 
 
@@ -156,7 +157,7 @@ def test_an_as_of_join(tmp_path, sides, direction, exact, how, keyed, budget, or
     assert rows(again) == rows(found), "of equal times the same row is taken whatever the order"
     if not keyed:
         ctx.side_inputs["side"] = right
-        whole = collect(WholeSideAsOfJoin(join, "side").apply(iter(left.to_batches(max_chunksize=4)), ctx), schema)
+        whole = collect(WholeSide(join, "side").apply(iter(left.to_batches(max_chunksize=4)), ctx), schema)
         assert rows(whole) == rows(found)
     assert not list(tmp_path.iterdir())
 

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from tests.aggregates_kit import VALUES, keyed_tables
 from tests.effort import examples
-from tests.property.test_operators_aggregate_properties import VALUES, tables
 
 from firesteel import ExecutionEnvironment, agg
 from firesteel.compile.adaptive.joins import absorb_in
@@ -75,7 +75,7 @@ def result(job: CompiledJob, parallelism: Callable[[int], int], memory: int, see
 def jobs(draw):
     """(the job that may take two steps, the same job of one)."""
     env = ExecutionEnvironment()
-    table = draw(tables(key_names=draw(st.integers(1, 2))))
+    table = draw(keyed_tables(key_names=draw(st.integers(1, 2))))
     keys = [name for name in table.schema.names if name.startswith("k")]
     counted = draw(st.sampled_from([*VALUES, keys[0]]))
     aggs = {"distinct": (counted, "count_distinct"), "again": (counted, "count_distinct")}

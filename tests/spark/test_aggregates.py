@@ -16,6 +16,7 @@ from tests.operators_support import value
 from firesteel import ExecutionEnvironment, agg, col
 from firesteel.api.steps.actions import collected
 from firesteel.compile.compiler import compile_job
+from firesteel.errors import UsageError
 from graph_kit import run_local
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -165,6 +166,30 @@ def test_columns_of_pyspark(spark, stream):
     ]  # fmt: skip
     theirs = spark.createDataFrame(TABLE).groupBy("k").agg(*translated).toArrow()
     check(answer(stream.groupBy("k").agg(*translated)), theirs, ("k",))
+
+
+def test_conditions_in_sql(spark, stream):
+    """Of a key, of all rows, behind groups; equal texts are computed once."""
+    frame = spark.createDataFrame(TABLE)
+    some, few = "n > 1 AND s LIKE 'a%'", "x IS NULL"
+    ours = {"some": agg.count().where(some), "total": agg.sum("n").where(some), "few": agg.count_if(few)}
+    theirs = [
+        F.expr(f"count_if({some}) AS some"),
+        F.expr(f"sum(n) FILTER (WHERE {some}) AS total"),
+        F.expr(f"count_if({few}) AS few"),
+    ]
+    check(answer(stream.key_by("k").aggregate(ours)), frame.groupBy("k").agg(*theirs).toArrow(), ("k",))
+    check(answer(stream.aggregate(**ours)), frame.agg(*theirs).toArrow(), ())
+    found = answer(stream.rollup("k", "g", grouping_id="id").agg(agg.sum("n").where(some).alias("total")))
+    wanted = frame.rollup("k", "g").agg(F.grouping_id().alias("id"), theirs[1]).toArrow()
+    check(found, wanted, ("k", "g", "id"))
+    found = answer(stream.key_by("k").pivot("s", values=["abc"]).agg(total=agg.sum("n").where(some)))
+    wanted = frame.groupBy("k").pivot("s", ["abc"]).agg(theirs[1]).toArrow()
+    check(found, wanted, ("k",))
+    with pytest.raises(UsageError, match=r"A filter must be true or false, but 'n [+] 1' is int64"):
+        stream.aggregate(x=agg.count().where("n + 1"))
+    with pytest.raises(UsageError, match="Spark does not take this"):
+        stream.aggregate(x=agg.count().where("n >"))
 
 
 SETS = {

@@ -36,3 +36,5 @@ def test_where_spark_ends_the_whole_job_only_the_culprit_has_failed(tmp_path):
     # Spark may give the free slot to one more before it has read why the first one failed
     assert all(line.strip().startswith("never") for line in lines[3:]), "these were queued"
     assert "5 subtasks to be sent again, not counted as a restart" in told["explained"]
+    assert told["unix"] == ["True", None], "our workers speak over Unix sockets, those of others as before"
+    assert not told["changed"]

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 from firesteel.api.caller import caller_level
 from firesteel.api.connectors import dataframes, reading
 from firesteel.api.connectors.reading import Files
-from firesteel.api.data_stream import DataStream
 from firesteel.api.steps.actions import left_to_spark, show_table
 from firesteel.api.steps.caching import Cache, CacheUse
 from firesteel.api.steps.common import step_at
+from firesteel.api.streams.data_stream import DataStream
 from firesteel.api.unknown_names import no_such_name_of_a_session
 from firesteel.compile.compiled import CompiledJob
 from firesteel.compile.compiler import compile_job

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-_FIRST = ("run", "explain", "history", "options", "decide", "clean", "demo")
+_FIRST = ("run", "explain", "history", "options", "decide", "clean", "recover", "demo")
 """The commands of every day; the others follow."""
 
 

@@ -18,6 +18,7 @@ from firesteel.cli.completion import complete_demo, complete_job, complete_statu
 from firesteel.cli.decide import WhatIf, decide, what_if_text
 from firesteel.cli.group import Group
 from firesteel.cli.options import options
+from firesteel.cli.recover import recover
 from firesteel.cli.run_events import events
 from firesteel.cli.shared import (
     Config,
@@ -254,6 +255,7 @@ def no_vertices(vertex: str | None) -> None:
 
 
 app.command()(clean)
+app.command()(recover)
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Sources of what is in the driver's memory already: Arrow tables, pandas frames, Python collections.
 
-Each split carries its own rows (compressed Arrow IPC), so that only the subtask that reads it receives them.
+Each split carries its own rows (Arrow IPC), so that only the subtask that reads it receives them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from firesteel.humanize import named_twice
 from firesteel.task.functions.python_values import exact_array, record_fields
 from firesteel.task.program import TaskContext
 
+LEAST_COMPRESSED = 16 << 10
+"""Bytes of a piece. Smaller ones cost more to compress than they save."""
 _PIECES = 64
 """A small table is still cut into this many splits where it has the rows: a few rows may be much work."""
 
@@ -49,7 +51,8 @@ class TableSource:
         assert self._table is not None
         piece = self._table.slice(start, end - start)
         stream = pa.BufferOutputStream()
-        with pa.ipc.new_stream(stream, self.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        codec = "lz4" if piece.nbytes >= LEAST_COMPRESSED else None
+        with pa.ipc.new_stream(stream, self.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
             writer.write_table(piece, max_chunksize=1 << 16)
         return Split(stream.getvalue().to_pybytes(), max(piece.nbytes, 1), f"{self.name}, rows {start}-{end}")
 

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, get_args
@@ -343,6 +344,7 @@ _header_decoder = msgspec.json.Decoder(_AnyHeader)
 _KINDS = frozenset(kind.__name__ for kind in get_args(AnyJournalRecord)) | {JournalHeader.__name__}
 
 
+@cache
 def _own_version() -> str:
     try:
         return version("firesteel")

@@ -192,8 +192,8 @@ def _left(rest: Ints) -> float:
 # --- executions ------------------------------------------------------------------------------------------------
 
 _FIXED_WORDS = 3
-"""Number of gates, subtask, attempt; then per gate the number of its rectangles, less than 0 (``~n``) where each is followed by its
-share; then all rectangles. int32."""
+"""Number of gates, less than 0 (``~n``) where the bytes it should read follow as int64, subtask, attempt; those bytes; then per gate the number
+of its rectangles, less than 0 where each is followed by its share; then all rectangles. int32."""
 _RECT_WORDS, _SHARED_WORDS = 4, 6
 
 
@@ -207,6 +207,8 @@ class ExecutionDescriptor:
     rects: tuple[Rects, ...] = ()
     splits: tuple[Any, ...] = ()
     shares: tuple[Rects | None, ...] = ()
+    input_bytes: int = 0
+    """Plain bytes that it should read, as the scheduler estimates; 0: not known."""
 
 
 def encode_executions(
@@ -215,15 +217,20 @@ def encode_executions(
     ranges: Sequence[tuple[NDArray[np.int32], Rects]],
     splits: Sequence[Sequence[Any]] | None = None,
     dumps: Callable[[Any], bytes] = pickle.dumps,
+    *,
+    input_bytes: Ints | None = None,
 ) -> list[bytes]:
     """One descriptor per execution. ``ranges``: per gate, (offsets, rectangles), see ``commands.InputRanges.columns``.
 
-    ``splits``: of a source, the splits of each execution; ``dumps`` pickles them. Some ten microseconds in all, and one slice per execution.
+    ``input_bytes``: plain bytes that each should read, if they are known. ``splits``: of a source, the splits of each execution; ``dumps`` pickles them. Some ten microseconds in all, and one slice per execution.
     """
     n, gates = len(subtasks), len(ranges)
     if not n:
         return []
-    fixed = _FIXED_WORDS + gates
+    told_bytes = (
+        np.empty((n, 0), "<i4") if input_bytes is None else np.asarray(input_bytes, "<i8").view("<i4").reshape(n, 2)
+    )
+    fixed = _FIXED_WORDS + told_bytes.shape[1] + gates
     counts = np.empty((n, gates), np.int64)
     for gate, (offsets, _) in enumerate(ranges):
         counts[:, gate] = np.diff(offsets)
@@ -233,7 +240,8 @@ def encode_executions(
     words = np.empty(int(ends[-1]), "<i4")
     head = begins[:, None] + np.arange(fixed)
     told = np.where(widths == _SHARED_WORDS, ~counts, counts)
-    words[head] = np.column_stack([np.full(n, gates), subtasks, attempts, told])
+    told_gates = gates if input_bytes is None else ~gates
+    words[head] = np.column_stack([np.full(n, told_gates), subtasks, attempts, told_bytes, told])
     at = begins + fixed
     for gate, (offsets, rects) in enumerate(ranges):
         # Row r of the rectangles belongs to execution k, and is its (r - offsets[k])th of this gate.
@@ -251,8 +259,11 @@ def encode_executions(
 
 def decode_execution(data: bytes) -> ExecutionDescriptor:
     gates, subtask, attempt = np.frombuffer(data, "<i4", _FIXED_WORDS).tolist()
-    counts = np.frombuffer(data, "<i4", gates, 4 * _FIXED_WORDS).tolist()
-    at = 4 * (_FIXED_WORDS + gates)
+    at, input_bytes = 4 * _FIXED_WORDS, 0
+    if gates < 0:
+        gates, input_bytes, at = ~gates, int(np.frombuffer(data, "<i8", 1, at)[0]), at + 8
+    counts = np.frombuffer(data, "<i4", gates, at).tolist()
+    at += 4 * gates
     rects: list[Rects] = []
     shares: list[Rects | None] = []
     for told in counts:
@@ -262,4 +273,4 @@ def decode_execution(data: bytes) -> ExecutionDescriptor:
         shares.append(columns[:, _RECT_WORDS:] if told < 0 else None)
         at += 4 * width * count
     splits = pickle.loads(memoryview(data)[at:]) if at < len(data) else ()
-    return ExecutionDescriptor(subtask, attempt, tuple(rects), splits, tuple(shares))
+    return ExecutionDescriptor(subtask, attempt, tuple(rects), splits, tuple(shares), input_bytes)

@@ -141,10 +141,11 @@ class SourceInfo:
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """The files that a vertex should write: about ``nbytes`` each, one a subtask. ``compressed``: as the results that it reads are, about."""
+    """The files that a vertex should write: about ``nbytes`` each. ``sample``: the step before the exchange that counts how many bytes of files
+    some of the rows make (``SAMPLED``, ``SAMPLED_FILE``)."""
 
     nbytes: int
-    compressed: bool
+    sample: str
 
 
 @dataclass(slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+PRODUCER_BYTES = 4
+"""Of the producer's number, where keys end with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:

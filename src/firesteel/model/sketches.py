@@ -137,7 +137,7 @@ def _combined(keys: Sequence[bytes], weights: Ints, error: int) -> Sketch:
     return Sketch(tuple(keys[place] for place in first), np.add.reduceat(weights, first), error)
 
 
-def _merged(sketches: Sequence[Sketch]) -> Sketch:
+def together(sketches: Sequence[Sketch]) -> Sketch:
     """All entries of all sketches: nothing is lost, errors add up."""
     filled = [sketch for sketch in sketches if sketch.keys]
     if len(filled) <= 1:
@@ -181,12 +181,12 @@ class SketchBuilder:
             if held is None:
                 self._levels[level] = merged
                 return
-            merged = reduced(_merged([held, merged]), FINER * self._entries, self._phase(2 + level))
+            merged = reduced(together([held, merged]), FINER * self._entries, self._phase(2 + level))
             self._levels[level] = None
         self._levels.append(merged)
 
     def finish(self) -> Sketch:
-        merged = _merged([level for level in self._levels if level is not None])
+        merged = together([level for level in self._levels if level is not None])
         return reduced(merged, self._entries, self._phase(0))
 
     def _phase(self, part: int) -> float:
@@ -238,7 +238,7 @@ def merge_sketches(sketches: Sequence[Sketch], n: int) -> Boundaries:
     one entry's weight beyond; see ``error_bound``. Where a key is heavier than a range should be, neighbouring ranges are
     empty. Takes O(entries log entries).
     """
-    merged = _merged(sketches)
+    merged = together(sketches)
     if not merged.keys:
         return Boundaries((b"",) * (n - 1))
     below = np.cumsum(merged.weights) - merged.weights

@@ -161,7 +161,8 @@ def _vertex_lines(
         if unfinished and history.is_over:
             unfinished = f"; {waiting + running} did not finish"
         yield labelled("took", f"{format_seconds(vertex.seconds)}, {plural(done, 'subtask')} finished{unfinished}.")
-    yield from _held_lines(history, vertex)
+    if vertex.peaks.by_subtask:
+        yield labelled("memory", f"{_memory(history, vertex)}.")
     if vertex.not_mirrored and history.is_speculative:
         yield labelled("mirrors", f"none are made: {vertex.not_mirrored}.")
     if vertex.mirrors or vertex.rejected:
@@ -172,24 +173,6 @@ def _vertex_lines(
         yield labelled("failed", _failure(failure))
     if len(vertex.failures) > _MAX_FAILURES:
         yield labelled("failed", f"and {len(vertex.failures) - _MAX_FAILURES} more times.")
-
-
-def _held_lines(history: JobHistory, vertex: VertexHistory) -> Iterator[str]:
-    """On what its workers hold."""
-    if vertex.number("numSetUps") or vertex.number("setUpBytes"):
-        yield labelled("set up", f"{_set_ups(vertex)}.")
-    if vertex.peaks.by_subtask:
-        yield labelled("memory", f"{_memory(history, vertex)}.")
-
-
-def _set_ups(vertex: VertexHistory) -> str:
-    """``functions of its steps 2 times, 3.1 s each, which its cost leaves out; a worker keeps 1 GiB``."""
-    times, seconds, held = vertex.number("numSetUps"), vertex.number("setUpTimeMs") / 1e3, vertex.number("setUpBytes")
-    each = f"{format_seconds(seconds / times)} each" if times > 1 else format_seconds(seconds)
-    told = (
-        f"{plural(times, 'time')}, {each}, which its cost leaves out" if times else "by earlier subtasks of the workers"
-    )
-    return f"functions of its steps {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
 
 
 def mirrored(vertex: VertexHistory) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from firesteel.errors import UsageError
 from firesteel.humanize import format_bytes, format_count, plural
+from firesteel.model.steps.reports import SET_UP_BYTES, SET_UP_MS, SET_UPS
 from firesteel.options import SPECULATIVE_ENABLED
 from firesteel.report.slot_sharing import GroupHistory, Peaks
 from firesteel.scheduler.kernel.records import (
@@ -106,11 +107,11 @@ class VertexHistory:
 
     @property
     def steps(self) -> dict[str, dict[str, int]]:
-        """The counts of its steps, beside rows and bytes, by step."""
+        """The counts of its steps, beside rows and bytes, by step; "": of all together, as older journals have set-ups."""
         found: dict[str, dict[str, int]] = {}
         for name, number in self.metrics.items():
             step, dot, counter = name.rpartition(".")
-            if dot:
+            if dot or counter in (SET_UPS, SET_UP_MS, SET_UP_BYTES):
                 found.setdefault(step, {})[counter] = int(number)
         return found
 

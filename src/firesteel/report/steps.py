@@ -1,11 +1,22 @@
-"""Sentences on what steps counted while they ran: calls of services, rows that functions could not do."""
+"""Sentences on what steps counted while they ran: calls of services, set-ups of functions, rows that functions could not do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firesteel.humanize import format_count, format_seconds, plural
-from firesteel.model.steps.reports import CALL_MS, CALLS, ERRORS, RETRIES, WAITED_MS
+from firesteel.humanize import format_bytes, format_count, format_seconds, plural
+from firesteel.model.steps.reports import (
+    CALL_MS,
+    CALLS,
+    CLOSE_ERRORS,
+    CLOSED,
+    ERRORS,
+    RETRIES,
+    SET_UP_BYTES,
+    SET_UP_MS,
+    SET_UPS,
+    WAITED_MS,
+)
 from firesteel.report.history import VertexHistory
 
 _MOST_SHOWN = 3
@@ -17,8 +28,12 @@ def step_lines(vertex: VertexHistory) -> Iterator[tuple[str, str]]:
     for step, counts in sorted(vertex.steps.items()):
         if counts.get(CALLS):
             yield "calls", f"{_calls(step, counts)}."
+        if counts.get(SET_UPS) or counts.get(SET_UP_BYTES):
+            yield "set up", f"{_set_ups(step, counts)}."
         if counts.get(ERRORS):
             yield "errors", "\n".join(_errors(vertex, step, counts[ERRORS]))
+        if counts.get(CLOSE_ERRORS):
+            yield "errors", "\n".join(_close_errors(vertex, step, counts[CLOSE_ERRORS]))
 
 
 def _calls(step: str, counts: dict[str, int]) -> str:
@@ -28,13 +43,36 @@ def _calls(step: str, counts: dict[str, int]) -> str:
     return f"{plural(counts[CALLS], 'call')} by {step}, {mean} each on average{repeated}; its subtasks waited {waited} for answers"
 
 
+def _set_ups(step: str, counts: dict[str, int]) -> str:
+    """``the function of score 2 times, 3.1 s each, which its cost leaves out; a worker keeps 1 GiB``."""
+    times, seconds, held = counts.get(SET_UPS, 0), counts.get(SET_UP_MS, 0) / 1e3, counts.get(SET_UP_BYTES, 0)
+    each = f"{format_seconds(seconds / times)} each" if times > 1 else format_seconds(seconds)
+    told = (
+        f"{plural(times, 'time')}, {each}, which its cost leaves out" if times else "by earlier subtasks of the workers"
+    )
+    whose = f"the function of {step}" if step else "functions of its steps"
+    return f"{whose} {told}{f'; a worker keeps {format_bytes(held)}' if held else ''}"
+
+
 def _errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
     yield f"{step} failed for {plural(count, 'row')}."
-    told = [
+    told = [one for one in _samples(vertex, step) if one[1] != CLOSED]
+    for subtask, row, error in told[:_MOST_SHOWN]:
+        yield f"{error} for {row} (subtask {subtask})."
+
+
+def _close_errors(vertex: VertexHistory, step: str, count: int) -> Iterator[str]:
+    yield f"close() of the function of {step} raised {plural(count, 'time')}, which fails no job."
+    told = [one for one in _samples(vertex, step) if one[1] == CLOSED]
+    for subtask, _, error in told[:_MOST_SHOWN]:
+        yield f"{error} (told by the worker of subtask {subtask})."
+
+
+def _samples(vertex: VertexHistory, step: str) -> list[tuple[int, str, str]]:
+    """Subtask, row and error of each that is on record."""
+    return [
         (record.subtask, *pair)
         for record in vertex.row_errors
         if record.step == step
         for pair in zip(record.rows, record.errors, strict=False)
     ]
-    for subtask, row, error in told[:_MOST_SHOWN]:
-        yield f"{error} for {row} (subtask {subtask})."

@@ -17,6 +17,7 @@ from firesteel.scheduler.slots.allocators import ExecutionSlotAllocator
 from firesteel.scheduler.topology.execution_graph import DefaultExecutionGraph, ExecutionJobVertex, IntermediateResult
 from firesteel.scheduler.topology.executions import NO_ROW, ExecutionTable
 from firesteel.scheduler.topology.groups import EdgeGroups
+from firesteel.scheduler.topology.step_counts import only_counts
 
 _IS_DEPLOYED: list[bool] = IS_DEPLOYED.tolist()
 _SCHEDULED, _DEPLOYING = int(ExecutionState.SCHEDULED), int(ExecutionState.DEPLOYING)
@@ -46,7 +47,8 @@ class SingleFinish:
         if row == NO_ROW:
             return False
         reports, results = event.reports, vertex.blocking_results
-        if len(reports.steps):
+        steps = reports.steps
+        if len(steps) and not only_counts(steps[0]):
             return False
         if len(reports.partitions) != len(results) or not all(map(_is_about, reports.partitions, results)):
             return False
@@ -58,8 +60,8 @@ class SingleFinish:
         io[0, subtask] = reports.rows_in.item()
         io[1, subtask] = reports.rows_out.item()
         io[2, subtask] = reports.bytes_in.item()
-        if reports.set_ups is not None:
-            vertex.count_set_ups(event.subtasks, reports.set_ups)
+        if len(steps):
+            vertex.step_counts.admit(event.subtasks, steps)
         if len(reports.commits):
             vertex.commits[subtask] = reports.commits[0]
         token = reports.tokens.item()

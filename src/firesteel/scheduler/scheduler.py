@@ -141,6 +141,7 @@ class Scheduler(ABC):
             strategy,
             recorder,
             timers,
+            nodes=self.nodes,
             options=options,
             merging=self.merging,
             release=self.release,

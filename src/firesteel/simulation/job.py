@@ -205,7 +205,7 @@ class SimulatedJob:
                         f"data set {gate.dataset} is deleted while {deployment.command.vertex} reads it",
                     )
                 if gate.merged is not None:
-                    there = all(token in storage.merged for token in gate.merged.tokens.tolist())
+                    there = bool(storage.merged.has(gate.merged.tokens).all())
                     check(there, f"merged objects of data set {gate.dataset} are deleted while somebody reads them")
 
     def _phase(self, event: e.Event) -> str:

@@ -24,7 +24,7 @@ class Ledger:
         self._graph = graph
         self._storage = storage
         self._winner: list[Ints] = [np.empty(0, np.int64) for _ in graph.vertices]
-        self._attempt: list[Ints] = [np.empty(0, np.int64) for _ in graph.vertices]
+        self._attempt: list[NDArray[np.int32]] = [np.empty(0, np.int32) for _ in graph.vertices]
         self._void: NDArray[np.bool_] = np.zeros(0, np.bool_)
         """By token: it was refused, or has won and does not count any more."""
         self.reopened = 0
@@ -83,7 +83,7 @@ class Ledger:
             missing = int((winner == NO_TOKEN).sum())
             check(not missing, f"the job has finished, and {missing} subtasks of vertex {vertex.id} have no winner")
 
-    def winning_attempts(self, vertex: int) -> Ints:
+    def winning_attempts(self, vertex: int) -> NDArray[np.int32]:
         """The attempt of each subtask that has won, -1 where none has."""
         return self._attempt[vertex]
 
@@ -102,7 +102,7 @@ class Ledger:
     def _of(self, vertex: int, parallelism: int) -> Ints:
         if not len(self._winner[vertex]):
             self._winner[vertex] = np.full(parallelism, NO_TOKEN, np.int64)
-            self._attempt[vertex] = np.full(parallelism, -1, np.int64)
+            self._attempt[vertex] = np.full(parallelism, -1, np.int32)
         return self._winner[vertex]
 
     def _forget(self, tokens: Ints) -> None:

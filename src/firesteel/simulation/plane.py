@@ -411,7 +411,10 @@ class Plane:
 
     def gang_of(self, rows: Ints) -> Ints:
         """Returns a gang number per row: rows with equal numbers must run together; -1: on its own."""
-        return _grown(self._gang_of, self.runs.size)[rows]
+        if not self._num_gangs:
+            return np.full(len(rows), -1, np.int64)
+        self._gang_of = _grown(self._gang_of, self.runs.size)
+        return self._gang_of[rows]
 
     # --- storage -----------------------------------------------------------------------------------------------
 
@@ -477,10 +480,9 @@ class Plane:
         self._merged += len(groups)
         totals = self.world.workload.totals(gate.dataset, partitions, gate.num_subpartitions)
         upto = np.concatenate(([0], np.cumsum(totals)))
-        for group, token in zip(groups.tolist(), tokens.tolist(), strict=True):
-            first, end = int(command.bounds[group]), int(command.bounds[group + 1])
-            node = self.dice.one_of(self.world.cluster.nodes)
-            self.storage.write_merged(token, gate.dataset, first, end, node)
+        merged = c.MergedObjects(command.bounds[groups], command.bounds[groups + 1], tokens)
+        nodes = self.dice.some_of(self.world.cluster.nodes, len(groups))
+        self.storage.write_merged(gate.dataset, merged, nodes)
         self._tell(
             e.PartitionsMerged(
                 at=self.clock.now,

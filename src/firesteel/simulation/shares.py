@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
-from firesteel.model.arrays import Ints
+import numpy as np
+from numpy.typing import NDArray
+
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel import commands as c
 from firesteel.simulation.violation import check
 
 Part = tuple[int, int]
 """(part, parts)."""
-Attempts = Callable[[int], Ints]
+Attempts = Callable[[int], NDArray[np.int32]]
 """Gives the attempt of each subtask of a vertex that has won."""
 
 

@@ -29,6 +29,8 @@ from firesteel.model.job_graph import (
 from firesteel.model.sketches import Sketch, encode_sketch
 from firesteel.simulation.stopwatch import Stopwatch
 
+_SPAN = 1 << 15
+"""Subpartitions whose sizes are made up together: they fit into a processor's cache."""
 SKETCH_ENTRIES = 64
 """Keys of a made-up sketch at most."""
 
@@ -103,20 +105,26 @@ class Workload:
         self._skew = skew
         self._variants = variants
         self._row = lru_cache(maxsize=4 * variants)(self._make_row)
+        self._total = lru_cache(maxsize=4 * variants)(self._add_up)
 
     def plain(self, dataset: int, partition: int, subpartitions: int) -> Ints:
         """Bytes of each subpartition of one partition, int64."""
+        return self._span(dataset, partition, subpartitions, 0, subpartitions)
+
+    def _span(self, dataset: int, partition: int, subpartitions: int, first: int, end: int) -> Ints:
+        """Returns the sizes of the subpartitions ``first`` .. ``end - 1``."""
         key = _mix(np.uint64((self._seed << 20) ^ (dataset << 10) ^ (partition % self._variants) + 1))
-        spread = _uniform(key + np.arange(subpartitions, dtype=np.uint64))
+        spread = _uniform(key + np.arange(first, end, dtype=np.uint64))
         weights = (0.75 + 0.5 * spread) * (1.0 - spread) ** -self._skew
         share = self._heavy * float(_uniform(_mix(np.uint64(self._seed << 10 ^ dataset + 1)).reshape(1))[0])
         sizes = self._mean * (1.0 - share) / subpartitions * weights
-        sizes[self._seed % subpartitions] += self._mean * share
+        if first <= self._seed % subpartitions < end:
+            sizes[self._seed % subpartitions - first] += self._mean * share
         return sizes.astype(np.int64)
 
     def packed(self, dataset: int, partition: int, subpartitions: int) -> bytes:
         """The same, as a task reports them."""
-        return self._row(dataset, partition % self._variants, subpartitions)[0]
+        return self._row(dataset, partition % self._variants, subpartitions)
 
     def sketch(self, dataset: int, partition: int, subpartitions: int) -> bytes:
         """Of the same bytes: a key for each subpartition, or a run of them, and the producer's number behind it."""
@@ -130,7 +138,7 @@ class Workload:
     def totals(self, dataset: int, partitions: Ints, subpartitions: int) -> Ints:
         """Plain bytes of each of these partitions."""
         kinds, places = np.unique(partitions % self._variants, return_inverse=True)
-        sums = [self._row(dataset, kind, subpartitions)[1] for kind in kinds.tolist()]
+        sums = [self._total(dataset, kind, subpartitions) for kind in kinds.tolist()]
         return np.array(sums, np.int64)[places]
 
     def written_before(self, dataset: int, ends: Ints, subpartitions: int) -> Ints:
@@ -140,9 +148,16 @@ class Workload:
         rounds, rest = np.divmod(ends, self._variants)
         return rounds * upto[-1] + upto[np.minimum(rest, known)]
 
-    def _make_row(self, dataset: int, variant: int, subpartitions: int) -> tuple[bytes, int]:
-        row = self.plain(dataset, variant, subpartitions)
-        return sizes.pack(row), int(row.sum())
+    def _make_row(self, dataset: int, variant: int, subpartitions: int) -> bytes:
+        return sizes.pack(self.plain(dataset, variant, subpartitions))
+
+    def _add_up(self, dataset: int, variant: int, subpartitions: int) -> int:
+        """Span by span: there may be a million."""
+        starts = range(0, subpartitions, _SPAN)
+        return sum(
+            int(self._span(dataset, variant, subpartitions, start, min(start + _SPAN, subpartitions)).sum())
+            for start in starts
+        )
 
 
 class PackedSizes(Sequence[bytes]):

@@ -48,15 +48,6 @@ MAX_RECORDS_PER_BATCH = 10_000
 
 
 @dataclass(slots=True)
-class SetUps:
-    """Functions with a set-up that an execution has taken, by their steps; and how many it had to set up, in so many seconds."""
-
-    instances: dict[int, Any] = field(default_factory=dict)
-    count: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
 class TaskContext:
     """Facts about a running execution, for its operators and error messages."""
 
@@ -90,9 +81,12 @@ class TaskContext:
     """By ``ResultOutput.route``: what takes the rows that a step could not do."""
     peers: ResultStore | None = None
     """The job's storage, where its executors leave word for each other; None: there is one executor only."""
+    input_bytes: int = 0
+    """Plain bytes that it should read, as the scheduler estimates; 0: not known."""
     kept_functions: int = 1 << 30
     """Most bytes that the worker keeps of functions with a set-up that its task does not need."""
-    set_ups: SetUps = field(default_factory=SetUps)
+    instances: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Functions with a set-up that it has taken, by their steps'."""
     places: dict[int, str] = field(default_factory=dict)
     """``place`` by thread."""
 
@@ -378,7 +372,3 @@ class TaskOutcome:
     bytes_in: int
     rows_out: int
     reports: tuple[StepReport, ...] = ()
-    set_ups: int = 0
-    """Functions that had to be set up first; ``set_up_seconds``: which took so long; ``set_up_bytes``: of all that it used."""
-    set_up_seconds: float = 0.0
-    set_up_bytes: int = 0

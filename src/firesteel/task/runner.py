@@ -30,7 +30,7 @@ from firesteel.results.storage.objects import ObjectCache, worker_cache
 from firesteel.results.storage.store import ResultStore, object_name
 from firesteel.results.writer import ResultWriter
 from firesteel.task.batches import closing, coalesce, labelled, whole, with_null_indices
-from firesteel.task.functions.instances import make_room, put_back
+from firesteel.task.functions.instances import make_room, put_back, tell_close_errors
 from firesteel.task.functions.user_code import UserFunctionError, user_frames
 from firesteel.task.mapped import let_go
 from firesteel.task.operators.aggregation.narrow import NarrowCombiner
@@ -235,11 +235,9 @@ class _PartRun:
 
     def finish(self) -> TaskOutcome:
         partitions, commits = self._outputs.finish()
-        ctx = self._part.ctx
-        held = sum(instance.nbytes for instance in ctx.set_ups.instances.values())
         counts = self._reading.rows, self._reading.bytes, self._outputs.rows
-        reports, set_ups = tuple(ctx.reports.values()), ctx.set_ups
-        return TaskOutcome(partitions, commits, *counts, reports, set_ups.count, set_ups.seconds, held)
+        tell_close_errors(self._part.ctx)
+        return TaskOutcome(partitions, commits, *counts, tuple(self._part.ctx.reports.values()))
 
     def put_back(self) -> None:
         put_back(self._part.ctx, sound=True)
@@ -453,6 +451,8 @@ class _Outputs:
         for output in self._outputs:
             if isinstance(output, SinkOutput):
                 self._writers.append(output.sink.write(self._ctx.subtask, self._ctx.attempt))
+                if getattr(self._writers[-1], "expects", False):
+                    self._writers[-1].expect(self._ctx.input_bytes)
                 self._combiners.append(None)
                 continue
             writer = self._result_writer(output, share)

@@ -43,6 +43,11 @@ def shared(make: Callable[..., T], *args: Any) -> T:
 
     Raises what ``make`` raises, and UsageError for what cannot be pickled.
     """
+    if not callable(make):
+        raise UsageError(
+            f"firesteel.shared wants a function that makes the object, not an object of type {type(make).__name__}.",
+            hint='Write firesteel.shared(load, "model.bin"): one worker calls load("model.bin"), and all have what it returns.',
+        )
     name = _name(make, args)
     made: list[Any] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 
 import pyarrow as pa
 import pytest
@@ -180,3 +181,15 @@ def test_a_stream_is_not_subscriptable(rows):
         rows["k"]
     with pytest.raises(UsageError, match="collect"):
         list(rows)
+
+
+def test_the_layout_of_files_is_asked_for_alike_and_nothing_else_is_taken(rows, tmp_path):
+    of = {name: signature(getattr(DataStream, f"write_{name}")).parameters for name in ("csv", "parquet", "iceberg")}
+    shared = ["mode", "partition_by", "file_size", "max_file_size"]
+    assert list(of["parquet"]) == ["self", "path", "compression", "merge_schema", *shared, "filesystem"]
+    assert list(of["iceberg"]) == ["self", "table", "catalog", "compression", *shared]
+    assert (of["csv"]["mode"].default, of["csv"]["mode"].annotation) == ("error", "str")
+    with pytest.raises(TypeError, match=r"write_csv\(\) got an unexpected keyword argument 'modus'"):
+        rows.write_csv(tmp_path / "out", modus="append")
+    with pytest.raises(TypeError, match=r"write_iceberg\(\) got an unexpected keyword argument 'filesystem'"):
+        rows.write_iceberg("a.b", filesystem=None)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from firesteel import ExecutionEnvironment
-from firesteel.api.data_stream import DataStream
+from firesteel.api.streams.data_stream import DataStream
 from firesteel.compile.compiler import compile_job
 from firesteel.compile.stream_graph import CollectStep, DataFrameStep, StreamNode
 from firesteel.model.job_graph import JobGraph

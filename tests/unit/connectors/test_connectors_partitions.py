@@ -296,6 +296,41 @@ def test_files_are_cut_at_their_largest_size(tmp_path, name):
     assert got["x"].to_pylist() == list(range(60_000))  # in order of the parts' names
 
 
+@pytest.mark.parametrize("told", [1.0, 0.8, 1.2, 0])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_partition_is_divided_evenly_by_what_is_to_come(tmp_path, name, told):
+    """``told``: the part of the truth that the writer was told; 0: nothing."""
+    table = pa.table({"k": ["one"] * 60_000, "s": [f"{i * 7919 % 100_003:08}" for i in range(60_000)]})
+    sink = FORMATS[name][0](tmp_path / "out", partition_by="k", file_size=100 << 10)
+    sink.check(table.schema)
+    sink.begin("job")
+    writer = sink.write(0, 0)
+    assert writer.expects
+    if told:
+        writer.expect(int(table.nbytes * told))
+    for batch in table.to_batches(max_chunksize=1000):
+        writer.write(batch)
+    sink.commit([writer.finish()])
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "out").rglob("part-*"))]
+    assert len(sizes) > 2
+    assert max(sizes) < 210 << 10
+    if told:
+        least, most = (70, 130) if told == 1 else (50, 180)
+        assert sorted(sizes)[int(told != 1)] > least << 10, sizes  # all but the last one, if it was told wrong
+        assert max(sizes) < most << 10, sizes
+
+
+def test_a_sample_tells_what_rows_add_to_a_file(tmp_path):
+    """Not the columns that are directories, nor what each file has once."""
+    table = pa.table({"k": ["a long name of a directory"] * 5000, "x": range(5000)})
+    for sink_of in (ArrowSink, CsvSink):
+        sink = sink_of(tmp_path / "out", partition_by="k", compression=None)
+        sink.check(table.schema)
+        whole, half = (sink.encoded_bytes(part.to_batches()) for part in (table, table.slice(0, 2500)))
+        assert whole == pytest.approx(2 * half, rel=0.1)
+        assert whole < 1.1 * 5000 * 8
+
+
 # --- against others ---
 
 names = st.sampled_from(["a", "B c", "ü", "1", "-5", "2024-01-01", "x=y", "50%", "q?*", "a:b", "[z]", None])

@@ -77,7 +77,7 @@ def test_results_import_nothing_of_ours_but_errors():
 
 
 def test_building_a_pipeline_needs_no_spark():
-    loaded = imported("firesteel.api.environment", "firesteel.api.keyed_stream")
+    loaded = imported("firesteel.api.environment", "firesteel.api.streams.keyed_stream")
     assert "pyspark" not in tops(loaded)
 
 

@@ -103,7 +103,7 @@ def connect_session() -> object:
 def copying_session() -> object:
     stopped = SimpleNamespace(isStopped=lambda: False)
     context = SimpleNamespace(
-        _jsc=SimpleNamespace(sc=lambda: stopped), version="4.0.0", getConf=lambda: {"spark.speculation": "true"}
+        _jsc=SimpleNamespace(sc=lambda: stopped), version="4.0.0", _conf={"spark.speculation": "true"}
     )
     return check_session(type("SparkSession", (), {"__module__": "pyspark.sql", "sparkContext": context})())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.journal_samples import planned, word_count
+from tests.journal_samples import measured, planned, word_count
 
 from firesteel.errors import UsageError
 from firesteel.report.explain import explain, ranges_text
@@ -44,6 +44,22 @@ def test_one_vertex_by_id_name_or_part_of_it():
     wanted = WHOLE.split("\n\n")[2]
     for vertex in (1, "1", "aggregate by word -> parquet out", "AGGREGATE"):
         assert explain(word_count(), vertex) == wanted
+
+
+def test_what_steps_counted_and_set_ups_as_older_journals_have_them():
+    steps = {"score.numSetUps": 2, "score.setUpTimeMs": 6200, "score.setUpBytes": 1 << 30, "a.b.numErrors": 1}
+    told = explain([*word_count(), measured(104.2, 1, parallelism=1, **steps)], 1)
+    assert (
+        "\n    set up       the function of score 2 times, 3.1 s each, which its cost leaves out; a worker keeps 1 GiB.\n"
+        in told
+    )
+    assert "\n    errors       a.b failed for 1 row.\n" in told
+    told = explain([*word_count(), measured(104.2, 1, parallelism=1, numSetUps=1, setUpTimeMs=3100, setUpBytes=0)], 1)
+    assert "\n    set up       functions of its steps 1 time, 3.1 s, which its cost leaves out.\n" in told
+    told = explain(
+        [*word_count(), measured(104.2, 1, parallelism=1, numSetUps=0, setUpTimeMs=0, setUpBytes=1 << 30)], 1
+    )
+    assert "set up       functions of its steps by earlier subtasks of the workers; a worker keeps 1 GiB.\n" in told
 
 
 def test_an_unknown_vertex_gets_did_you_mean():

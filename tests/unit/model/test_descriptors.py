@@ -99,10 +99,12 @@ def test_executions_survive(n, num_gates, has_splits, data):
         offsets = np.concatenate(([0], np.cumsum(rng.integers(0, 4, n)))).astype(np.int32)
         ranges.append((offsets, rng.integers(0, 1 << 30, (offsets[-1], 4)).astype(np.int32)))
     splits = [[f"split {k}", k] for k in range(n)] if has_splits else None
-    encoded = encode_executions(subtasks, attempts, ranges, splits)
+    nbytes = rng.integers(0, 1 << 50, n) if data.draw(st.booleans()) else None
+    encoded = encode_executions(subtasks, attempts, ranges, splits, input_bytes=nbytes)
     assert len(encoded) == n
     for k, descriptor in enumerate(map(decode_execution, encoded)):
         assert (descriptor.subtask, descriptor.attempt) == (subtasks[k], attempts[k])
+        assert descriptor.input_bytes == (0 if nbytes is None else nbytes[k])
         assert descriptor.splits == (() if splits is None else tuple(splits[k]))
         for rects, (offsets, all_rects) in zip(descriptor.rects, ranges, strict=True):
             np.testing.assert_array_equal(rects, all_rects[offsets[k] : offsets[k + 1]])

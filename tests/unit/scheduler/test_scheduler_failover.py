@@ -67,6 +67,25 @@ def test_a_failed_task_is_its_own_region_and_waits_for_the_delay():
     assert p.run().status == "FINISHED"
 
 
+def test_a_set_up_is_tried_again_only_where_another_node_may_do_better():
+    p = chain().start()
+    p.executor(1, "node-1")
+    p.fail((0, 0, 0), kind=FailureKind.SET_UP)
+    assert p.status == "FAILING"
+    assert "there is no other node" in p.decisions("failover")[-1].reason
+    p = chain().start()
+    p.executor(1, "node-1")
+    p.executor(2, "node-2")
+    p.launch((0, 0, 0), node="node-1")
+    p.fail((0, 0, 0), kind=FailureKind.SET_UP)
+    assert p.status == "RESTARTING"
+    p.fire(next(iter(p.timers)))
+    p.launch((0, 0, 1), node="node-2")
+    p.fail((0, 0, 1), kind=FailureKind.SET_UP)
+    assert p.status == "FAILING"
+    assert "has failed so on every node" in p.decisions("failover")[-1].reason
+
+
 def test_restarts_are_counted_and_the_job_fails_with_place_and_cause():
     p = chain(HASH).start()
     p.run(0)

@@ -87,6 +87,18 @@ def test_rows_are_found_by_attempt_through_all_rounds():
     assert found[5] == -1
 
 
+def test_attempts_and_rows_before_are_kept_from_the_first_restart_on():
+    table = ExecutionTable()
+    for vertex in range(3):
+        table.create(vertex, np.arange(1000), np.zeros(1000, np.int64), -1, at=0.0)
+    assert table.attempt.strides == table.prior.strides == (0,), "columns of one value take no memory"
+    table.create(1, ints(5), ints(1), ints(1005), at=1.0)
+    assert table.attempt[[0, 1005, 3000]].tolist() == [0, 0, 1]
+    assert table.prior[[0, 1005, 3000]].tolist() == [-1, -1, 1005]
+    table.create(1, np.arange(1000), np.ones(1000, np.int64), -1, at=2.0)
+    assert table.attempt[[2999, 3000, 3001, 4000]].tolist() == [0, 1, 1, 1]
+
+
 def test_several_current_executions_and_the_seeds_priority():
     """FLIP-168: the current execution is the one nearest to FINISHED, the earliest created on a tie."""
     table = ExecutionTable()

@@ -147,11 +147,14 @@ def test_members_of_a_gang_outlast_those_that_feed_them():
 # --- storage ---------------------------------------------------------------------------------------------------------
 
 
+def _data_sets(count):
+    return [IntermediateDataSet(n, 0, ShipStrategy.HASH) for n in range(count)]
+
+
 @pytest.fixture
 def storage():
     vertex = JobVertex(0, "source", "source", outputs=[0, 1])
-    sets = [IntermediateDataSet(n, 0, ShipStrategy.HASH) for n in range(2)]
-    store = Storage(StorageSpec(), JobGraph("two results", [vertex], sets))
+    store = Storage(StorageSpec(), JobGraph("two results", [vertex], _data_sets(2)))
     store.write(0, [0, 1], ints(1, 2, 3), np.array([0, 0, 1], np.int32))
     return store
 
@@ -189,12 +192,42 @@ def test_leaks_are_told_by_kind(storage):
     assert storage.leaks([], told) == [], "the scheduler never heard of them"
     storage.store_sizes(c.StoreSizes(1, ints(0), ints(0), [b"x"]))
     storage.store_blob(b"d", b"data")
-    storage.write_merged(9, 0, 0, 3, node=0)
+    storage.write_merged(0, c.MergedObjects(ints(0), ints(3), ints(9)), ints(0))
     assert storage.leaks([], told) == ["merged objects of data set 0", "rows of sizes of data set 1", "1 blobs"]
     with pytest.raises(ViolationError, match="not there"):
         storage.delete_merged(0, c.MergedObjects(ints(0), ints(2), ints(9)))
     with pytest.raises(ViolationError, match="not there"):
         storage.drop_blobs([b"other"])
+
+
+def test_merged_objects_are_deleted_once_and_only_as_they_were_written(storage):
+    book = storage.merged
+    assert not book.has(ints(7)).any() and not book.has(ints()).any() and book.datasets == []
+    book.write(1, c.MergedObjects(ints(0, 4), ints(4, 6), ints(7, 8)), ints(0, 1))
+    book.write(0, c.MergedObjects(ints(0), ints(9), ints(12)), ints(1))
+    assert book.has(ints(6, 7, 8, 9, 12, 13)).tolist() == [False, True, True, False, True, False]
+    assert book.datasets == [0, 1]
+    book.delete(1, c.MergedObjects(ints(4), ints(6), ints(8)))
+    assert book.has(ints(7, 8)).tolist() == [True, False]
+    wrong = {
+        "gone": (1, c.MergedObjects(ints(4), ints(6), ints(8))),
+        "twice": (1, c.MergedObjects(ints(0, 0), ints(4, 4), ints(7, 7))),
+        "of another data set": (1, c.MergedObjects(ints(0), ints(9), ints(12))),
+        "of other partitions": (0, c.MergedObjects(ints(1), ints(9), ints(12))),
+        "never written": (0, c.MergedObjects(ints(0), ints(9), ints(11))),
+    }
+    for dataset, merged in wrong.values():
+        with pytest.raises(ViolationError, match="not there"):
+            book.delete(dataset, merged)
+    book.delete(0, c.MergedObjects(ints(), ints(), ints()))
+
+
+def test_more_outputs_than_a_byte_has_bits_are_told_apart():
+    vertex = JobVertex(0, "source", "source", outputs=list(range(20)))
+    store = Storage(StorageSpec(), JobGraph("many results", [vertex], _data_sets(20)))
+    store.write(0, list(range(20)), ints(1, 2), np.zeros(2, np.int32))
+    store.delete(17, ints(1))
+    assert [store.has(d, ints(1, 2)).tolist() for d in (9, 17)] == [[True, True], [False, True]]
 
 
 def test_rows_of_sizes_are_found_by_partition_and_attempt(storage):
@@ -225,6 +258,8 @@ def test_requests_are_objects_read_and_merged_ones_count_once():
     assert reading.requests_of(deploy((gate,), (ranges,))).tolist() == [6, 2, 0]
     merged = replace(gate, merged=c.MergedObjects(ints(0), ints(4), ints(50)))
     assert reading.requests_of(deploy((merged,), (ranges,))).tolist() == [3, 2, 0]
+    several = replace(gate, merged=c.MergedObjects(ints(1, 4), ints(3, 6), ints(50, 51)))
+    assert reading.requests_of(deploy((several,), (ranges,))).tolist() == [4, 1, 0]
     assert not reading.requests_of(deploy((replace(gate, pipelined=True),), (ranges,))).any()
 
 
@@ -322,6 +357,13 @@ def test_memory_is_what_can_be_reached_each_thing_once():
     assert held_bytes([column, column, column[10:]]) < base + 1000
     assert held_bytes({"a": Slotted(deque([column]))}) > base
     assert held_bytes([column], without=[column]) == sys.getsizeof([column])
+
+
+@pytest.mark.parametrize("seed", [3, 40_000])
+def test_totals_are_added_up_span_by_span(seed):
+    work, n = Workload(seed, mean=10**9, skew=0.5, heavy=0.3, variants=2), 70_001
+    sums = [work.plain(1, p, n).sum() for p in range(2)]
+    assert work.totals(1, ints(0, 1, 2), n).tolist() == [sums[0], sums[1], sums[0]]
 
 
 def test_sizes_follow_from_the_seed_alone_and_rows_add_up():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
+import numpy as np
 import pytest
 
 from driver_loop import END, Loop, Py4JJavaError, Status, deploy, failed, finished, ints
@@ -21,6 +23,7 @@ from firesteel.scheduler.kernel.commands import (
 )
 from firesteel.spark.driver.batch import Batch, BatchEnded
 from firesteel.spark.driver.kill import Killer
+from firesteel.spark.driver.loop import MANY_OPEN
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkTask
@@ -63,6 +66,36 @@ def test_finished_executions_are_told_in_bulk():
     assert partition.bytes.tolist() == [5] * 50 and partition.stored_bytes.tolist() == [9] * 50
     assert [unpack(row).tolist() for row in partition.sizes] == [[5]] * 50
     assert event.reports.rows_out.tolist() == [3] * 50 and event.reports.nodes[3] == "node"
+
+
+def test_messages_of_very_many_open_executions_are_told_together():
+    """They come one by one, a moment apart; the last ones are told of at once."""
+    n = 10 * MANY_OPEN
+    heard: set[int] = set()
+
+    def ends(event):
+        if isinstance(event, ev.ExecutionsFinished):
+            heard.update(event.subtasks.tolist())
+        return len(heard) == n
+
+    loop = Loop(deploying(*range(n), until=ends))
+    start = loop.runner.start.side_effect
+
+    def tell():
+        for subtask in range(n):
+            loop.put(finished(subtask, 100 + subtask))
+            threading.Event().wait(1e-4)
+
+    def and_tell(batch, code):
+        start(batch, code)
+        threading.Thread(target=tell).start()
+
+    loop.runner.start.side_effect = and_tell
+    loop.run()
+    sizes = [len(event.subtasks) for event in loop.scheduler.of(ev.ExecutionsFinished)]
+    assert sum(sizes) == n
+    many = [size for before, size in zip(np.cumsum([0, *sizes]), sizes, strict=False) if n - before >= MANY_OPEN]
+    assert np.mean(many) > 20, sizes
 
 
 def test_results_fill_in_for_messages_that_were_lost():

@@ -335,7 +335,7 @@ def test_an_executor_that_comes_to_a_blocked_node_is_published_too(tmp_path):
 def test_a_job_that_speculates_sends_no_more_than_runs_where_spark_serves_in_order(mode, grows, bounded):
     session = context(f"queue {mode} {grows}", 1)
     session._jsc.sc().getSchedulingMode().toString.return_value = mode
-    session.getConf = lambda: {"spark.dynamicAllocation.enabled": grows}
+    session._conf = {"spark.dynamicAllocation.enabled": grows}
     decision = queue_of(session)
     assert (decision.result == BOUNDED) is bounded
     assert ("FIFO" in decision.reason) is (mode == "FIFO")

@@ -34,7 +34,7 @@ def session(module="pyspark.sql.session", version="4.3.0", stopped=False, contex
     if context:
         jsc = MagicMock()
         jsc.sc().isStopped.return_value = stopped
-        made.sparkContext = SimpleNamespace(version=version, _jsc=jsc, getConf=lambda: conf)
+        made.sparkContext = SimpleNamespace(version=version, _jsc=jsc, _conf=conf)
     return made
 
 
@@ -203,9 +203,4 @@ def test_slots_of_a_machine():
     assert slots_per_machine(SimpleNamespace(master="local[3]")) == 3
     assert slots_per_machine(SimpleNamespace(master="local[*]")) == os.cpu_count()
     assert slots_per_machine(SimpleNamespace(master="local")) == 1
-    assert (
-        slots_per_machine(
-            SimpleNamespace(master="spark://h:1", getConf=lambda: SimpleNamespace(get=lambda key, default: "4"))
-        )
-        == 4
-    )
+    assert slots_per_machine(SimpleNamespace(master="spark://h:1", _conf={"spark.executor.cores": "4"})) == 4

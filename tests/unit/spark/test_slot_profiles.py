@@ -44,6 +44,10 @@ class Context(SimpleNamespace):
             conf={"spark.master": master, **settings},
         )
 
+    @property
+    def _conf(self):
+        return self.conf
+
     def getConf(self):
         return self.conf
 

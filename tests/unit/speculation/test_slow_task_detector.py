@@ -13,6 +13,7 @@ from tests.effort import examples
 from tests.scheduler_kit import GraphBuilder, ints
 
 from firesteel.model.job_graph import JobGraph, ShipStrategy
+from firesteel.model.steps.reports import SET_UP_MS, StepReport
 from firesteel.options import Options
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.speculation.detector import SlowTasks
@@ -181,7 +182,8 @@ def test_set_ups_of_functions_are_no_slowness(rule):
     )
     job = Job((6, [1] * 6), **QUICK, **options)
     job.finish(31.0, 31.0, 1.0, 1.0)
-    job.vertex().count_set_ups(np.arange(4), np.array([[1, 1, 0, 0], [30_000, 30_000, 0, 0], [0, 0, 0, 0]]))
+    waited, kept = (StepReport("step", {SET_UP_MS: ms}) for ms in (30_000, 0))
+    job.vertex().step_counts.admit(np.arange(4), [(waited,), (waited,), (kept,), ()])
     for subtask in (4, 5):
         job.bring(subtask, S.RUNNING, 0.0)
     assert job.slow_subtasks(30.9) == []

@@ -245,7 +245,7 @@ def context(master="spark://host:7077", **conf):
     given = SparkConf(loadDefaults=False)
     for key, value in conf.items():
         given.set(f"spark.{key.replace('_', '.')}", value)
-    return SimpleNamespace(master=master, getConf=lambda: given)
+    return SimpleNamespace(master=master, getConf=lambda: given, _conf=given)
 
 
 GPU = {"task_resource_gpu_amount": "1", "executor_resource_gpu_amount": "2"}

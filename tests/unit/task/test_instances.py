@@ -13,6 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from firesteel.errors import UsageError
+from firesteel.model.steps.reports import SET_UP_BYTES, SET_UPS
 from firesteel.task.functions import instances
 from firesteel.task.functions.group_functions import takes_key
 from firesteel.task.functions.instances import SetUp, make_room, put_back, ready, with_set_up
@@ -75,7 +76,7 @@ def test_a_task_asks_twice_for_the_same_and_gets_it_once():
     ctx, function = context(), arrived(Model("a"))
     assert ready("step", function, ctx) is ready("step", function, ctx)
     assert ready("step", arrived(Model("a")), ctx) is not ready("step", function, ctx)
-    assert (ctx.set_ups.count, len(ctx.set_ups.instances)) == (2, 2)
+    assert (ctx.reports["step"].counts[SET_UPS], len(ctx.instances)) == (2, 2)
     put_back(ctx, sound=True)
 
 
@@ -95,6 +96,22 @@ def test_what_was_given_is_not_touched_where_it_was_made():
     assert given.calls == 0
     given.name = "b"
     assert function.digest != before
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_what_close_raises_fails_nothing_and_is_told_once(kind, caplog):
+    class Stuck(Model):
+        def close(self) -> None:
+            raise kind("busy")
+
+    assert task(arrived(Stuck("a")), sound=False) == [1001]
+    assert f"close() of the function of step 'step' raised {kind.__name__}: busy" in caplog.text
+    ctx = context()
+    instances.tell_close_errors(ctx)
+    assert ctx.reports["step"].counts == {"numCloseErrors": 1}
+    assert ctx.reports["step"].samples == [("close()", f"{kind.__name__}: busy")]
+    instances.tell_close_errors(after := context())
+    assert not after.reports
 
 
 def test_not_sound_ones_are_closed():
@@ -133,8 +150,8 @@ def test_a_set_up_that_raises_keeps_nothing():
     ctx = context()
     with pytest.raises(UserFunctionError, match="The set-up of step 'step' raised KeyError: 'weights'"):
         ready("step", arrived(Bad("a")), ctx)
-    assert not ctx.set_ups.instances
-    assert ctx.set_ups.count == 1
+    assert not ctx.instances
+    assert ctx.reports["step"].counts[SET_UPS] == 1
     assert closed == []
 
 
@@ -147,19 +164,20 @@ def test_bytes_are_as_told_or_as_measured(told, wanted):
 
     ctx = context()
     ready("step", arrived(Large("a")), ctx)
-    ((instance,),) = [ctx.set_ups.instances.values()]
+    ((instance,),) = [ctx.instances.values()]
     assert wanted <= instance.nbytes <= 1.2 * wanted
+    assert ctx.reports["step"].counts[SET_UP_BYTES] == instance.nbytes
     put_back(ctx, sound=True)
 
 
-def test_a_close_that_raises_harms_nobody(capsys):
+def test_a_close_that_raises_harms_nobody(caplog):
     class Bad(Model):
         def close(self) -> None:
             raise KeyError("connection")
 
     task(arrived(Bad("a")))
     instances.let_go()
-    assert "KeyError" in capsys.readouterr().err
+    assert "KeyError" in caplog.text
 
 
 def test_the_arguments_of_a_class_are_those_of_its_instances():

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from firesteel import functions as F
 from firesteel.errors import UsageError
 from firesteel.task.operators.relational import (
     Filter,
@@ -144,8 +145,37 @@ def test_dictionaries_that_cannot_be_merged_stay_apart(ctx):
 
 def test_an_error_while_computing_names_the_step(ctx):
     ctx.place = "part.parquet"
-    with pytest.raises(UserFunctionError, match=r"Step 'step' cannot compute its columns: .*zero.*part\.parquet"):
-        project([("y", pc.field("id") / pc.scalar(0))], ctx, BATCH)
+    with pytest.raises(
+        UserFunctionError,
+        match=r"Step 'step' cannot compute the column 'y': divide by zero, of the row id = 2, price = None while .*part\.parquet",
+    ) as caught:
+        zero = pc.coalesce(pc.field("price"), pc.scalar(0.0)).cast(pa.int64())
+        project([("x", pc.field("id") + 1), ("y", pc.divide(pc.field("id"), zero))], ctx, BATCH)
+    assert "F.when" in str(caught.value.hint)
+
+
+def test_an_error_of_a_filter_names_the_row(ctx):
+    condition = pc.divide(pc.field("id"), pc.field("id") - pc.scalar(3)) > 0
+    with pytest.raises(
+        UserFunctionError, match=r"Step 'step' cannot evaluate '.*': divide by zero, of the row id = 3\."
+    ):
+        list(Filter("step", condition).apply(iter([BATCH]), ctx))
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("text", "'12 apples' is no int64, of the row text = '12 apples'"),
+        ("password", r"\*\*\* is no int64, of the row password = \*\*\*"),
+    ],
+)
+def test_a_cast_that_fails_tells_the_value_unless_it_is_a_secret(ctx, column, said):
+    rows = pa.record_batch({column: ["7", None, "12 apples", "x"]})
+    for expression in (pc.field(column).cast(pa.int64()), F.col(column).cast("bigint").expression(rows.schema)):
+        step = Project("select", (("n", expression),), pa.schema([("n", pa.int64())]))
+        with pytest.raises(UserFunctionError, match=f"cannot compute the column 'n': {said}") as caught:
+            collect(step.apply(iter([rows]), ctx))
+        assert "apples" not in str(caught.value) or column == "text"
 
 
 def test_an_expression_with_fewer_values_than_rows_is_an_error(ctx):

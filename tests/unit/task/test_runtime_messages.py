@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_loop import END, Loop, decode, deploy, failed, finished
+from firesteel.model.steps.reports import CALLS, ERRORS, SET_UPS, StepReport
+from firesteel.model.steps.reports import encode as encode_reports
 from firesteel.scheduler.kernel import events as e
 from firesteel.spark.driver.messages import MessageDeduplication, reports_of
 from firesteel.task.executor.messages import (
@@ -24,8 +26,17 @@ from firesteel.task.executor.messages import (
 )
 
 COUNT = st.integers(0, 1 << 62)
-SMALL = st.integers(0, 1 << 30)
 TIME = st.floats(0, 1e12)
+STEPS = st.lists(
+    st.builds(
+        StepReport,
+        st.text(max_size=8),
+        st.dictionaries(st.sampled_from([CALLS, ERRORS, SET_UPS]), COUNT),
+        st.none() | COUNT,
+        st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), max_size=2),
+    ),
+    max_size=2,
+)
 
 
 @st.composite
@@ -59,8 +70,7 @@ def vertex_messages(draw):
         )
         own = tuple(draw(st.binary(max_size=20)) for _ in range(commits))
         counts = draw(COUNT), draw(COUNT), draw(COUNT), draw(st.just(-1) | COUNT)
-        set_ups = draw(st.just((0, 0, 0)) | st.tuples(SMALL, SMALL, COUNT))
-        messages.append(FinishedMessage(draw(where()), partitions, own, *counts, set_ups=set_ups))
+        messages.append(FinishedMessage(draw(where()), partitions, own, *counts, encode_reports(draw(STEPS))))
     return messages
 
 
@@ -84,9 +94,7 @@ def test_messages_come_out_as_they_went_in(first, second):
             assert getattr(reports, name).tolist() == [getattr(message, name) for message in messages]
         peaks = [message.peak_memory for message in messages]
         assert (peaks if max(peaks) >= 0 else None) == (None if (p := reports.peak_memory) is None else p.tolist())
-        set_ups = [message.set_ups for message in messages]
-        told = [(0, 0, 0)] * len(messages) if reports.set_ups is None else list(map(tuple, reports.set_ups.T.tolist()))
-        assert [one for one in told if one[0] or one[2]] == [one for one in set_ups if one[0] or one[2]]
+        assert list(map(encode_reports, reports.steps or [()] * len(messages))) == [one.reports for one in messages]
         assert [tuple(c) for c in reports.commits] in ([], [message.commits for message in messages])
         for place, columns in enumerate(reports.partitions):
             told = [message.partitions[place] for message in messages]

@@ -40,6 +40,11 @@ def text(value):
     return value
 
 
+def test_what_is_shared_is_made_by_a_function(directory):
+    with pytest.raises(UsageError, match="wants a function that makes the object, not an object of type ndarray"):
+        firesteel.shared(np.ones(3))
+
+
 def lock():
     return threading.Lock()
 

@@ -163,6 +163,24 @@ def test_what_we_would_not_keep_is_refused(table):
         DeltaSink(table, mode="append").check(SCHEMA)
 
 
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (7, r"has no version 7: the latest is 1\."),
+        (-1, "version=-1 is no version of a Delta table: these are whole numbers from 0 on"),
+        ("1", "version='1' is no version"),
+        (True, "version=True is no version"),
+    ],
+)
+def test_versions_that_there_are_not(table, version, said):
+    write(table, rows(("a", 1)))
+    write(table, rows(("a", 2)), mode="append")
+    assert read_all(delta_source(table, 0)).num_rows == 1
+    with pytest.raises(UsageError, match=said) as caught:
+        delta_source(table, version)
+    assert "1" in str(caught.value.hint)
+
+
 def between(monkeypatch, *commits):
     """Lets each of these happen after our sink has looked at the table, and before its transaction."""
     left = list(commits)
@@ -270,7 +288,7 @@ def test_versions_are_read_and_filters_prune(table):
     pushed = source.push_down(["x"], pc.field("k") == "b")
     assert pushed.pruned == "1 of 3 partitions"
     assert read_all(pushed).to_pydict() == {"x": [2]}
-    with pytest.raises(UsageError, match="cannot be looked at"):
+    with pytest.raises(UsageError, match="has no version 17: the latest is 2"):
         delta_source(table, 17)
     with pytest.raises(UsageError, match="is no Delta table"):
         delta_source(table.parent)

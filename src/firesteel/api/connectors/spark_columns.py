@@ -7,12 +7,15 @@ What ``steps.spark_columns`` translates needs neither Spark nor an engine while 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from firesteel.api.connectors.dataframes import of_streams
 from firesteel.api.steps import functions, keyed, projection
+from firesteel.api.steps.aggregates.agg import AggregateCall
 from firesteel.api.steps.common import NotTranslated, step_at
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.spark_columns import is_spark_column
@@ -81,6 +84,7 @@ def filter_rows(pipeline: Pipeline, condition: Any, errors: functions.OnErrorWor
 
 
 def aggregate(pipeline: Pipeline, keys: tuple[str, ...], given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
+    pipeline, given, named = with_conditions(pipeline, given, named)
     try:
         return keyed.aggregate(pipeline, keys, given, named)
     except NotTranslated:
@@ -101,6 +105,49 @@ def _aggregated(
         raise _mixed("Write all aggregates with pyspark.sql.functions.")
     by = [_quoted(key) for key in keys]
     return _by_spark(pipeline, "aggregate", lambda frame: frame.groupBy(*by).agg(*columns), place)
+
+
+def with_conditions(
+    pipeline: Pipeline, given: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Pipeline, Sequence[Any], Mapping[str, Any]]:
+    """The rows with one column more for each condition in SQL that aggregates have, and the aggregates with its name in the text's place.
+    As in ``select``, a text is SQL where it is neither a column's name nor could be a mistaken one."""
+    texts: dict[str, str] = {}
+
+    def settled(one: Any) -> Any:
+        if isinstance(one, Mapping):
+            return {output: settled(call) for output, call in cast(Mapping[str, Any], one).items()}
+        text = one.condition if isinstance(one, AggregateCall) else None
+        if not isinstance(text, str) or text in pipeline.names or text.isidentifier():
+            return one
+        return replace(one, condition=texts.setdefault(text, _free_name(pipeline, len(texts))))
+
+    given, named = [settled(one) for one in given], settled(named)
+    if not texts:
+        return pipeline, given, named
+    with step_at("aggregate") as place:
+        from pyspark.sql import functions
+
+        made = _by_spark(
+            pipeline,
+            "aggregate",
+            lambda frame: frame.select("*", *(functions.expr(text).alias(name) for text, name in texts.items())),
+            place,
+        )
+        for text, name in texts.items():
+            type_ = made.schema.field(name).type
+            if not (pa.types.is_boolean(type_) or pa.types.is_null(type_)):
+                raise UsageError(
+                    f"A filter must be true or false, but '{text}' is {type_}.", hint="Compare it with something."
+                )
+    return made, given, named
+
+
+def _free_name(pipeline: Pipeline, number: int) -> str:
+    name = f"__condition{number}"
+    while name in pipeline.names:
+        name = f"_{name}"
+    return name
 
 
 def _by_spark(pipeline: Pipeline, step: str, make: Callable[[Any], Any], place: str) -> Pipeline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pyarrow as pa
@@ -17,16 +18,26 @@ class NotTranslated(UsageError):
     """A Column of PySpark means something which only Spark can work out."""
 
 
+_inside: ContextVar[bool] = ContextVar("firesteel-inside-a-step", default=False)
+
+
 @contextmanager
 def step_at(kind: str) -> Generator[str]:
-    """Gives the user's ``file:line``; a UsageError inside gets the step and that place into its message."""
+    """Gives the user's ``file:line``; a UsageError inside gets the step and that place into its message. Steps of which a step is made say
+    nothing of themselves: the user did not write them."""
     place = caller_place()
+    if _inside.get():
+        yield place
+        return
+    token = _inside.set(True)
     try:
         yield place
     except UsageError as error:
         at = f" at {place}" if place else ""
         told = NotTranslated if isinstance(error, NotTranslated) else UsageError
         raise told(f"In step '{kind}'{at}: {error.message}", hint=error.hint) from None
+    finally:
+        _inside.reset(token)
 
 
 def require_function(function: Any, kind: str) -> str:
@@ -42,11 +53,14 @@ def settable_function(function: Any, kind: str) -> tuple[str, Any]:
     return require_function(function, kind), with_set_up(function)
 
 
-def plain_function(function: Any, kind: str) -> str:
-    """The name of a function without a set-up. Raises UsageError for one that has any, or cannot be called."""
+def plain_function(function: Any, kind: str, hint: str = "Give it a plain function.") -> str:
+    """The name of a function without a set-up. Raises UsageError for one that has any (``hint``: what to do then), or cannot be called."""
     name = require_function(function, kind)
     if with_set_up(function) is not function:
-        raise UsageError(f"{kind} takes no function with a set-up.", hint="Give it a plain function.")
+        given = (
+            f"the class {function.__name__}" if isinstance(function, type) else f"{name}, which has setup() or close()"
+        )
+        raise UsageError(f"{kind} takes no function with a set-up, such as {given}.", hint=hint)
     return name
 
 

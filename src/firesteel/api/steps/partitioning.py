@@ -13,7 +13,7 @@ from firesteel.compile.stream_graph import ChainedStep, KeyedStep, StreamEdge, S
 from firesteel.errors import UsageError
 from firesteel.model.job_graph import FileSizes, ShipStrategy
 from firesteel.task.operators.relational import check_columns
-from firesteel.task.passing import Passing, PassingByKey
+from firesteel.task.passing import Encodes, FileSample, Passing, PassingByKey
 
 
 def repartition(pipeline: Pipeline, n: int | str, columns: Sequence[Any]) -> Pipeline:
@@ -54,17 +54,19 @@ def coalesce(pipeline: Pipeline, n: Any) -> Pipeline:
         return made
 
 
-def gathered(pipeline: Pipeline, columns: Sequence[str], files: FileSizes) -> Pipeline:
-    """The rows for files of these sizes. ``columns``: those that divide files; rows of the same values come together, in as many subtasks as
-    they fill files."""
+def gathered(pipeline: Pipeline, columns: Sequence[str], nbytes: int, sink: Encodes, kind: str) -> Pipeline:
+    """The rows for files of ``nbytes``, which ``sink`` writes as the step ``kind``. ``columns``: those that divide files; rows of the same values
+    come together, in as many subtasks as they fill files."""
     pipeline.refuse_sides("file_size")
     check_columns(pipeline.schema, columns, "partition_by")
-    plain = pipeline.partitioned(None)
+    sample = f"file sizes of {kind}"
+    work = ChainedStep(FileSample(sample, sink), pipeline.unchanged)
+    plain = pipeline.then(sample, work, pipeline.schema, "").partitioned(None)
     if columns:
         made = range_partition(plain, columns, True, split_equal=True)
     else:
         made = _passed(plain, "gather", ShipStrategy.RESCALE, "")
-    made.node.config.files = files
+    made.node.config.files = FileSizes(nbytes, sample)
     return made
 
 

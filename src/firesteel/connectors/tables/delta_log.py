@@ -61,8 +61,29 @@ class DeltaLog:
 
     def table(self, version: int | None = None) -> Any:
         """As it is now, or was at the version. Raises UsageError."""
-        with as_usage(self._uri):
-            return self._library.DeltaTable(self._uri, version=version, storage_options=self._options)
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"version={version!r} is no version of a Delta table: these are whole numbers from 0 on.",
+                hint=f"Write version=0 for the first one; the latest is {self.table().version()}.",
+            )
+        try:
+            with as_usage(self._uri):
+                return self._library.DeltaTable(self._uri, version=version, storage_options=self._options)
+        except UsageError as error:
+            if version is None:
+                raise
+            raise self._no_version(version, error) from error
+
+    def _no_version(self, version: int, error: UsageError) -> UsageError:
+        """Of a table that cannot be had as it was at this version."""
+        latest = self.table().version()
+        if version > latest:
+            return UsageError(
+                f"The table {self._uri} has no version {version}: the latest is {latest}.",
+                hint=f"Give a version from 0 to {latest}, or none for the latest.",
+            )
+        hint = "Its log or its files may have been cleaned up since: give a later version, or none for the latest."
+        return UsageError(f"Version {version} of {self._uri} cannot be read. {error.message}", hint=hint)
 
     def create(self, schema: pa.Schema, partition_by: Sequence[str], added: Sequence[Added], job: str) -> None:
         """Raises as :meth:`commit`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,15 @@ from firesteel.connectors.files.partitions import check_partition_columns
 from firesteel.connectors.files.paths import Location
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
-from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.connectors.files.writing.part_files import (
+    FileCommit,
+    FileWriter,
+    Layout,
+    NoWriter,
+    PartFile,
+    PartWriter,
+    encoded_bytes,
+)
 from firesteel.connectors.files.writing.staging import Staging
 from firesteel.connectors.formats.parquet import ROW_GROUP_BYTES, ParquetPart, check_compression
 from firesteel.connectors.tables.column_types import table_schema
@@ -44,6 +51,7 @@ class TableSink:
         mode: str = "error",
         partition_by: str | Iterable[str] = (),
         max_file_size: int | None = None,
+        file_size: int | None = None,
         compression: str = "snappy",
     ) -> None:
         if mode not in MODES:
@@ -52,7 +60,7 @@ class TableSink:
         self.name = f"write {label}"
         self.mode = mode
         self._given_columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        self._max_file_size = max_file_size
+        self._max_file_size, self._file_size = max_file_size, file_size
         self._compression = check_compression(compression)
         self._layout: Layout | None = None
         self._schema: pa.Schema | None = None
@@ -89,7 +97,9 @@ class TableSink:
         self._partitioned(columns)
         self._schema = schema
         self._layout = Layout(
-            "parquet", ROW_GROUP_BYTES, columns, self._max_file_size, keeps_columns=self.keeps_columns
+            *("parquet", ROW_GROUP_BYTES, columns, self._max_file_size),
+            file_size=self._file_size if columns else None,
+            keeps_columns=self.keeps_columns,
         )
 
     def _agreed(self, given: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,6 +144,11 @@ class TableSink:
         assert self._staging is not None and self._schema is not None and self._layout is not None, "begin comes first"
         return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
 
+    def encoded_bytes(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """As ``part_files.encoded_bytes``."""
+        assert self._schema is not None and self._layout is not None, "check comes before"
+        return encoded_bytes(batches, self._schema, self._layout, self._new_writer)
+
     def _new_writer(self, stream: Any, schema: pa.Schema) -> PartWriter:
         assert self._layout is not None
         return ParquetPart(stream, schema, self._compression, ROW_GROUP_BYTES if self._layout.is_direct else 0)
@@ -176,11 +191,5 @@ class TableSink:
                 )
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is None:
-            return
-        if attempts:
-            self._staging.forget(attempts)
-            return
-        with suppress(OSError, pa.ArrowException):
-            self._staging.remove()
-            self._staging.remove_parents()
+        if self._staging is not None:
+            self._staging.abort(attempts)

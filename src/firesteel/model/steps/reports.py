@@ -1,4 +1,4 @@
-"""Counts of a step while it runs, beside rows and bytes: calls of a service, rows that its function could not do, samples of them.
+"""Counts of a step while it runs, beside rows and bytes: calls of a service, set-ups of its function, rows that it could not do.
 
 Filled by the task, sent to the driver with the finished execution, of which it is a part: counts of admitted attempts alone are added up.
 Stdlib only.
@@ -12,9 +12,18 @@ from dataclasses import dataclass, field
 
 ERRORS = "numErrors"
 """Rows that failed for good and were left out, nulled or routed."""
+CLOSE_ERRORS = "numCloseErrors"
+"""Functions whose ``close()`` raised as the worker let go of them; in samples ``CLOSED`` stands for the row."""
+CLOSED = "close()"
 CALLS, RETRIES = "numCalls", "numRetries"
 CALL_MS, WAITED_MS = "callTimeMs", "waitedTimeMs"
 """Milliseconds of all calls together, and those in which the task had nothing to do but wait for them."""
+SET_UPS, SET_UP_MS, SET_UP_BYTES = "numSetUps", "setUpTimeMs", "setUpBytes"
+"""Functions that had to be set up first, the milliseconds that took, and the bytes of those that it used, set up for it or earlier."""
+MOST_OF_ONE = frozenset({SET_UP_BYTES})
+"""Of these the largest of one execution counts; all others are added up."""
+SAMPLED, SAMPLED_FILE = "sampledBytes", "sampledFileBytes"
+"""Plain bytes of rows that were looked at, and what they are in a file."""
 MOST_SAMPLES = 5
 """Of one step in one subtask."""
 

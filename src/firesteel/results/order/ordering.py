@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firesteel.model.order import Order
+from firesteel.model.order import PRODUCER_BYTES, Order
 from firesteel.results.hashing import fixed_values
 from firesteel.results.plain import stored_type, to_stored
 
 _t = pa.types
-PRODUCER_BYTES = 4
 _PROBES = 64
 
 

@@ -6,8 +6,25 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any
+
+
+class Owner(Enum):
+    """Of what a process left somewhere, as far as its mark tells."""
+
+    DEAD = "its process is gone"
+    ALIVE = "it still runs, or is just ending"
+    ELSEWHERE = "of another machine"
+    UNKNOWN = "its owner is not known yet"
+
+
+def owner_of(mark: Mapping[str, Any]) -> Owner:
+    """DEAD for certain only. Raises ValueError for something that is not a mark."""
+    if is_dead(mark):
+        return Owner.DEAD
+    return Owner.ALIVE if mark.get("host") == _host() else Owner.ELSEWHERE
 
 
 def myself() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from firesteel.humanize import format_bytes, plural
 from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import IntermediateDataSet
 from firesteel.model.sketches import Boundaries, Sketch, bytes_between, decode_sketch, error_bound, merge_sketches
+from firesteel.scheduler.exchange.file_ranges import file_boundaries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,10 +32,11 @@ class KeyRanges:
     error: int
 
 
-def decide_ranges(rows: Sequence[bytes], n: int) -> KeyRanges:
-    """``rows``: encoded sketches. Where nothing was written all ranges but the last are empty."""
+def decide_ranges(rows: Sequence[bytes], n: int, file_volume: int | None = None) -> KeyRanges:
+    """``rows``: encoded sketches. Where nothing was written all ranges but the last are empty. ``file_volume``: plain bytes of the files that the
+    ranges are for, one or some of them each; None: they are for none, and should be of about equal bytes."""
     sketches = [decode_sketch(row) for row in rows]
-    boundaries = merge_sketches(sketches, n)
+    boundaries = merge_sketches(sketches, n) if file_volume is None else file_boundaries(sketches, n, file_volume)
     return KeyRanges(boundaries, bytes_in(sketches, boundaries, n), len(sketches), error_bound(sketches))
 
 

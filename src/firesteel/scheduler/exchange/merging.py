@@ -216,7 +216,8 @@ class Merging:
         self._recorder.emit(MergePartitions(asked.number, asked.gate, bounds))
         patience = max(PATIENCE_SECONDS, PATIENCE_FACTOR * estimate.cost)
         until = self._recorder.at + patience
-        self._timers.set(f"{_PREFIX}{asked.number}", until, lambda: self._give_up(watched, asked))
+        number = asked.number  # a timer that nobody cancels is not to hold the gate
+        self._timers.set(f"{_PREFIX}{number}", until, lambda: self._give_up(watched, number))
 
     def merged(self, event: PartitionsMerged) -> None:
         """The answer. One that comes twice changes nothing, one that comes too late is thrown away."""
@@ -249,9 +250,10 @@ class Merging:
         )
         self._go_ahead(result)
 
-    def _give_up(self, watched: _Watched, asked: _Asked) -> None:
+    def _give_up(self, watched: _Watched, number: int) -> None:
         """Consumers have waited long enough for a merge."""
-        if watched.asked is not asked:
+        asked = watched.asked
+        if asked is None or asked.number != number:
             return
         watched.asked = None
         self._late[asked.number] = asked

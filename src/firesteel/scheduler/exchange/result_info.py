@@ -118,7 +118,8 @@ class BlockingResultInfo:
         self.erase(partitions[self.recorded[partitions]])
         self._begin()
         self.partition_bytes[partitions] = reports.bytes
-        self.partition_rows[partitions] = reports.rows
+        if reports.rows.any():  # zeros that nobody writes take no memory
+            self.partition_rows[partitions] = reports.rows
         self.partition_stored[partitions] = reports.stored_bytes
         self.recorded[partitions] = True
         self._note_heavy_keys(reports)
@@ -291,11 +292,12 @@ class RangeBlockingResultInfo(BlockingResultInfo):
     def awaits_ranges(self) -> bool:
         return self.boundaries is None
 
-    def decide_ranges(self) -> KeyRanges:
-        """Decide the ranges, once all rows are in memory (:meth:`fetch_cells`). They stay as they are from then on."""
+    def decide_ranges(self, file_volume: int | None = None) -> KeyRanges:
+        """Decide the ranges, once all rows are in memory (:meth:`fetch_cells`). They stay as they are from then on. ``file_volume``: as
+        ``key_ranges.decide_ranges`` takes it."""
         assert self._rows is not None and self.boundaries is None
         partitions, rows = self._rows.rows()
-        ranges = decide_ranges(rows, self.num_subpartitions)
+        ranges = decide_ranges(rows, self.num_subpartitions, file_volume)
         self.boundaries = ranges.boundaries.keys
         self.subpartition_bytes = ranges.sizes.copy()
         unreadable = self.recorded.copy()

@@ -14,6 +14,7 @@ from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import NO_ROW, ExecutionTable, Rows
+from firesteel.scheduler.topology.nodes import Nodes
 
 MAX_UNCOUNTED_RESTARTS = 10
 """Restarts in a row of one subtask that are not counted; from then on its failures count like any other."""
@@ -72,10 +73,29 @@ class _Losses:
         return not again.any()
 
 
+class _SetUps:
+    """The nodes on which the functions of each vertex could not be set up. A set-up that fails on all of them is not tried again."""
+
+    def __init__(self, table: ExecutionTable, nodes: Nodes) -> None:
+        self._table = table
+        self._nodes = nodes
+        self._failed: dict[int, set[str]] = {}
+
+    def why_no_other_try(self, failure: Failure) -> str | None:
+        """Half a sentence; None: a node is left on which it was not tried, or nobody told of nodes. Remembers this failure."""
+        there = set(self._nodes.slots)
+        failed = self._failed.setdefault(failure.vertex.id, set())
+        failed.update(self._table.node_name(int(row)) for row in failure.rows)
+        if len(there) == 1:
+            return "as there is no other node on which its set-up could do better"
+        return "as its set-up has failed so on every node" if there and there <= failed else None
+
+
 class FailureAccounting:
-    def __init__(self, restart: RestartStrategy, table: ExecutionTable, recorder: Recorder) -> None:
+    def __init__(self, restart: RestartStrategy, table: ExecutionTable, nodes: Nodes, recorder: Recorder) -> None:
         self._restart = restart
         self._recorder = recorder
+        self._set_ups = _SetUps(table, nodes)
         self._charge = _Charge(table)
         self._losses = _Losses(table)
 
@@ -90,8 +110,9 @@ class FailureAccounting:
         """``stale_input``: the partition it missed was produced anew meanwhile. ``newly_lost``: it misses one that was
         not lost before."""
         kind = failure.cause.kind
-        if kind is FailureKind.FATAL:
-            return Verdict(None, "trying again cannot help")
+        hopeless = self._why_hopeless(failure)
+        if hopeless is not None:
+            return Verdict(None, hopeless)
         # However many drivers in a row were lost.
         if kind is FailureKind.DRIVER or ((not failure.counted or stale_input) and self._is_excused(failure)):
             return _excused(failure)
@@ -106,6 +127,13 @@ class FailureAccounting:
             # A lost disk holds many partitions, and each is found missing only when somebody reads it.
             return self._restart.uncounted("this partition was not lost before")
         return self._restart.count_failure(self._recorder.at)
+
+    def _why_hopeless(self, failure: Failure) -> str | None:
+        """Half a sentence; None: another try may help."""
+        if failure.cause.kind is FailureKind.FATAL:
+            return "trying again cannot help"
+        why = self._set_ups.why_no_other_try(failure) if failure.cause.kind is FailureKind.SET_UP else None
+        return None if why is None else f"trying again cannot help, {why}"
 
     def _is_excused(self, failure: Failure) -> bool:
         uncounted = failure.vertex.uncounted

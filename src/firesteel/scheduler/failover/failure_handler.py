@@ -24,6 +24,7 @@ from firesteel.scheduler.kernel.states import ExecutionState
 from firesteel.scheduler.kernel.timers import Timers
 from firesteel.scheduler.topology.execution_graph import ExecutionJobVertex
 from firesteel.scheduler.topology.executions import NO_ROW
+from firesteel.scheduler.topology.nodes import Nodes
 from firesteel.scheduler.topology.operations import ExecutionOperations
 
 
@@ -36,6 +37,7 @@ class ExecutionFailureHandler:
         recorder: Recorder,
         timers: Timers,
         *,
+        nodes: Nodes,
         options: Options,
         merging: Merging,
         release: PartitionReleaseStrategy,
@@ -45,7 +47,7 @@ class ExecutionFailureHandler:
         self._operations = operations
         self._job = job
         strategy = restart_strategy(options, self._graph.job_graph.name)
-        self._accounting = FailureAccounting(strategy, self._graph.executions, recorder)
+        self._accounting = FailureAccounting(strategy, self._graph.executions, nodes, recorder)
         self._losses = PartitionLoss(self._graph, merging, recorder)
         self._scheduling = scheduling
         self._recorder = recorder

@@ -102,9 +102,6 @@ class ExecutionReports:
     """Most resident bytes of the worker while each ran; None: not watched."""
     steps: Sequence[tuple[StepReport, ...]] = ()
     """Per execution what its steps counted; empty where none counted anything."""
-    set_ups: Ints | None = None
-    """``set_ups[k]``, parallel to the others: how many functions were set up for each, milliseconds that took, and bytes of all it used
-    (``metrics.SET_UPS``). None: there are no such functions."""
 
     @classmethod
     def of(
@@ -120,7 +117,6 @@ class ExecutionReports:
         rows_out: int | Ints = 0,
         peak_memory: Ints | None = None,
         steps: Sequence[tuple[StepReport, ...]] = (),
-        set_ups: Ints | None = None,
     ) -> Self:
         """A number stands for a column of equal ones. ``times``: deployed, running, finished."""
         n = len(tokens)
@@ -138,7 +134,6 @@ class ExecutionReports:
             commits,
             peak_memory,
             steps,
-            set_ups,
         )
 
     def select(self, places: Ints) -> ExecutionReports:
@@ -156,7 +151,6 @@ class ExecutionReports:
             select(self.commits, places) if len(self.commits) else (),
             None if self.peak_memory is None else self.peak_memory[places],
             select(self.steps, places) if len(self.steps) else (),
-            None if self.set_ups is None else self.set_ups[:, places],
         )
 
     def peaks(self) -> list[int]:
@@ -181,6 +175,8 @@ class ExecutionsFinished(Event):
 
 class FailureKind(Enum):
     USER = "user function"
+    SET_UP = "set-up of a user function"
+    """It found its node, or its own code, not to be as it wants it: it fails there again."""
     PARTITION = "partition lost or damaged"
     WORKER = "worker lost"
     LOST = "executor or worker lost"

@@ -17,7 +17,7 @@ import numpy as np
 from firesteel.scheduler.kernel.recorder import Recorder
 from firesteel.scheduler.kernel.records import MetricsSnapshot
 from firesteel.scheduler.kernel.states import ExecutionState
-from firesteel.scheduler.topology.execution_graph import IO_COUNTERS, SET_UPS, DefaultExecutionGraph, ExecutionJobVertex
+from firesteel.scheduler.topology.execution_graph import IO_COUNTERS, DefaultExecutionGraph, ExecutionJobVertex
 
 Number = int | float
 SNAPSHOT_SECONDS = 1.0
@@ -131,15 +131,6 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
     def io() -> dict[str, Number]:
         return dict(zip(IO_COUNTERS, vertex.io.sum(axis=1).tolist(), strict=True)) if vertex.is_initialized else {}
 
-    def set_ups() -> dict[str, Number]:
-        """Their number, their milliseconds, and the most bytes that one execution used."""
-        told = vertex.set_ups
-        return (
-            {}
-            if told is None
-            else dict(zip(SET_UPS, [*told[:2].sum(axis=1).tolist(), told[2].max().item()], strict=True))
-        )
-
     def produced() -> dict[str, Number]:
         if not vertex.is_initialized:
             return {}
@@ -161,7 +152,6 @@ def _vertex_group(graph: DefaultExecutionGraph, vertex: ExecutionJobVertex) -> M
     group = MetricGroup()
     group.gauges(("parallelism", *STATE_NAMES), tasks)
     group.gauges(IO_COUNTERS, io)
-    group.gauges(SET_UPS, set_ups)
     group.gauges(PRODUCED, produced)
     group.gauges(COST, cost)
     group.gauges((), steps)  # under names that the job's steps bring

@@ -39,6 +39,8 @@ BYTES_PER_OBJECT = 16 << 10
 """Some 0.2 ms, which opening one producer's object takes, in bytes that are read and aggregated meanwhile (docs/benchmarks.md)."""
 SECONDS_PER_BYTE = 0.2e-3 / BYTES_PER_OBJECT
 """By the same measure: the time to read a byte of an exchange once more."""
+FILES = "files"
+"""The rule where subpartitions were made to hold what makes a file, and each is a subtask."""
 IDLE_SLOTS = "idle slots"
 """The rule where there are more subtasks than the volume asks for, so that no slot stands idle."""
 
@@ -134,7 +136,18 @@ def _cut(inputs: Sequence[ConsumedResult], bounds: Bounds, volume: _Volume) -> _
         wanted = closest_power_of_two(needed)
         account = f"{volume.words()} makes {format_count(needed)}, closest power of two {format_count(wanted)}"
         return _by_count(inputs, min(max(wanted, low), high), bounds.cut, bounds.bound_hit(wanted), account)
-    return _cut_by_bytes(inputs, bounds, volume)
+    apart = _cut_apart(inputs, volume, (low, high)) if bounds.apart else None
+    return apart or _cut_by_bytes(inputs, bounds, volume)
+
+
+def _cut_apart(inputs: Sequence[ConsumedResult], volume: _Volume, interval: tuple[int, int]) -> _Cut | None:
+    """A subtask for each subpartition that has anything; None: these are too many or too few."""
+    units = Units(inputs)
+    there = np.flatnonzero(np.diff(units.line.prefix))
+    if not interval[0] <= len(there) <= interval[1]:
+        return None
+    account = f"{format_bytes(volume.non_broadcast)} parted where partitions and files end, a file having {format_bytes(volume.volume)} of the exchange"
+    return _by_bytes(units, np.array([0, *there[1:], units.line.size], np.int64), FILES, [], account)
 
 
 def _given_parallelism(inputs: Sequence[ConsumedResult], bounds: Bounds) -> _Given | None:

@@ -111,6 +111,8 @@ class Bounds:
     """Heavy subpartitions of divisible inputs are divided among subtasks where that pays."""
     cost: StepCost | None = None
     """Measured in earlier runs; None: not known."""
+    apart: bool = False
+    """Each subpartition that has anything is a subtask of its own, where so many are allowed: it has the rows of a file."""
     target_seconds: float = 0.0
     """The time that a subtask of a step of known cost should take; 0: whatever it takes."""
 

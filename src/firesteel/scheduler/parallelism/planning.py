@@ -21,6 +21,7 @@ from firesteel.model.job_graph import (
     SourceInfo,
 )
 from firesteel.model.steps.costs import NO_COSTS, StepCost, StepCosts
+from firesteel.model.steps.reports import SAMPLED, SAMPLED_FILE
 from firesteel.options import BOUNDED_BY_SLOTS, DEFAULT_SOURCE_PARALLELISM, Options
 from firesteel.scheduler.deployment.coordinators import OperatorCoordinatorHandler, SourceCoordinator
 from firesteel.scheduler.exchange.heavy_keys import explain as explain_heavy_keys
@@ -247,7 +248,7 @@ class Planner:
             return self._plan(vertex, bounds)
 
     def _plan(self, vertex: JobVertex, bounds: Bounds) -> VertexPlan:
-        self._decide_key_ranges(vertex)
+        self._decide_key_ranges(vertex, self._file_volume(vertex))
         self._name_heavy_keys(vertex)
         bounds = self._for_files(vertex, self._without_sizes(vertex, bounds))
         inputs = [self._consumed(vertex, index, bounds) for index in range(len(vertex.inputs))]
@@ -256,12 +257,12 @@ class Planner:
         self._recorder.decision("parallelism", vertex=vertex.id, name=vertex.name, **plan.decision)
         return plan
 
-    def _decide_key_ranges(self, vertex: JobVertex) -> None:
+    def _decide_key_ranges(self, vertex: JobVertex, file_volume: int | None) -> None:
         """Of the RANGE results it reads, where no other consumer has come to it before."""
         for edge in vertex.inputs:
             result = self._graph.result(edge.dataset)
             if isinstance(result.info, RangeBlockingResultInfo) and result.info.awaits_ranges:
-                ranges = result.info.decide_ranges()
+                ranges = result.info.decide_ranges(file_volume)
                 record = explain_ranges(result.dataset, ranges)
                 self._recorder.decision("key ranges", vertex=vertex.id, name=vertex.name, **record)
 
@@ -321,15 +322,22 @@ class Planner:
 
     def _for_files(self, vertex: JobVertex, bounds: Bounds) -> Bounds:
         """A subtask gets what makes one file of the size asked for, whatever stands idle or costs what."""
-        if vertex.files is None:
+        volume = self._file_volume(vertex)
+        if volume is None:
             return bounds
-        infos = [self._graph.result(edge.dataset).info for edge in vertex.inputs if not edge.whole]
-        plain, stored = (
-            sum(sizes) for sizes in zip(*((i.num_bytes_produced, i.stored_bytes) for i in infos), strict=True)
-        )
-        ratio = plain / stored if vertex.files.compressed and 0 < stored < plain else 1.0
-        volume = max(1, int(vertex.files.nbytes * ratio))
-        return replace(bounds, data_volume=volume, least_volume=0, cost=None)
+        results = [self._graph.result(edge.dataset) for edge in vertex.inputs]
+        apart = any(isinstance(result.info, RangeBlockingResultInfo) for result in results)
+        return replace(bounds, data_volume=volume, least_volume=0, cost=None, apart=apart)
+
+    def _file_volume(self, vertex: JobVertex) -> int | None:
+        """Plain bytes of what it reads that make a file of the size asked for, as its producers' samples tell; None: none was asked for."""
+        files = vertex.files
+        if files is None:
+            return None
+        producers = {self._graph.result(edge.dataset).dataset.producer for edge in vertex.inputs if not edge.whole}
+        counts = [self._graph.vertices[number].step_counts.totals.get(files.sample, {}) for number in producers]
+        plain, written = (sum(count.get(name, 0) for count in counts) for name in (SAMPLED, SAMPLED_FILE))
+        return max(1, int(files.nbytes * (plain / written if plain and written else 1.0)))
 
     def _unmeasured_inputs(self, vertex: JobVertex) -> list[int]:
         edges = [edge for edge in vertex.inputs if not edge.whole]

@@ -46,6 +46,8 @@ def remembered(inputs: Sequence[ConsumedResult], bounds: Bounds) -> dict[str, An
     for name in ("divisible", "indivisible", "by_value"):
         if any(each := [getattr(result, name) for result in inputs]):
             known[name] = each
+    if bounds.apart:
+        allowed["apart"] = True
     if "divisible" in known:
         allowed["divides"] = bounds.divides
     told = [_told(result) for result in inputs]

@@ -26,7 +26,7 @@ _DRIVER_LOST = e.FailureCause(e.FailureKind.DRIVER, "its driver was lost")
 
 @dataclass(frozen=True)
 class Found:
-    """What a new driver finds. ``executors``: its own workers that are there. ``stored``: tokens of the objects of each data set, None:
+    """All that a new driver finds. ``executors``: its own workers that are there. ``stored``: tokens of the objects of each data set, None:
     nobody has looked. ``staged_lost``: executions whose staged output of a sink is not there. ``unrepeatable``: vertices whose rows
     are parted otherwise when any of them is read again (the head is Spark's own plan)."""
 

@@ -18,6 +18,7 @@ from firesteel.model.job_graph import (
     JobVertex,
     ResultPartitionType,
 )
+from firesteel.model.steps.reports import SET_UP_MS
 from firesteel.scheduler.exchange.result_info import BlockingResultInfo, blocking_result_info
 from firesteel.scheduler.exchange.size_rows import BUFFER_BYTES
 from firesteel.scheduler.kernel.commands import Command, InputRanges, MergedObjects
@@ -32,7 +33,6 @@ from firesteel.scheduler.topology.step_counts import StepCounts
 Withdrawn = Callable[["IntermediateResult", Ints], None]
 
 IO_COUNTERS = ("numRecordsIn", "numRecordsOut", "numBytesIn")
-SET_UPS = ("numSetUps", "setUpTimeMs", "setUpBytes")
 
 
 class IntermediateResult:
@@ -144,9 +144,7 @@ class ExecutionJobVertex:
         """Sinks only: the commit messages of each subtask's admitted attempt."""
         self.io: Ints = unwritten(len(IO_COUNTERS), 0)
         """``io[counter, subtask]``: of the admitted attempts. What they produced is with the results."""
-        self.step_counts = StepCounts()
-        self.set_ups: Ints | None = None
-        """``set_ups[number, subtask]``, in the order of SET_UPS: of the admitted attempts; None: there have been none."""
+        self.step_counts = StepCounts(0)
 
     @property
     def is_initialized(self) -> bool:
@@ -226,12 +224,14 @@ class ExecutionJobVertex:
 
     def set_up_seconds(self, won: Rows) -> Floats | float:
         """Seconds that each of these winners waited for functions to be set up."""
-        return 0.0 if self.set_ups is None else self.set_ups[1, self._table.index[won]] / 1e3
+        times = self.step_counts.by_subtask(SET_UP_MS)
+        return 0.0 if times is None else times[self._table.index[won]] / 1e3
 
     @property
     def longest_set_up(self) -> float:
         """The seconds that one of its executions may have to wait before it begins, as far as is known."""
-        return 0.0 if self.set_ups is None else float(self.set_ups[1].max()) / 1e3
+        times = self.step_counts.by_subtask(SET_UP_MS)
+        return 0.0 if times is None else float(times.max()) / 1e3
 
     def has_pending_prior(self, subtasks: Ints) -> Mask:
         """Returns a mask of these subtasks: True for those with an earlier attempt that Spark has not confirmed to be gone."""
@@ -239,16 +239,12 @@ class ExecutionJobVertex:
         return (prior != NO_ROW) & IS_PENDING[self._table.state[np.maximum(prior, 0)]]
 
     def count(self, subtasks: Ints, reports: ExecutionReports) -> None:
-        """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote."""
-        self.written_io()[:, subtasks] = reports.rows_in, reports.rows_out, reports.bytes_in
-        if reports.set_ups is not None:
-            self.count_set_ups(subtasks, reports.set_ups)
-
-    def count_set_ups(self, subtasks: Ints, told: Ints) -> None:
-        """Takes in their set-ups, a column for each of these subtasks."""
-        if self.set_ups is None:
-            self.set_ups = np.zeros((len(SET_UPS), self.parallelism), np.int64)
-        self.set_ups[:, subtasks] = told
+        """Takes in the rows and bytes that these (distinct) finished subtasks read and wrote; there are none of them yet."""
+        for counted, values in zip(
+            self.written_io(), (reports.rows_in, reports.rows_out, reports.bytes_in), strict=True
+        ):
+            if values.any():  # zeros that nobody writes take no memory
+                counted[subtasks] = values
 
     def written_io(self) -> Ints:
         """``io``, to be written."""
@@ -382,6 +378,7 @@ class DefaultExecutionGraph:
         vertex.uncounted = np.zeros(n, np.int16)
         vertex.unlike = np.zeros(n, np.bool_)
         vertex.io = unwritten(len(IO_COUNTERS), n)
+        vertex.step_counts = StepCounts(n)
         for dataset in vertex.job.outputs:
             result = self.results[dataset] = self._result(dataset, n, plan.subpartitions[dataset])
             vertex.results.append(result)
@@ -421,8 +418,6 @@ class DefaultExecutionGraph:
         vertex.winner[subtasks] = NO_ROW
         vertex.written_io()[:, subtasks] = 0
         vertex.step_counts.forget(subtasks)
-        if vertex.set_ups is not None:
-            vertex.set_ups[:, subtasks] = 0
         attempts = self.executions.attempt[old].astype(np.int64) + 1
         vertex.newest[subtasks] = self.executions.create(vertex.id, subtasks, attempts, old, at=at)
 

@@ -21,7 +21,7 @@ Rows = NDArray[np.int64]
 NO_ROW = -1
 NO_TOKEN = -1
 _NEVER = np.float64(np.nan)
-Number = TypeVar("Number", np.int32, np.float64)
+Number = TypeVar("Number", np.int32, np.int64, np.float64)
 _LEGAL_PAIRS: list[list[bool]] = LEGAL.tolist()
 
 
@@ -35,12 +35,12 @@ class ExecutionTable:
         self.size = 0
         self.vertex = np.empty(0, np.int32)
         self.index = np.empty(0, np.int32)
-        self.attempt = np.empty(0, np.int32)
+        self.attempt: NDArray[np.int32] = _unwritten(0, np.int32(0))
         self.state = np.empty(0, np.int8)
         self.node = np.empty(0, np.int32)
         self.token = np.empty(0, np.int64)
         self.cause: NDArray[np.int32] = _unwritten(0, np.int32(0))
-        self.prior = np.empty(0, np.int64)
+        self.prior: Rows = _unwritten(0, np.int64(NO_ROW))
         self.opens = np.empty(0, np.bool_)
         self.mirror = np.empty(0, np.bool_)
         self.stamps: list[NDArray[np.float64]] = [_unwritten(0, _NEVER)] * len(ExecutionState)
@@ -51,7 +51,7 @@ class ExecutionTable:
         self._node_ids: dict[str, int] = {"": 0}
         self._causes: list[str] = [""]
 
-    _COLUMNS = ("vertex", "index", "attempt", "state", "node", "token", "prior", "opens", "mirror")
+    _COLUMNS = ("vertex", "index", "state", "node", "token", "opens", "mirror")
 
     @property
     def num_pending(self) -> int:
@@ -73,9 +73,11 @@ class ExecutionTable:
         first, n = self.size, len(indexes)
         self._reserve(first + n)
         rows = slice(first, first + n)
-        self.vertex[rows], self.index[rows], self.attempt[rows] = vertex, indexes, attempts
+        self.vertex[rows], self.index[rows] = vertex, indexes
         self.state[rows], self.node[rows], self.token[rows] = ExecutionState.CREATED, 0, NO_TOKEN
-        self.prior[rows], self.opens[rows], self.mirror[rows] = prior, opens, mirror
+        self.opens[rows], self.mirror[rows] = opens, mirror
+        self.attempt = _written(self.attempt, rows, attempts)
+        self.prior = _written(self.prior, rows, prior)
         self.stamp(ExecutionState.CREATED, rows, at)
         self.counts[ExecutionState.CREATED] += n
         self.size = first + n
@@ -207,8 +209,11 @@ class ExecutionTable:
             new = np.empty(grown, old.dtype)
             new[:capacity] = old
             setattr(self, name, new)
+        self.attempt = _grown(self.attempt, grown, np.int32(0))
+        self.prior = _grown(self.prior, grown, np.int64(NO_ROW))
         self.cause = _grown(self.cause, grown, np.int32(0))
-        self.stamps = [_grown(column, grown, _NEVER) for column in self.stamps]
+        for state, column in enumerate(self.stamps):
+            self.stamps[state] = _grown(column, grown, _NEVER)
 
     def _refuse(self, row: int, target: ExecutionState) -> None:
         vertex, index = int(self.vertex[row]), int(self.index[row])
@@ -297,6 +302,16 @@ def in_passes(table: ExecutionTable, rows: Rows) -> list[Rows]:
 def _unwritten(size: int, value: Number) -> NDArray[Number]:
     """A column of equal values that takes no memory, and cannot be written."""
     return np.broadcast_to(value, size)
+
+
+def _written(column: NDArray[Number], rows: slice, values: Ints | int) -> NDArray[Number]:
+    """The column with these values in it: as one that can be written, unless it holds nothing else."""
+    if not column.strides[0]:
+        if (column[rows] == values).all():
+            return column
+        column = column.copy()
+    column[rows] = values
+    return column
 
 
 def _grown(column: NDArray[Number], size: int, value: Number) -> NDArray[Number]:

@@ -1,12 +1,15 @@
-"""Counts of a vertex' steps, of the admitted attempts: as for rows and bytes, a restart takes back what is counted anew."""
+"""Counts of a vertex' steps as columns, of the admitted attempts: as for rows and bytes, a restart takes back what is counted anew."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
 
 from firesteel.humanize import format_count, plural
 from firesteel.model.arrays import Ints
-from firesteel.model.steps.reports import ERRORS, StepReport
+from firesteel.model.steps.reports import ERRORS, MOST_OF_ONE, StepReport
 from firesteel.scheduler.kernel.records import RowErrors
 
 MOST_SAMPLES = 20
@@ -14,37 +17,55 @@ MOST_SAMPLES = 20
 
 
 class StepCounts:
-    """``totals``: of each step its counters."""
+    """``columns[step, counter][subtask]``; made when a step first counts anything."""
 
-    def __init__(self) -> None:
-        self.totals: dict[str, dict[str, int]] = {}
-        self._of: dict[int, tuple[StepReport, ...]] = {}
+    def __init__(self, parallelism: int) -> None:
+        self.columns: dict[tuple[str, str], Ints] = {}
+        self._parallelism = parallelism
         self._samples: dict[str, int] = {}
+
+    @property
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Of each step its counters."""
+        found: dict[str, dict[str, int]] = {}
+        for (step, counter), column in self.columns.items():
+            total = column.max() if counter in MOST_OF_ONE else column.sum()
+            found.setdefault(step, {})[counter] = int(total)
+        return found
+
+    def by_subtask(self, counter: str) -> Ints | None:
+        """The counts of all steps of each subtask together, not to be written to; None: nobody has counted this."""
+        columns = [column for (_, counted), column in self.columns.items() if counted == counter]
+        return reduce(np.add, columns) if columns else None
 
     def too_many_errors(self, reports: Sequence[tuple[StepReport, ...]]) -> str | None:
         """A sentence where these, added to what was admitted, are more errors than a step may have."""
+        bounds: dict[str, int] = {}
         new: dict[str, int] = {}
-        for report in (report for own in reports for report in own if report.max_errors is not None):
-            new[report.step] = new.get(report.step, 0) + report.counts.get(ERRORS, 0)
-            errors = self.totals.get(report.step, {}).get(ERRORS, 0) + new[report.step]
-            if report.max_errors is not None and errors > report.max_errors:
+        for report in (report for own in reports for report in own):
+            if report.max_errors is not None:
+                bounds[report.step] = report.max_errors
+                new[report.step] = new.get(report.step, 0) + report.counts.get(ERRORS, 0)
+        for step, most in bounds.items():
+            admitted = self.columns.get((step, ERRORS))
+            errors = new[step] + (0 if admitted is None else int(admitted.sum()))
+            if errors > most:
                 return (
-                    f"The function of step '{report.step}' failed for {plural(errors, 'row')} by now; at most "
-                    f"{format_count(report.max_errors)} may (max_errors)."
+                    f"The function of step '{step}' failed for {plural(errors, 'row')} by now; at most "
+                    f"{format_count(most)} may (max_errors)."
                 )
         return None
 
     def admit(self, subtasks: Ints, reports: Sequence[tuple[StepReport, ...]]) -> None:
         for subtask, own in zip(subtasks.tolist(), reports, strict=True):
-            if own:
-                self._of[subtask] = own
-                self._add(own, 1)
+            for report in own:
+                for counter, count in report.counts.items():
+                    self._column(report.step, counter)[subtask] = count
 
     def forget(self, subtasks: Ints) -> None:
         """These run again."""
-        if self._of:
-            for subtask in subtasks.tolist():
-                self._add(self._of.pop(subtask, ()), -1)
+        for column in self.columns.values():
+            column[subtasks] = 0
 
     def samples(
         self, vertex: int, subtasks: Ints, reports: Sequence[tuple[StepReport, ...]], at: float, event: int
@@ -71,8 +92,13 @@ class StepCounts:
                     )
         return found
 
-    def _add(self, reports: Sequence[StepReport], sign: int) -> None:
-        for report in reports:
-            total = self.totals.setdefault(report.step, {})
-            for counter, count in report.counts.items():
-                total[counter] = total.get(counter, 0) + sign * count
+    def _column(self, step: str, counter: str) -> Ints:
+        column = self.columns.get((step, counter))
+        if column is None:
+            column = self.columns[step, counter] = np.zeros(self._parallelism, np.int64)
+        return column
+
+
+def only_counts(reports: Sequence[StepReport]) -> bool:
+    """Of one execution: there are no bounds to check, nor rows to write down."""
+    return all(report.max_errors is None and not report.samples for report in reports)

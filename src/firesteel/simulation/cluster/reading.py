@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from firesteel.scheduler.kernel.commands import Deploy, GateDescriptor, InputRan
 from firesteel.simulation.cluster.storage import Mask, Storage
 from firesteel.simulation.violation import check
 from firesteel.simulation.workload import Workload
+
+_SPAN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,10 @@ def requests_of(command: Deploy) -> Ints:
     requests = np.zeros(len(command.subtasks), np.int64)
     for gate, ranges in inputs_of(command):
         objects = _objects_up_to(gate)
-        first, end = _places(gate, ranges.rects)
-        asked = np.where(ranges.is_divided, end - first, objects[end] - objects[first])
-        upto = np.concatenate(([0], np.cumsum(asked)))
-        requests += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
+        for places, some in _spans(ranges):
+            first, end = _places(gate, some.rects)
+            asked = np.where(some.is_divided, end - first, objects[end] - objects[first])
+            requests[places] += _per_execution(asked, some)
     return requests
 
 
@@ -47,22 +50,27 @@ def bytes_of(command: Deploy, workload: Workload) -> Ints:
     subpartitions of one were alike. Rectangles that cover a result without overlap add up to it, to the byte."""
     read = np.zeros(len(command.subtasks), np.int64)
     for gate, ranges in zip(command.gates, command.ranges, strict=True):
-        n = gate.num_subpartitions
-        first, end, low, high = ranges.rects.astype(np.int64).T
-        before, whole = workload.written_before(gate.dataset, first, n), workload.written_before(gate.dataset, end, n)
-
-        def up_to(written: Ints, subpartition: Ints, n: int = n) -> Ints:
-            each, rest = np.divmod(written, n)  # bytes times subpartitions could be more than 64 bits hold
-            return each * subpartition + rest * subpartition // n
-
-        share = up_to(whole, high) - up_to(before, high) - up_to(whole, low) + up_to(before, low)
-        if ranges.shares is not None:
-            part, parts = ranges.shares.astype(np.int64).T
-            each, rest = np.divmod(share, parts)
-            share = each + (rest * (part + 1) // parts - rest * part // parts)
-        upto = np.concatenate(([0], np.cumsum(share)))
-        read += upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]
+        for places, some in _spans(ranges):
+            read[places] += _per_execution(_bytes_in(gate, some, workload), some)
     return read
+
+
+def _bytes_in(gate: GateDescriptor, ranges: InputRanges, workload: Workload) -> Ints:
+    """Plain bytes in each rectangle, or in the share of it that is read."""
+    n = gate.num_subpartitions
+    first, end, low, high = ranges.rects.astype(np.int64).T
+    before, whole = workload.written_before(gate.dataset, first, n), workload.written_before(gate.dataset, end, n)
+
+    def up_to(written: Ints, subpartition: Ints) -> Ints:
+        each, rest = np.divmod(written, n)  # bytes times subpartitions could be more than 64 bits hold
+        return each * subpartition + rest * subpartition // n
+
+    share = up_to(whole, high) - up_to(before, high) - up_to(whole, low) + up_to(before, low)
+    if ranges.shares is None:
+        return share
+    part, parts = ranges.shares.astype(np.int64).T
+    each, rest = np.divmod(share, parts)
+    return each + (rest * (part + 1) // parts - rest * part // parts)
 
 
 def check_told_of_stored(command: Deploy, storage: Storage) -> None:
@@ -73,8 +81,8 @@ def check_told_of_stored(command: Deploy, storage: Storage) -> None:
             told = not bool(reads_one_of(gate, ranges, bad).any())
             check(told, f"vertex {command.vertex} is told to read objects of data set {gate.dataset} that are deleted")
         if gate.merged is not None:
-            there = all(token in storage.merged for token in gate.merged.tokens.tolist())
-            check(there, f"vertex {command.vertex} is told to read a merged object that is deleted")
+            there = storage.merged.has(gate.merged.tokens).all()
+            check(bool(there), f"vertex {command.vertex} is told to read a merged object that is deleted")
 
 
 def first_missing(
@@ -115,10 +123,32 @@ def _places(gate: GateDescriptor, rects: NDArray[np.int32]) -> tuple[Ints, Ints]
 
 def _objects_up_to(gate: GateDescriptor) -> Ints:
     """Returns the number of objects that the first ``k`` places of the gate take, by ``k``."""
-    objects = np.ones(len(gate.tokens), np.int64)
-    if gate.merged is not None:
-        rects = np.stack([gate.merged.first, gate.merged.end], axis=1).astype(np.int32)
-        for first, end in zip(*(column.tolist() for column in _places(gate, rects)), strict=True):
-            objects[first:end] = 0
-            objects[first : first + 1] = int(end > first)
+    if gate.merged is None:
+        return np.arange(len(gate.tokens) + 1)
+    rects = np.stack([gate.merged.first, gate.merged.end], axis=1).astype(np.int32)
+    first, end = _places(gate, rects)
+    first, end = first[end > first], end[end > first]
+    objects = 1 - _inside(first, end, len(gate.tokens))
+    objects[first] = 1
     return np.concatenate(([0], np.cumsum(objects)))
+
+
+def _inside(first: Ints, end: Ints, size: int) -> Ints:
+    """Returns 1 for the places below ``size`` that lie in one of these disjoint, half-open spans, else 0."""
+    steps = np.bincount(first, minlength=size + 1) - np.bincount(end, minlength=size + 1)
+    return np.cumsum(steps)[:size]
+
+
+def _spans(ranges: InputRanges) -> Iterator[tuple[slice, InputRanges]]:
+    """Executions some at a time, and their ranges: what is computed of a million takes no more memory than of these."""
+    for begin in range(0, ranges.parallelism, _SPAN):
+        end = min(begin + _SPAN, ranges.parallelism)
+        first, last = int(ranges.offsets[begin]), int(ranges.offsets[end])
+        shares = None if ranges.shares is None else ranges.shares[first:last]
+        yield slice(begin, end), InputRanges(ranges.offsets[begin : end + 1] - first, ranges.rects[first:last], shares)
+
+
+def _per_execution(of_rects: Ints, ranges: InputRanges) -> Ints:
+    """Adds up what there is of each rectangle."""
+    upto = np.concatenate(([0], np.cumsum(of_rects)))
+    return upto[ranges.offsets[1:]] - upto[ranges.offsets[:-1]]

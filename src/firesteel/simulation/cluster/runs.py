@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -13,6 +14,7 @@ from firesteel.scheduler.kernel.commands import Deploy
 from firesteel.simulation.violation import check
 
 NO_RUN = -1
+Rows = NDArray[np.int32]
 
 
 class RunState(IntEnum):
@@ -54,7 +56,7 @@ class Runs:
         ("subtask", np.int32),
         ("attempt", np.int32),
         ("deployment", np.int32),
-        ("prior", np.int64),
+        ("prior", np.int32),
         ("state", np.int8),
         ("slot", np.int32),
         ("node", np.int32),
@@ -74,7 +76,7 @@ class Runs:
         self.subtask = np.empty(0, np.int32)
         self.attempt = np.empty(0, np.int32)
         self.deployment = np.empty(0, np.int32)
-        self.prior = np.empty(0, np.int64)
+        self.prior = np.empty(0, np.int32)
         self.state = np.empty(0, np.int8)
         self.slot = np.empty(0, np.int32)
         self.node = np.empty(0, np.int32)
@@ -90,7 +92,7 @@ class Runs:
         """Others of its subtask were under way when it was deployed."""
         self.started = np.empty(0, np.float64)
         self.ended = np.empty(0, np.float64)
-        self._newest: list[Ints] = [np.empty(0, np.int64) for _ in range(vertices)]
+        self._newest: list[Rows] = [np.empty(0, np.int32) for _ in range(vertices)]
         self.deployments: list[Deployment | None] = []
         """None: all of its executions have ended."""
 
@@ -105,7 +107,7 @@ class Runs:
         later = command.attempts[prior != NO_RUN] > self.attempt[known]
         check(bool(later.all()), f"an execution of vertex {command.vertex} was deployed twice")
         if alone:
-            over = not self._chain(known, self.state != RunState.TOLD).any()
+            over = not self._chain(known, lambda rows: self.state[rows] != RunState.TOLD).any()
             check(over, f"two attempts run where vertex {command.vertex} allows one")
         beside = self._under_way(known)
         many = bool((beside >= most).any())
@@ -118,16 +120,16 @@ class Runs:
         self.deployments.append(deployment)
         return rows
 
-    def _under_way(self, newest: Ints) -> Ints:
+    def _under_way(self, newest: Rows) -> Ints:
         """Returns the number of attempts that are not being cancelled and wait or run, of the subtasks with these newest rows."""
-        return self._chain(newest, ACTIVE[self.state] & ~self.cancelled)
+        return self._chain(newest, lambda rows: ACTIVE[self.state[rows]] & ~self.cancelled[rows])
 
-    def _chain(self, newest: Ints, counted: NDArray[np.bool_]) -> Ints:
+    def _chain(self, newest: Rows, counted: Callable[[Rows], NDArray[np.bool_]]) -> Ints:
         """Returns the number of attempts that are counted, of the subtasks with these newest rows. A step per attempt walked back."""
         found, rows = np.zeros(len(newest), np.int64), newest
         places = np.arange(len(newest))
         while len(places):
-            found[places] += counted[rows]
+            found[places] += counted(rows)
             rows = self.prior[rows]
             more = rows != NO_RUN
             places, rows = places[more], rows[more]
@@ -162,7 +164,7 @@ class Runs:
 
     def find(self, vertex: int, subtasks: Ints, attempts: Ints) -> Ints:
         """Rows of these executions. They must have been deployed."""
-        rows = self._newest[vertex][subtasks]
+        rows = self._newest[vertex][subtasks].astype(np.int64)
         while True:
             later = (rows != NO_RUN) & (self.attempt[rows] > attempts)
             if not later.any():
@@ -204,10 +206,10 @@ class Runs:
         state = self.state[: self.size]
         return np.flatnonzero(ACTIVE[state] & ~self.cancelled[: self.size])
 
-    def _newest_of(self, vertex: int, parallelism: int) -> Ints:
+    def _newest_of(self, vertex: int, parallelism: int) -> Rows:
         if len(self._newest[vertex]) != parallelism:
             check(not len(self._newest[vertex]), f"the parallelism of vertex {vertex} changed")
-            self._newest[vertex] = np.full(parallelism, NO_RUN, np.int64)
+            self._newest[vertex] = np.full(parallelism, NO_RUN, np.int32)
         return self._newest[vertex]
 
     def _append(self, count: int) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 from firesteel.model.arrays import Ints
 from firesteel.model.job_graph import JobGraph
 from firesteel.scheduler.kernel.commands import LoadSizes, MergedObjects, StoreSizes
+from firesteel.simulation.cluster.merged import MergedBook
 from firesteel.simulation.violation import check
 
 Mask = NDArray[np.bool_]
+Bits = NDArray[np.unsignedinteger]
+"""A bit per output of the vertex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,42 +48,28 @@ class Requests:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class _Merged:
-    dataset: int
-    first: int
-    end: int
-    node: int
-    lost: bool = False
-
-
-@dataclass(slots=True)
-class _Bits:
-    """A bit per output of the vertex, a number per token."""
-
-    there: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    written: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    deleted: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    damaged: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-
-
 class Storage:
     """Objects go by their token. ``written`` and not ``there``: deleted by a command, or lost."""
 
     def __init__(self, spec: StorageSpec, graph: JobGraph) -> None:
         self.spec = spec
         self.requests = Requests()
-        self._bit = np.zeros(len(graph.datasets), np.uint64)
-        for vertex in graph.vertices:
-            for index, dataset in enumerate(vertex.outputs):
-                self._bit[dataset] = np.uint64(1 << index)
         self._outputs = [vertex.outputs for vertex in graph.vertices]
-        self._bits = _Bits()
+        kind = np.min_scalar_type((1 << max(map(len, self._outputs), default=0)) - 1)
+        self._bit = np.zeros(len(graph.datasets), kind)
+        for outputs in self._outputs:
+            for index, dataset in enumerate(outputs):
+                self._bit[dataset] = 1 << index
+        # By token, as the next two columns.
+        self._there: Bits = np.zeros(0, kind)
+        self._written: Bits = np.zeros(0, kind)
+        self._deleted: Bits = np.zeros(0, kind)
+        self._damaged: Bits = np.zeros(0, kind)
         self._node = np.zeros(0, np.int32)
         self._vertex = np.zeros(0, np.int32)
         self.version = np.zeros(len(graph.datasets), np.int64)
         """Changes of a data set's objects that a reader could notice."""
-        self.merged: dict[int, _Merged] = {}
+        self.merged = MergedBook()
         self.blobs: dict[bytes, int] = {}
         """Bytes of each blob that is there."""
         self._sizes: dict[int, list[StoreSizes]] = {}
@@ -89,31 +78,31 @@ class Storage:
 
     def write(self, vertex: int, datasets: Sequence[int], tokens: Ints, nodes: NDArray[np.int32]) -> None:
         self._reserve(int(tokens.max(initial=0)) + 1)
-        bits = np.bitwise_or.reduce(self._bit[list(datasets)]) if datasets else np.uint64(0)
-        check(not self._bits.written[tokens].any(), "a token was given twice")
-        self._bits.there[tokens] = self._bits.written[tokens] = bits
+        bits = np.bitwise_or.reduce(self._bit[list(datasets)]) if datasets else 0
+        check(not self._written[tokens].any(), "a token was given twice")
+        self._there[tokens] = self._written[tokens] = bits
         self._node[tokens], self._vertex[tokens] = nodes, vertex
         self.requests.writes += len(tokens) * len(datasets)
 
     def has(self, dataset: int, tokens: Ints) -> Mask:
-        return self._test(self._bits.there, dataset, tokens)
+        return self._test(self._there, dataset, tokens)
 
     def is_readable(self, dataset: int, tokens: Ints) -> Mask:
         """It is there, and whole: who only lists the storage does not see the difference."""
-        return self.has(dataset, tokens) & ~self._test(self._bits.damaged, dataset, tokens)
+        return self.has(dataset, tokens) & ~self._test(self._damaged, dataset, tokens)
 
     def was_deleted(self, dataset: int, tokens: Ints) -> Mask:
         """By command, that is; an object that is lost as well counts as deleted."""
-        return self._test(self._bits.deleted, dataset, tokens)
+        return self._test(self._deleted, dataset, tokens)
 
     def delete(self, dataset: int, tokens: Ints) -> None:
         """By command: each object once, and only what was written."""
-        written = bool(self._test(self._bits.written, dataset, tokens).all())
+        written = bool(self._test(self._written, dataset, tokens).all())
         check(written, f"objects of data set {dataset} are to be deleted that were never written")
         again = bool(self.was_deleted(dataset, tokens).any())
         check(not again, f"objects of data set {dataset} are deleted twice")
         self._clear(dataset, tokens)
-        self._bits.deleted[tokens] |= self._bit[dataset]
+        self._deleted[tokens] |= self._bit[dataset]
         self.requests.deletes += len(tokens)
 
     def discard(self, vertex: int, token: int) -> None:
@@ -122,7 +111,7 @@ class Storage:
             return
         tokens = np.array([token])
         for dataset in self._outputs[vertex]:
-            if self._test(self._bits.written, dataset, tokens)[0] and not self.was_deleted(dataset, tokens)[0]:
+            if self._test(self._written, dataset, tokens)[0] and not self.was_deleted(dataset, tokens)[0]:
                 self.delete(dataset, tokens)
 
     def lose(self, dataset: int, tokens: Ints) -> None:
@@ -130,21 +119,20 @@ class Storage:
 
     def damage(self, dataset: int, tokens: Ints) -> None:
         """They are there, and their readers find that checksums do not fit."""
-        self._bits.damaged[tokens] |= self._bit[dataset]
+        self._damaged[tokens] |= self._bit[dataset]
         self.version[dataset] += 1
 
     def lose_node(self, node: int) -> None:
         """All that lay on a node whose disk is gone."""
-        tokens = np.flatnonzero((self._node == node) & (self._bits.there > 0))
-        self._bits.there[tokens] = 0
+        tokens = np.flatnonzero((self._node == node) & (self._there > 0))
+        self._there[tokens] = 0
         for vertex in np.unique(self._vertex[tokens]).tolist():
             self.version[self._outputs[vertex]] += 1
-        for merged in self.merged.values():
-            merged.lost |= merged.node == node
+        self.merged.lose_node(node)
 
     def objects(self, dataset: int, vertex: int) -> Ints:
         """Tokens of all objects of a data set (``vertex`` produces it) that are there."""
-        mine = (self._vertex == vertex) & ((self._bits.there & self._bit[dataset]) > 0)
+        mine = (self._vertex == vertex) & ((self._there & self._bit[dataset]) > 0)
         return np.flatnonzero(mine)
 
     # --- merged objects, size rows, blobs ------------------------------------------------------------------------
@@ -157,19 +145,15 @@ class Storage:
             self.delete(dataset, tokens)
 
     def sweep_merged(self, kept: Collection[int]) -> None:
-        for token in [token for token in self.merged if token not in kept]:
-            del self.merged[token]
+        self.merged.keep(np.array(sorted(kept), np.int64))
 
-    def write_merged(self, token: int, dataset: int, first: int, end: int, node: int) -> None:
-        self.merged[token] = _Merged(dataset, first, end, node)
-        self.requests.writes += 1
+    def write_merged(self, dataset: int, merged: MergedObjects, nodes: Ints) -> None:
+        self.merged.write(dataset, merged, nodes)
+        self.requests.writes += len(merged.tokens)
 
     def delete_merged(self, dataset: int, merged: MergedObjects) -> None:
-        for token, first, end in zip(merged.tokens.tolist(), merged.first.tolist(), merged.end.tolist(), strict=True):
-            found = self.merged.pop(token, None)
-            same = found is not None and (found.dataset, found.first, found.end) == (dataset, first, end)
-            check(same, f"a merged object of data set {dataset} is deleted that is not there")
-            self.requests.deletes += 1
+        self.merged.delete(dataset, merged)
+        self.requests.deletes += len(merged.tokens)
 
     def store_sizes(self, command: StoreSizes) -> None:
         self._sizes.setdefault(command.dataset, []).append(command)
@@ -204,14 +188,14 @@ class Storage:
         """Returns what a finished job should have deleted, in sentences. ``delivered``: tokens the scheduler was told of."""
         found: list[str] = []
         known = min(len(delivered), len(self._node))
-        tokens = np.flatnonzero((self._bits.there[:known] > 0) & delivered[:known])
+        tokens = np.flatnonzero((self._there[:known] > 0) & delivered[:known])
         for vertex in np.unique(self._vertex[tokens]).tolist():
             mine = tokens[self._vertex[tokens] == vertex]
             for dataset in self._outputs[vertex]:
                 left = int(self.has(dataset, mine).sum())
                 if left and dataset not in persistent:
                     found.append(f"{left} objects of data set {dataset}")
-        left = sorted({merged.dataset for merged in self.merged.values()} - set(persistent))
+        left = [dataset for dataset in self.merged.datasets if dataset not in persistent]
         found += [f"merged objects of data set {dataset}" for dataset in left]
         found += [f"rows of sizes of data set {dataset}" for dataset in self._sizes]
         return found + ([f"{len(self.blobs)} blobs"] if self.blobs else [])
@@ -221,7 +205,7 @@ class Storage:
         return known & ((bits[np.where(known, tokens, 0)] & self._bit[dataset]) > 0) if len(bits) else known & False
 
     def _clear(self, dataset: int, tokens: Ints) -> None:
-        self._bits.there[tokens] &= ~self._bit[dataset]
+        self._there[tokens] &= ~self._bit[dataset]
         self.version[dataset] += 1
 
     def _reserve(self, size: int) -> None:
@@ -233,6 +217,5 @@ class Storage:
         def longer(column: NDArray[np.generic]) -> NDArray[np.generic]:
             return np.concatenate([column, np.zeros(grown - have, column.dtype)])
 
-        for name in ("there", "written", "deleted", "damaged"):
-            setattr(self._bits, name, longer(getattr(self._bits, name)))
-        self._node, self._vertex = longer(self._node), longer(self._vertex)
+        for name in ("_there", "_written", "_deleted", "_damaged", "_node", "_vertex"):
+            setattr(self, name, longer(getattr(self, name)))

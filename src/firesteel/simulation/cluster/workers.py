@@ -179,7 +179,7 @@ class Workers:
     def release(self, rows: Ints) -> bool:
         """They are over. True: one of them was called gone before."""
         gone = False
-        for row in rows.tolist():
+        for row in rows.tolist() if self._of else ():
             worker = self._of.pop(row, None)
             if worker is not None:
                 held = worker.held.pop(row)

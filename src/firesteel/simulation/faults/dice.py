@@ -108,3 +108,7 @@ class Dice:
 
     def one_of(self, count: int) -> int:
         return int(self.rng.integers(count))
+
+    def some_of(self, count: int, times: int) -> Ints:
+        """As :meth:`one_of` so many times."""
+        return self.rng.integers(count, size=times)

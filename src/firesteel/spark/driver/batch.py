@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from firesteel.spark.driver.threads import cancel_jobs, local_properties
 from firesteel.spark.placement import pools
 from firesteel.spark.placement.locality_preferences import placed, preferring
 from firesteel.spark.session.versions import rows_of
+from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
 from firesteel.spark.slots.provisioning import BatchSlots
 from firesteel.spark.storage.blob_server import BlobServer
 from firesteel.task.executor.information import Blob, VertexPart
@@ -192,9 +193,12 @@ class BatchEnded:
 class BatchRunner:
     """Submits batches of one job, each in a thread of its own. ``report`` is called in those threads."""
 
-    def __init__(self, context: Any, report: Callable[[BatchEnded], None]) -> None:
+    def __init__(
+        self, context: Any, report: Callable[[BatchEnded], None], sockets: WorkerSockets = AS_THEY_ARE
+    ) -> None:
         self._context = context
         self._report = report
+        self._sockets = sockets
 
     def start(self, batch: Batch, code: BatchCode) -> None:
         """Whatever goes wrong, now or later, is reported as the batch's end."""
@@ -247,16 +251,25 @@ class BatchRunner:
         if batch.cancelled:
             return ()
         by_part = [descriptors_of(deploy, own) for deploy, own in zip(batch.deploys, code.splits, strict=True)]
-        if code.dataframe is not None:
-            by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
-            return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe, slots)
+        with self._sockets.workers(slots.environment) as variables:
+            slots = replace(slots, environment=variables)
+            if code.dataframe is not None:
+                by_subtask = dict(zip(batch.subtasks.tolist(), by_part[0], strict=True))
+                return self._run_dataframe(batch, DataFrameFunction(function, by_subtask), code.dataframe, slots)
+            return self._run_tasks(batch, function, by_part, code.locations, slots)
+
+    def _run_tasks(
+        self,
+        batch: Batch,
+        function: BatchFunction,
+        by_part: Sequence[Sequence[bytes]],
+        locations: Sequence[str],
+        slots: BatchSlots,
+    ) -> Sequence[bytes]:
         descriptors = [descriptor for task in zip(*by_part, strict=True) for descriptor in task]
         n = len(batch.subtasks)
         rdd = self._context.parallelize(descriptors, n)
-        if slots.places:
-            rdd = placed(self._context, rdd, slots.places)
-        else:
-            rdd = preferring(self._context, rdd, n, code.locations)
+        rdd = placed(self._context, rdd, slots.places) if slots.places else preferring(self._context, rdd, n, locations)
         if slots.profile is not None:
             rdd = rdd.withResources(slots.profile)
         if slots.environment:
@@ -291,7 +304,8 @@ def descriptors_of(deploy: Deploy, splits: Sequence[Any]) -> list[bytes]:
     if deploy.splits is not None and splits:
         own = [[splits[k] for k in numbers.tolist()] for numbers in map(deploy.splits.of, range(len(deploy.subtasks)))]
     ranges = [r.columns for r in deploy.ranges]
-    return encode_executions(deploy.subtasks, deploy.attempts, ranges, own, dumps_splits)
+    columns = deploy.subtasks, deploy.attempts, ranges, own, dumps_splits
+    return encode_executions(*columns, input_bytes=deploy.input_bytes)
 
 
 def java_range(context: Any, n: int) -> Any:

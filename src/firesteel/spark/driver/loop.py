@@ -65,6 +65,7 @@ from firesteel.spark.placement.avoidance import Avoidance
 from firesteel.spark.placement.node_names import NodeNames
 from firesteel.spark.placement.status_store import SparkStatus
 from firesteel.spark.placement.watch import LOOK_SECONDS, TasksLost, Watcher
+from firesteel.spark.session.worker_sockets import AS_THEY_ARE, WorkerSockets
 from firesteel.spark.slots.provisioning import REGISTERING_PAUSE, NoSlotProvisioning, SlotProvisioning
 from firesteel.spark.slots.session_account import SessionJob, alone
 from firesteel.spark.storage.blob_server import BlobFailed, BlobServer
@@ -89,6 +90,11 @@ QUIET_SECONDS = 60.0
 SNAPSHOT_SECONDS = 0.25
 SNAPSHOT_SHARE = 0.05
 """Other threads see the state of so long ago at most; the snapshots take at most this part of the job's thread."""
+
+GATHER_SECONDS = 0.02
+"""Messages that come one by one cost several times more than together: while very many executions are open, so that nothing waits for
+the driver, those of so long a time are taken together."""
+MANY_OPEN = 64
 
 _log = logging.getLogger("firesteel.spark")
 
@@ -134,6 +140,7 @@ class DriverInput:
     data_volume: int = DATA_VOLUME_PER_TASK.default
     """Plain bytes that a subtask should read."""
     session: SessionJob = field(default_factory=alone)
+    sockets: WorkerSockets = AS_THEY_ARE
 
 
 @dataclass(eq=False)
@@ -159,7 +166,7 @@ class JobDriver:
         self._in = given
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._channel = Channel(given.context, given.job_id, self._queue.put)
-        self._runner = BatchRunner(given.context, self._queue.put)
+        self._runner = BatchRunner(given.context, self._queue.put, given.sockets)
         self.outputs = Outputs(given.compiled, given.store, given.job_id, self._queue.put, given.clock.now)
         self._blobs = BlobServer(given.store, given.job_id, self._queue.put)
         self._files = Cleaner(given.store, given.job_id, "sizes")
@@ -292,6 +299,8 @@ class JobDriver:
         items: list[Any] = []
         try:
             items.append(self._queue.get(timeout=max(0.0, due - now)))
+            if sum(len(batch.open) for batch in self._active.values()) >= MANY_OPEN:
+                self._cancelled.wait(GATHER_SECONDS)
             while True:
                 items.append(self._queue.get_nowait())
         except Empty:

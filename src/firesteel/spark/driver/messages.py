@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from firesteel.model.arrays import Floats
 from firesteel.model.steps.reports import decode
 from firesteel.scheduler.kernel.events import ExecutionReports, PartitionReports
 from firesteel.task.executor.messages import FinishedMessages, PartitionColumns, Where
-
-_SET_UPS = ("set_ups", "set_up_ms", "set_up_bytes")
 
 
 class MessageDeduplication:
@@ -67,9 +63,6 @@ def reports_of(
         rows_out=messages.column("rows_out"),
         peak_memory=peaks if (peaks >= 0).any() else None,
         steps=list(map(decode, messages.reports())),
-        set_ups=np.stack([messages.column(name) for name in _SET_UPS])
-        if header["set_up_bytes"].any() or header["set_ups"].any()
-        else None,
     )
 
 

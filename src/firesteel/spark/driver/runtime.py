@@ -53,9 +53,10 @@ from firesteel.spark.placement.queueing import BOUNDED, queue_of
 from firesteel.spark.placement.watch import LOOK_SECONDS
 from firesteel.spark.session.modules import modules_beside
 from firesteel.spark.session.preflight import executors, modules_of, preflight, runs_our_interpreter
-from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts
+from firesteel.spark.session.sessions import begins_cold, check_session, is_local, own_interrupts, setting
 from firesteel.spark.session.shipping import engine_of, ship
 from firesteel.spark.session.task_memory import budget_per_task, machine_memory, spark_bytes
+from firesteel.spark.session.worker_sockets import worker_sockets
 from firesteel.spark.slots.provisioning import SlotProvisioning, shares_slots, slot_provisioning_of
 from firesteel.spark.slots.session_account import SessionJob
 from firesteel.spark.storage.cleaning import ZOMBIE_SECONDS, late, quietly
@@ -382,6 +383,7 @@ class JobRun:
                 memory_budget=self._memory_budget,
                 data_volume=self._options[DATA_VOLUME_PER_TASK],
                 session=self._session,
+                sockets=worker_sockets(self._context),
             )
         )
         with self._lock:
@@ -485,9 +487,8 @@ def _memory_budget(context: Any, options: Options, executor_memory: int) -> int:
     given = options[MEMORY_PER_TASK]
     if given is not None:
         return given
-    conf = context.getConf()
     local = is_local(context)
-    heap = spark_bytes(conf.get("spark.driver.memory" if local else "spark.executor.memory", "1g"))
+    heap = spark_bytes(setting(context, "spark.driver.memory" if local else "spark.executor.memory", "1g"))
     return budget_per_task(executor_memory or machine_memory(), heap, slots_per_machine(context))
 
 
@@ -498,7 +499,7 @@ def slots_per_machine(context: Any) -> int:
         if match is None:
             return 1
         return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
-    cores = context.getConf().get("spark.executor.cores", None)
+    cores = setting(context, "spark.executor.cores")
     if cores is not None:
         return int(cores)
     return -(-context.defaultParallelism // max(1, len(executors(context))))

@@ -1,7 +1,8 @@
 """Spark sessions: making one that suits us, and checking one that was given.
 
 A session that we make runs jobs FAIR, talks to its Python workers over Unix sockets, uses the driver's interpreter for
-them and keeps the console quiet. A given session is checked and used; nothing of it is ever set, stopped or replaced.
+them and keeps the console quiet. A given session is checked and used; nothing of it is stopped or replaced, and what is set for a
+moment (``worker_sockets``) is taken back.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ def check_session(session: Any) -> None:
         raise UsageError("This Spark session has been stopped.", hint="Make a new one and a new ExecutionEnvironment.")
     check_spark(context.version)
     check_pyarrow()
-    if context.getConf().get("spark.speculation", "false") == "true":
+    if setting(context, "spark.speculation", "false") == "true":
         raise UsageError(
             "This session has spark.speculation=true: Spark would start second copies of tasks, which Firesteel takes for "
             "tasks that lost their executor.",
@@ -177,9 +178,14 @@ def is_local(context: Any) -> bool:
     return bool(re.fullmatch(r"local(\[.*\])?", context.master))
 
 
+def setting(context: Any, key: str, default: Any = None) -> Any:
+    """One of an application's settings. ``getConf`` copies all of them, in a hundred calls to the JVM."""
+    return context._conf.get(key, default)
+
+
 def grows(context: Any) -> bool:
     """True if Spark asks for executors by what waits (dynamic allocation)."""
-    return str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    return str(setting(context, "spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +22,11 @@ import pyarrow.fs as pafs
 
 from firesteel.errors import FiresteelError
 from firesteel.options import STORAGE_DIR, STORAGE_FILESYSTEM, Options
-from firesteel.results.storage.owner import is_dead, myself, process_start
+from firesteel.results.storage.owner import Owner, myself, owner_of, process_start
 from firesteel.spark.storage.directories import MARK, PREFIX, REMOVED, SCRATCH, open_root, storage_root
 
 UNMARKED_SECONDS = 3600.0
 """Seconds after its last write in which a directory without an owner's mark is left alone: its owner may be removing it."""
-
-
-class Owner(Enum):
-    """Of what lies there."""
-
-    DEAD = "its process is gone"
-    ALIVE = "it still runs, or is just ending"
-    ELSEWHERE = "of another machine"
-    UNKNOWN = "its owner is not known yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +110,15 @@ class Leftovers:
             with suppress(OSError):
                 yield from self._fs.get_file_info(pafs.FileSelector(info.path, recursive=True, allow_not_found=True))
 
-    def _owner(self, mark: str) -> Owner:
+    def _owner(self, path: str) -> Owner:
         try:
-            with self._fs.open_input_stream(mark) as stream:
-                owner = json.loads(stream.read())
-            if is_dead(owner):
-                return Owner.DEAD
+            with self._fs.open_input_stream(path) as stream:
+                mark = json.loads(stream.read())
+            owner = owner_of(mark)
         except (OSError, ValueError):
             return Owner.UNKNOWN  # being written or being removed just now
-        if owner.get("host") == myself()["host"]:
-            return Owner.ALIVE
-        return Owner.DEAD if self._private and _before_boot(str(owner.get("host"))) else Owner.ELSEWHERE
+        was_here = owner is Owner.ELSEWHERE and self._private and _before_boot(str(mark.get("host")))
+        return Owner.DEAD if was_here else owner
 
 
 def _before_boot(host: str) -> bool:

@@ -10,7 +10,7 @@ from firesteel.errors import FiresteelError, PartitionException, UsageError, err
 from firesteel.results.storage.store import StorageError
 from firesteel.task.engine.connection import FragmentError
 from firesteel.task.executor.place import here
-from firesteel.task.functions.user_code import UserFunctionError
+from firesteel.task.functions.user_code import SetUpError, UserFunctionError
 
 
 class RunAgainError(FiresteelError):
@@ -61,14 +61,18 @@ def describe_failure(error: BaseException) -> Described:
                 f"Install '{cause.name}' on every executor, or ship it with spark.sparkContext.addPyFile(...).",
             )
         case _ if isinstance(error, FiresteelError):
-            described = Described(
-                "FATAL" if isinstance(error, UsageError) else "USER", error.message, error.hint, trace
-            )
+            described = Described(_kind_of(error), error.message, error.hint, trace)
         case OSError():
             described = Described("STORAGE", f"{error_words(error)} (on {node_name()}).", None, _frames(error))
         case _:
             described = Described("USER", f"{error_words(error)}.", None, _frames(error))
     return described
+
+
+def _kind_of(error: FiresteelError) -> str:
+    if isinstance(error, UsageError):
+        return "FATAL"
+    return "SET_UP" if isinstance(error, SetUpError) and error.is_lasting else "USER"
 
 
 def node_name() -> str:

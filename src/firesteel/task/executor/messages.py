@@ -3,7 +3,7 @@
 A finish is a binary record, thousands of which become columns at once; failures and rejected deployments, which are rare,
 are pickled objects. Stdlib and numpy only, since both ends import it.
 
-    header      kind, numbers of what follows, the execution, when and how much         103 bytes
+    header      kind, numbers of what follows, the execution, when and how much          83 bytes
     partitions  per data set: its number, bytes of its sizes (-1: none), bytes, rows     35 bytes each
     node name, of each data set its sizes as packed by ``firesteel.model.sizes`` (where its ranges are still to be decided a sketch,
     ``firesteel.model.sketches``, in their place) and its heavy keys (``firesteel.model.heavy_keys``), per commit 4 bytes of
@@ -40,12 +40,9 @@ _FIELDS = (
     ("bytes_in", "<i8"),
     ("rows_out", "<i8"),
     ("peak_memory", "<i8"),
-    ("set_ups", "<i4"),
-    ("set_up_ms", "<i4"),
-    ("set_up_bytes", "<i8"),
 )
 _HEADER = np.dtype(list(_FIELDS))
-_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqqiiq")
+_HEADER_CODE = struct.Struct("<BHHHiiiqdddqqqq")
 _PARTITION = np.dtype(
     [
         ("dataset", "<i4"),
@@ -102,8 +99,6 @@ class FinishedMessage:
     """Most resident bytes of the worker while it ran; -1: not watched."""
     reports: bytes = b""
     """Of its steps (``firesteel.model.steps.reports``); empty: they counted nothing."""
-    set_ups: tuple[int, int, int] = (0, 0, 0)
-    """Functions that were set up for it, the milliseconds that took, and the bytes of all it used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +132,7 @@ def encode(message: Message) -> bytes:
     numbers = len(message.partitions), len(message.commits), len(node)
     kind = _FINISHED_WITH_REPORTS if message.reports else _FINISHED
     execution = at.batch, at.subtask, at.attempt, at.token, at.deployed_at, at.running_at, at.ended_at
-    measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory, *message.set_ups
+    measured = message.rows_in, message.bytes_in, message.rows_out, message.peak_memory
     pieces = [_HEADER_CODE.pack(kind, *numbers, *execution, *measured)]
     for part in message.partitions:
         length = -1 if part.packed is None else len(part.packed)

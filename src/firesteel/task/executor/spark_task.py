@@ -307,6 +307,7 @@ class _Execution:
             shared=MappedObjects(shared_of(scratch)),
             peers=job.store if job.scratch is None else None,
             kept_functions=job.kept_functions,
+            input_bytes=self.descriptor.input_bytes,
         )
         gates = self._gates(job)
         return Part(program, self.context, gates, self.descriptor.splits, vertex.subpartitions, spark_batches)
@@ -315,8 +316,7 @@ class _Execution:
         parts = tuple(map(self._written, outcome.partitions))
         counts = outcome.rows_in, outcome.bytes_in, outcome.rows_out
         reports = step_reports.encode(outcome.reports)
-        set_ups = outcome.set_ups, round(1e3 * outcome.set_up_seconds), outcome.set_up_bytes
-        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports, set_ups)
+        return FinishedMessage(self._where(), parts, outcome.commits, *counts, peak_memory, reports)
 
     def _written(self, part: PartitionOutcome) -> Written:
         total = int(part.bytes.sum())

@@ -6,7 +6,8 @@ given equal ones get one each.
 
 Kept ones are found by a digest of what was given, as the driver pickled it. Those that the task at hand does not need are bounded by
 bytes: the least recently used go first. One whose own call has raised goes, for nobody knows what state it is in: another attempt sets
-up anew. The rest go with their worker.
+up anew. The rest go with their worker. What their ``close()`` raises fails no task: it is logged, and told with the next execution that
+finishes in the process.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import functools
 import gc
 import hashlib
 import inspect
+import logging
 import os
 import pickle
 import re
 import threading
 import time
-import traceback
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,9 +34,12 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from firesteel.errors import FiresteelError, UsageError
-from firesteel.task.functions.user_code import set_up_error
+from firesteel.errors import FiresteelError, UsageError, error_words
+from firesteel.model.steps.reports import CLOSE_ERRORS, CLOSED, MOST_SAMPLES, SET_UP_BYTES, SET_UP_MS, SET_UPS
+from firesteel.task.functions.user_code import set_up_error, user_frames
 from firesteel.task.program import TaskContext, within
+
+_log = logging.getLogger("firesteel.task")
 
 
 class SetUp:
@@ -116,21 +121,30 @@ def ready(name: str, function: Any, ctx: TaskContext) -> Callable[..., Any]:
     """
     if not isinstance(function, SetUp):
         return function
-    taken = ctx.set_ups.instances
-    if id(function) not in taken:
-        taken[id(function)] = _kept.take(function) or _set_up(name, function, ctx)
-    return taken[id(function)].function
+    if id(function) not in ctx.instances:
+        instance = ctx.instances[id(function)] = _kept.take(function) or _set_up(name, function, ctx)
+        ctx.report(name).add(SET_UP_BYTES, instance.nbytes)
+    return ctx.instances[id(function)].function
 
 
 def put_back(ctx: TaskContext, *, sound: bool) -> None:
     """Makes idle again what the task has taken, or (not ``sound``) closes it. Nothing of it runs any more."""
-    instances = ctx.set_ups.instances
-    while instances:
-        _, instance = instances.popitem()
+    while ctx.instances:
+        _, instance = ctx.instances.popitem()
         if sound:
             _kept.put(instance)
         else:
             instance.close()
+
+
+def tell_close_errors(ctx: TaskContext) -> None:
+    """Has what ``close()`` raised in this process, since it was last told, in the task's reports."""
+    while _close_errors:
+        step, words = _close_errors.pop()
+        report = ctx.report(step)
+        report.add(CLOSE_ERRORS)
+        if len(report.samples) < MOST_SAMPLES:
+            report.samples.append((CLOSED, words))
 
 
 def make_room(parts: Any, limit: int) -> None:
@@ -151,6 +165,8 @@ def let_go() -> None:
 
 @dataclass(eq=False, slots=True)
 class _Instance:
+    step: str
+    """Name of the one that it was set up for."""
     function: Any
     kind: type
     digest: bytes
@@ -158,12 +174,23 @@ class _Instance:
     """As the object tells, or by which the process grew."""
 
     def close(self) -> None:
-        """Whatever it raises is printed: it concerns no task."""
+        """Has the function close itself; what it raises fails no task."""
         if _has_method(type(self.function), "close"):
             try:
                 self.function.close()
-            except Exception:
-                traceback.print_exc()
+            except (Exception, SystemExit) as error:
+                words = error_words(error)
+                _log.warning(
+                    "close() of the function of step '%s' raised %s. This fails no job.\n%s",
+                    *(self.step, words, user_frames(error).rstrip()),
+                )
+                _close_errors.append((self.step, words[:_MOST_TOLD]))
+
+
+_MOST_TOLD = 300
+"""Characters of an error in the journal."""
+_close_errors: deque[tuple[str, str]] = deque(maxlen=100)
+"""Steps, and what ``close()`` of their functions raised, until they are told."""
 
 
 class _Kept:
@@ -218,7 +245,7 @@ _kept = _Kept()
 def _set_up(name: str, function: SetUp, ctx: TaskContext) -> _Instance:
     before, began = _private_bytes(), time.monotonic()
     try:
-        made = function.made(instance.function for instance in ctx.set_ups.instances.values())
+        made = function.made(instance.function for instance in ctx.instances.values())
         if _has_method(type(made), "setup"):
             made.setup()
         told: Any = getattr(made, "nbytes", None)
@@ -228,12 +255,12 @@ def _set_up(name: str, function: SetUp, ctx: TaskContext) -> _Instance:
         raise set_up_error(name, error, ctx) from error
     finally:
         _kept.num_set_up += 1
-        ctx.set_ups.count += 1
-        ctx.set_ups.seconds += time.monotonic() - began
+        ctx.report(name).add(SET_UPS)
+        ctx.report(name).add(SET_UP_MS, round(1e3 * (time.monotonic() - began)))
     nbytes = int(told) if isinstance(told, Integral) else max(0, _private_bytes() - before)
     if _has_method(type(made), "close"):
         _close_at_exit()
-    return _Instance(made, function.kind, function.digest, nbytes)
+    return _Instance(name, made, function.kind, function.digest, nbytes)
 
 
 # --- the process ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,30 @@ class UserFunctionError(FiresteelError):
         self.place = place
 
 
+class SetUpError(UserFunctionError):
+    """The set-up of a user function raised. ``is_lasting``: for a reason that waiting does not mend, though another node may."""
+
+    def __init__(self, message: str, *, is_lasting: bool, trace: str, place: str, hint: str | None) -> None:
+        super().__init__(message, trace=trace, place=place, hint=hint)
+        self.is_lasting = is_lasting
+
+
+_LASTING = (
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+    ImportError,
+    NameError,
+    AttributeError,
+    TypeError,
+    NotImplementedError,
+    SyntaxError,
+)
+"""Of files, of what is installed, and of the code. Others (of connections, of values) may pass."""
+
+
 def user_frames(error: BaseException) -> str:
     """The traceback of ``error`` and of its causes, without the frames of Firesteel and PySpark."""
     exception = traceback.TracebackException.from_exception(error)
@@ -59,11 +83,18 @@ def user_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctio
     )
 
 
-def set_up_error(name: str, error: BaseException, ctx: TaskContext) -> UserFunctionError:
+def set_up_error(name: str, error: BaseException, ctx: TaskContext) -> SetUpError:
     """The error to raise for what the set-up of step ``name``'s function raised."""
-    return UserFunctionError(
-        f"The set-up of step '{name}' raised {error_words(error)}.", trace=user_frames(error), place=ctx.place
+    return SetUpError(
+        f"The set-up of step '{name}' raised {error_words(error)}.",
+        is_lasting=isinstance(error, _LASTING),
+        trace=user_frames(error),
+        place=ctx.place,
+        hint=_EVERYWHERE if isinstance(error, (FileNotFoundError, ImportError)) else None,
     )
+
+
+_EVERYWHERE = "It runs in workers, on every node: what it opens or imports must be there under the same name, with an absolute path."
 
 
 def complaint(name: str, text: str, ctx: TaskContext, hint: str | None = None) -> UserFunctionError:

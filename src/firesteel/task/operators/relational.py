@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from pyarrow import acero
 from firesteel.errors import UsageError
 from firesteel.humanize import first_of, named_twice, plural
 from firesteel.task.batches import chunked, coalesce, filter_rows, one_chunk, table_batches, take
+from firesteel.task.expression_errors import cannot_compute
 from firesteel.task.expressions import column, passed_columns, referenced_columns
 from firesteel.task.functions.user_code import complaint
 from firesteel.task.program import Batches, TaskContext
@@ -177,6 +178,10 @@ def _project(table: pa.Table, columns: Columns) -> pa.Table:
     return acero.Declaration.from_sequence([source, acero.Declaration("project", project)]).to_table(use_threads=False)
 
 
+def _of_rows(columns: Columns, rows: pa.RecordBatch) -> pa.Table:
+    return _project(pa.Table.from_batches([rows]), columns)
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """Computes columns. Plain columns are passed by reference, the rest is evaluated by Acero."""
@@ -208,15 +213,28 @@ class Project:
 
     def _computed(self, batch: pa.RecordBatch, columns: Columns, ctx: TaskContext) -> dict[str, pa.Array]:
         try:
-            result = _project(pa.Table.from_batches([batch]), columns)
+            result = _of_rows(columns, batch)
         except pa.ArrowException as error:
-            raise complaint(self.name, f"cannot compute its columns: {error}", ctx) from None
+            raise self._error(batch, columns, error, ctx) from None
         for name, values in zip(result.column_names, result.columns, strict=True):
             if len(values) != batch.num_rows:  # a function of Arrow that does not go value by value
                 raise complaint(
                     self.name, f"computes {len(values)} values of '{name}' for {plural(batch.num_rows, 'row')}", ctx
                 )
         return dict(zip(result.column_names, map(one_chunk, result.columns), strict=True))
+
+    def _error(self, batch: pa.RecordBatch, columns: Columns, error: Exception, ctx: TaskContext) -> Exception:
+        for output, expression in columns:
+            what = f"compute the column '{output}'" if not output.startswith("__") else f"compute '{expression}'"
+            own = [(output, expression)]
+            told = cannot_compute(
+                *(self.name, what, batch, expression),
+                partial(_of_rows, own),
+                ctx,
+            )
+            if told is not None:
+                return told
+        return complaint(self.name, f"cannot compute its columns: {error}", ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +253,20 @@ class Filter:
 
     def _kept(self, batch: pa.RecordBatch, ctx: TaskContext) -> pa.RecordBatch:
         try:
+            return self._filtered(batch)
+        except pa.ArrowException as error:
+            what = f"evaluate '{self.expression}'"
+            told = cannot_compute(*(self.name, what, batch, self.expression), self._mask, ctx)
+            raise told or complaint(self.name, f"cannot {what}: {error}", ctx) from None
+
+    def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
             return batch.filter(self.expression)
         except pa.ArrowNotImplementedError:  # a column that pyarrow cannot filter (views, run ends)
-            mask = _project(pa.Table.from_batches([batch]), [("", self.expression)]).column(0)
-            return filter_rows(batch, one_chunk(mask))
-        except pa.ArrowException as error:
-            raise complaint(self.name, f"cannot evaluate '{self.expression}': {error}", ctx) from None
+            return filter_rows(batch, one_chunk(self._mask(batch)))
+
+    def _mask(self, batch: pa.RecordBatch) -> pa.ChunkedArray:
+        return _of_rows([("", self.expression)], batch).column(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,11 @@ class AggregateCall:
     name: str | None = None
 
     def where(self, condition: Any) -> AggregateCall:
-        """Only of rows for which the expression, or the boolean column of this name, is true (null is not true)."""
+        """Only of rows for which the expression, the boolean column of this name, or the condition in SQL (``"n > 3"``, as in
+        :meth:`DataStream.filter`) is true (null is not true)."""
         if self.condition is not None:
             raise UsageError(f"{self.function} has a filter already.", hint="Write where(one & other).")
-        if condition is None:
+        if condition is None or (isinstance(condition, str) and not condition.strip()):
             raise UsageError("where() wants a condition.", hint='Write agg.count().where(col("n") > 3).')
         return replace(self, condition=condition)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -37,6 +37,10 @@ class GroupingSets:
     keys: tuple[str, ...]
     sets: tuple[tuple[str, ...], ...]
     number: str | None
+
+    def over(self, pipeline: Pipeline) -> GroupingSets:
+        """The same of other rows, which have these columns too."""
+        return replace(self, pipeline=pipeline)
 
     def aggregate(self, given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
         with step_at(f"{self.step}.aggregate") as place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -34,6 +34,14 @@ class Pivot:
     keyed: Keyed
     column: str
     values: tuple[Any, ...]
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.keyed.pipeline
+
+    def over(self, pipeline: Pipeline) -> Pivot:
+        """The same of other rows, which have these columns too."""
+        return replace(self, keyed=replace(self.keyed, pipeline=pipeline))
 
     def aggregate(self, given: Sequence[Any], named: Mapping[str, Any]) -> Pipeline:
         with step_at("pivot.aggregate") as place:
@@ -84,7 +92,12 @@ def pivot(keyed: Keyed, given: Any, values: Any) -> Pivot:
         type_ = keyed.schema.field(name).type
         wrong = next((value for value in found if value is not None and not fits(value, type_)), None)
         if wrong is not None or pa.types.is_nested(type_):
-            raise UsageError(f"{wrong!r} is not a value for pivot of '{name}', which is {type_}.")
+            raise UsageError(
+                f"{wrong!r} is not a value for pivot of '{name}', which is {type_}.",
+                hint=f"A pivot of {type_} is not done: make it a text before, by with_column()."
+                if pa.types.is_nested(type_)
+                else f"Give values of that type, or cast the column to that of {wrong!r} before, by with_column().",
+            )
         if name in keyed.keys:
             raise UsageError(f"pivot of '{name}', which is a key already.", hint="Leave it out of key_by.")
         return Pivot(keyed, name, found)

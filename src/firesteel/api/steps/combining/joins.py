@@ -16,16 +16,10 @@ from firesteel.errors import UsageError
 from firesteel.humanize import first_of
 from firesteel.model.job_graph import ShipStrategy
 from firesteel.task.operators.join import HashJoin, join_kind, join_schema
-from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin, WholeSideAsOfJoin, check_times
-from firesteel.task.operators.ordered.range_join import (
-    OPERATORS,
-    Comparison,
-    RangeJoin,
-    WholeSideJoin,
-    check_comparison,
-)
+from firesteel.task.operators.ordered.asof_join import DIRECTIONS, AsOfJoin, check_times
+from firesteel.task.operators.ordered.range_join import OPERATORS, Comparison, RangeJoin, check_comparison
+from firesteel.task.operators.ordered.whole_side import OrderedJoin, WholeSide
 from firesteel.task.operators.relational import check_columns
-from firesteel.task.program import KeyedOperator, Operator
 
 _SIDE = "the right side"
 _HOW_TO = (
@@ -89,7 +83,7 @@ def join_asof(  # noqa: PLR0917
         kind = join_kind(how)
         if kind not in ("left", "inner"):
             raise UsageError(f"There is no as-of join of kind '{how}'.", hint="There are left and inner.")
-        distance = _distance(tolerance, check_times(left.schema, right.schema, times))
+        distance = _distance(tolerance, check_times(left.schema, right.schema, times), times)
         left_by, right_by = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
         once = (times[1],) if times[0] == times[1] else ()
         # the time of a common name comes once, from the left: as if it were a key
@@ -97,7 +91,7 @@ def join_asof(  # noqa: PLR0917
         schema = join_schema(left.schema, right.schema, *alike, kind, suffix)
         shown = HashJoin("as-of join", kind, *alike, left.schema, right.schema, schema)
         joined = AsOfJoin(f"as-of join ({direction})", shown, (left_by, right_by), times, direction, distance, exact)
-        return _stepped(left, right, joined, WholeSideAsOfJoin(joined, _SIDE), schema, place)
+        return _stepped(left, right, joined, schema, place)
 
 
 def _by_conditions(  # noqa: PLR0917
@@ -121,20 +115,18 @@ def _by_conditions(  # noqa: PLR0917
     shown = HashJoin(f"{kind} join", kind, *keys, left.schema, right.schema, schema)
     said = first_of(list(map(str, conditions)), 4)
     joined = RangeJoin(f"{kind} join ({said})" if conditions else "cross join", shown, conditions)
-    return _stepped(left, right, joined, WholeSideJoin(joined, _SIDE), schema, place)
+    return _stepped(left, right, joined, schema, place)
 
 
-def _stepped(  # noqa: PLR0917
-    left: Pipeline, right: Pipeline, keyed: KeyedOperator, whole: Operator, schema: pa.Schema, place: str
-) -> Pipeline:
-    """By the keys of ``keyed``; without any, ``whole`` on the left rows with the right side whole in every task."""
-    if not keyed.keys[0]:
+def _stepped(left: Pipeline, right: Pipeline, join: OrderedJoin, schema: pa.Schema, place: str) -> Pipeline:
+    """By the keys of ``join``; without any, of the left rows with the right side whole in every task."""
+    if not join.keys[0]:
         side = (_SIDE, StreamEdge(right.node, ShipStrategy.BROADCAST))
-        node = StreamNode(keyed.name, ChainedStep(whole), schema, (left.edge(),), (side,), place)
-        return left.at(node)
-    edges = tuple(Keyed(one, names).edge() for one, names in zip((left, right), keyed.keys, strict=True))
-    work = KeyedStep(keyed, keyed, keyed.keys, keyed.keys[0])
-    return left.at(StreamNode(keyed.name, work, schema, edges, place=place))
+        work = ChainedStep(WholeSide(join, _SIDE))
+        return left.at(StreamNode(join.name, work, schema, (left.edge(),), (side,), place))
+    edges = tuple(Keyed(one, names).edge() for one, names in zip((left, right), join.keys, strict=True))
+    work = KeyedStep(join, join, join.keys, join.keys[0])
+    return left.at(StreamNode(join.name, work, schema, edges, place=place))
 
 
 # --- what a user wrote ----------------------------------------------------------------------------------------------
@@ -202,8 +194,8 @@ def _names(value: Any) -> list[str]:
     return names
 
 
-def _distance(tolerance: Any, type_: Any) -> Any:
-    """The tolerance in units of the type in which times are compared."""
+def _distance(tolerance: Any, type_: Any, times: tuple[str, str]) -> Any:
+    """The tolerance in units of the type in which ``times`` are compared."""
     if tolerance is None:
         return None
     timed = pa.types.is_temporal(type_)
@@ -211,9 +203,17 @@ def _distance(tolerance: Any, type_: Any) -> Any:
     whole = pa.types.is_floating(type_) or timed or isinstance(tolerance, int)
     if not wanted or isinstance(tolerance, bool) or not whole:
         kind = "a timedelta" if timed else "a number" if pa.types.is_floating(type_) else "a whole number"
-        raise UsageError(f"tolerance={tolerance!r} must be {kind}: times are compared as {type_}.")
+        between = f"'{times[0]}' is" if times[0] == times[1] else f"'{times[0]}' and '{times[1]}' are"
+        raise UsageError(
+            f"tolerance={tolerance!r} must be {kind}: {between} compared as {type_}.",
+            hint="Write tolerance=timedelta(minutes=5), after from datetime import timedelta."
+            if timed
+            else "Write tolerance=5.",
+        )
     if not tolerance >= type(tolerance)(0):
-        raise UsageError(f"tolerance={tolerance!r} is negative.")
+        raise UsageError(
+            f"tolerance={tolerance!r} is negative.", hint="It is a distance; direction= says on which side."
+        )
     if not isinstance(tolerance, timedelta):
         return tolerance
     if pa.types.is_date(type_):

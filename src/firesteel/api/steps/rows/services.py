@@ -18,11 +18,15 @@ from firesteel.task.services.calls import CallPolicy
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*/\s*(s|sec|second|min|minute|h|hour)\s*$")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 MOST_CONCURRENT = 10_000
+_NO_SET_UP = (
+    "Give an async function, or an object whose async __call__ opens the client in its first call, on the event loop it belongs to: see "
+    "docs/services.md."
+)
 
 
 def settings(func: Any, *, concurrency: Any, ordered: bool, rate: Any, retries: Any, timeout: Any) -> dict[str, Any]:
     """The fields of ``MapAsync`` for them. Raises UsageError."""
-    name = plain_function(func, "map_async")
+    name = plain_function(func, "map_async", _NO_SET_UP)
     if not is_async(func):
         raise UsageError(
             f"map_async wants an async function, and {name} is none.",
@@ -52,9 +56,14 @@ def per_second(rate: Any) -> float:
         found = float(rate)
     elif isinstance(rate, str) and (match := _RATE.match(rate)):
         found = float(match[1]) / _SECONDS[match[2][0]]
-    if found is None or not (0 < found < math.inf):
+    if found is None:
         raise UsageError(
             f'rate of map_async is a number of calls a second, "100/s", "5000/min" or "1000/h", not {rate!r}.'
+        )
+    if not 0 < found < math.inf:
+        raise UsageError(
+            f"The rate of map_async must be above 0 calls a second and finite; {rate!r} is not.",
+            hint="Leave rate out to call without a limit.",
         )
     return found
 

@@ -16,7 +16,9 @@ from firesteel.api.steps.common import step_at
 from firesteel.api.steps.keyed import Keyed, aggregate_of, join_of, key_by
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.projection import project
-from firesteel.api.steps.sinks.writing import Layout, end_with
+from firesteel.api.steps.sinks.layout import Layout
+from firesteel.api.steps.sinks.writing import end_with
+from firesteel.api.steps.spark_columns import plain_names
 from firesteel.compile.stream_graph import ChainedStep, KeyedStep, SourceStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
@@ -24,9 +26,11 @@ from firesteel.connectors.merging.folder import FILE, Folder, listed
 from firesteel.connectors.merging.operators import ROWS, NoRows, OneRowAKey, RewriteFiles
 from firesteel.connectors.merging.sink import MergeSink
 from firesteel.errors import UsageError
+from firesteel.humanize import named_twice
 from firesteel.task.batches import nullable
 from firesteel.task.expressions import column
 from firesteel.task.operators.aggregation.aggregate import Aggregation
+from firesteel.task.operators.relational import check_columns
 
 MATCHED = ("update", "delete", "ignore")
 NOT_MATCHED = ("insert", "ignore")
@@ -42,9 +46,21 @@ def merge_parquet(pipeline: Pipeline, key: Any, layout: Layout, when: tuple[str,
         sink.check(pipeline.schema)
         if FILE in pipeline.names:
             raise UsageError(f"merge_parquet keeps the name '{FILE}' for itself.", hint="Rename that column.")
-        keyed = key_by(pipeline, [key])
+        keyed = key_by(pipeline, _keys(pipeline, key))
         made = _Merge(keyed, sink, options["partition_by"], when, place).made()
         return end_with(made, f"merge_parquet({layout.path})", sink, place)
+
+
+def _keys(pipeline: Pipeline, key: Any) -> list[Any]:
+    """Raises UsageError for what is no key to merge by."""
+    names = plain_names(key if isinstance(key, list | tuple) else [key], "merge_parquet")
+    if not names:
+        raise UsageError("merge_parquet wants the columns of the key.", hint='Write merge_parquet(path, "id").')
+    check_columns(pipeline.schema, names, "the key of merge_parquet")
+    twice = named_twice(names)
+    if twice is not None:
+        raise UsageError(f"The key of merge_parquet names the column '{twice}' twice.")
+    return names
 
 
 def _check(when: tuple[str, str], layout: Layout) -> None:

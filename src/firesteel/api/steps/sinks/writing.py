@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from firesteel.api.steps.common import step_at
-from firesteel.api.steps.partitioning import gathered
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.sinks.layout import Layout
 from firesteel.compile.stream_graph import SinkStep, StreamNode
 from firesteel.connectors.files.paths import only_spark_opens
 from firesteel.connectors.formats.arrow_files import ArrowSink
@@ -17,8 +16,6 @@ from firesteel.connectors.formats.json_files import JsonSink
 from firesteel.connectors.formats.parquet import ParquetSink
 from firesteel.connectors.formats.text import TextSink
 from firesteel.errors import UsageError
-from firesteel.model.job_graph import FileSizes
-from firesteel.options import parse_size
 
 if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
@@ -26,52 +23,6 @@ if TYPE_CHECKING:
 _SINKS = {"parquet": ParquetSink, "csv": CsvSink, "json": JsonSink, "arrow": ArrowSink, "text": TextSink}
 _SINK_METHODS = ("check", "begin", "write", "commit", "abort")
 _MODES = ("error", "append", "overwrite", "ignore")
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Folder, mode, partitions and size of the files to write, as the user gave them: the same for all formats."""
-
-    path: Any
-    mode: str
-    partition_by: Any
-    max_file_size: Any
-    filesystem: Any
-    file_size: Any = None
-
-    def checked(self) -> dict[str, Any]:
-        """Arguments for a sink of files. Raises UsageError."""
-        return {**self.checked_for_table(), "filesystem": self.filesystem}
-
-    def checked_for_table(self) -> dict[str, Any]:
-        """Arguments for a sink of a table. Raises UsageError."""
-        columns: tuple[Any, ...] = (
-            (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by or ())
-        )
-        wrong = next((name for name in columns if not isinstance(name, str)), None)
-        if wrong is not None:
-            raise UsageError(f"partition_by wants names of columns, not {wrong!r}.")
-        size = _size("max_file_size", self.max_file_size)
-        even = _size("file_size", self.file_size)
-        if even is not None and size is None and columns:  # the rows of one subtask are not parted by their values
-            size = even * 3 // 2
-        return {"mode": self.mode, "partition_by": columns, "max_file_size": size}
-
-    def evenly(self, pipeline: Pipeline, columns: Sequence[str], *, compressed: bool) -> Pipeline:
-        """The rows gathered, once more, so that each subtask writes a file of ``file_size``. Raises UsageError."""
-        size = _size("file_size", self.file_size)
-        return pipeline if size is None else gathered(pipeline, columns, FileSizes(size, compressed))
-
-
-def _size(what: str, given: Any) -> int | None:
-    """Raises UsageError."""
-    try:
-        size = None if given is None else parse_size(given)
-    except ValueError as error:
-        raise UsageError(f"{what}={given!r} must be {error}.") from None
-    if size is not None and size < 1:
-        raise UsageError(f"{what}={given!r} must be at least 1 byte.")
-    return size
 
 
 def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> StreamNode:
@@ -82,8 +33,7 @@ def write_files(pipeline: Pipeline, kind: str, layout: Layout, **own: Any) -> St
         else:
             options = layout.checked()
             sink = _SINKS[kind](layout.path, **own, **options)
-            compressed = own["compression"] not in (None, "none")
-            pipeline = layout.evenly(pipeline, options["partition_by"], compressed=compressed)
+            pipeline = layout.evenly(pipeline, options["partition_by"], sink, f"write_{kind}({layout.path})")
         return end_with(pipeline, f"write_{kind}({layout.path})", sink, place)
 
 
@@ -97,7 +47,7 @@ def write_delta(
         options = layout.checked_for_table()
         sink = DeltaSink(layout.path, compression=compression, storage_options=storage_options, **options)
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_delta({layout.path})")
         return end_with(pipeline, f"write_delta({layout.path})", sink, place)
 
 
@@ -110,7 +60,7 @@ def write_iceberg(
 
         sink = IcebergSink(table, catalog, compression=compression, **layout.checked_for_table())
         sink.check(pipeline.schema)
-        pipeline = layout.evenly(pipeline, sink.partition_by, compressed=compression != "none")
+        pipeline = layout.evenly(pipeline, sink.partition_by, sink, f"write_iceberg({table})")
         return end_with(pipeline, f"write_iceberg({table})", sink, place)
 
 

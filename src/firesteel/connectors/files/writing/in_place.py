@@ -66,6 +66,11 @@ class InPlace:
             self._put(self._in_target(SUCCESS), b"")
             moves.on_undo(lambda: self._files.delete_file(self._in_target(SUCCESS)))
 
+    @property
+    def is_open(self) -> bool:
+        """Changes have begun, or were about to, and are not complete."""
+        return self._kind(self._note) is pafs.FileType.File
+
     def complete(self) -> None:
         """From here on nothing is taken back."""
         with suppress(FileNotFoundError):
@@ -73,7 +78,7 @@ class InPlace:
 
     def take_back(self) -> None:
         """Undoes what a job that is dead had changed. May be called again where that failed. Raises OSError."""
-        if self._kind(self._note) is not pafs.FileType.File:
+        if not self.is_open:
             return
         with self._files.open_input_stream(self._note) as stream:
             text = stream.read()

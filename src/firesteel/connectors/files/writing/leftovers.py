@@ -5,16 +5,17 @@ from __future__ import annotations
 import errno
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from firesteel.connectors.files.paths import Location, first_line, is_local
+from firesteel.connectors.files.paths import Location, PathLike, find_target, first_line, is_local
 from firesteel.connectors.files.writing.in_place import SUCCESS, InPlace
 from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.errors import UsageError
-from firesteel.results.storage.owner import is_dead, myself
+from firesteel.results.storage.owner import Owner, myself, owner_of
 
 _OWNER = "_owner.json"
 
@@ -30,24 +31,74 @@ def mark_owner(target: Location, staging: str) -> None:
         stream.write(json.dumps(myself()).encode())
 
 
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Files of a job beside a target: its ``staging`` directory, with what it had not published, or had put aside."""
+
+    target: Location
+    staging: str
+
+    @property
+    def job_id(self) -> str:
+        return self.staging.removeprefix(staging_path(self.target, ""))
+
+    def owner(self) -> Owner:
+        """Raises OSError."""
+        try:
+            with self.target.filesystem.open_input_stream(f"{self.staging}/{_OWNER}") as stream:
+                return owner_of(json.loads(stream.read()))
+        except (FileNotFoundError, ValueError):
+            return Owner.UNKNOWN
+
+    @property
+    def is_half(self) -> bool:
+        """The job had begun to change the target. Raises OSError."""
+        has_old = not _is(self.target, f"{self.staging}/old", pafs.FileType.NotFound)
+        is_whole = _is(self.target, f"{self.target.path}/{SUCCESS}", pafs.FileType.File)
+        return InPlace(self.target, self.staging).is_open or (has_old and not is_whole)
+
+    def recover(self, *, keeps: bool) -> None:
+        """Takes back what the job had changed half, and removes the rest. ``keeps``: what is in the target shall stay.
+
+        Raises UsageError where that cannot be done, OSError.
+        """
+        _take_back_changes(self.target, self.staging)
+        _rescue_old(self.target, self.staging, keeps)
+        self.target.filesystem.delete_dir(self.staging)
+
+
+def leftovers(target: Location) -> list[Leftover]:
+    """Raises StorageError."""
+    prefix = staging_path(target, "")
+    with storage_errors(target.label):
+        selector = pafs.FileSelector(str(PurePosixPath(prefix).parent), allow_not_found=True)
+        beside = target.filesystem.get_file_info(selector)
+    found = [i.path for i in beside if i.type is pafs.FileType.Directory and i.path.startswith(prefix)]
+    return [Leftover(target, path) for path in sorted(found)]
+
+
+def unpublished(path: PathLike) -> tuple[str, list[Leftover]]:
+    """An output's label, and what jobs left beside it. Raises UsageError where there is neither, FiresteelError."""
+    target = find_target(path)
+    found = leftovers(target)
+    with storage_errors(target.label):
+        if not found and _is(target, target.path, pafs.FileType.NotFound):
+            raise UsageError(
+                f"There is no {target.label}, and nothing beside it that a job left.",
+                hint="Give the directory that the job wrote to.",
+            )
+    return target.label, found
+
+
 def remove_leftovers(target: Location, *, keeps: bool) -> None:
     """Of jobs that are dead for certain: same host, no such process. ``keeps``: what is in the target shall stay.
 
     Raises UsageError where a job died in the middle and that cannot be taken back.
     """
-    prefix = staging_path(target, "")
-    with storage_errors(target.label):
-        selector = pafs.FileSelector(str(PurePosixPath(prefix).parent), allow_not_found=True)
-        beside = target.filesystem.get_file_info(selector)
-    for info in beside:
-        if info.type is pafs.FileType.Directory and info.path.startswith(prefix):
-            with suppress(OSError, ValueError):
-                with target.filesystem.open_input_stream(f"{info.path}/{_OWNER}") as stream:
-                    owner = json.loads(stream.read())
-                if is_dead(owner):
-                    _take_back_changes(target, info.path)
-                    _rescue_old(target, info.path, keeps)
-                    target.filesystem.delete_dir(info.path)
+    for one in leftovers(target):
+        with suppress(OSError):
+            if one.owner() is Owner.DEAD:
+                one.recover(keeps=keeps)
 
 
 def _take_back_changes(target: Location, leftover: str) -> None:

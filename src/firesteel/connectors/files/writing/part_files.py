@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +22,12 @@ import pyarrow as pa
 from firesteel.connectors.files.partitions import escape, exact_names, format_values
 from firesteel.connectors.files.paths import Location, is_local
 from firesteel.connectors.files.shaping import fit
+from firesteel.connectors.files.writing.even_files import Share
 from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.errors import FiresteelError
 
 _PARTITIONED_CHUNK = 64 << 20
-_LEAST_CHUNK = 64 << 10
+_LEAST_CHUNK, _LEAST_EVEN = 64 << 10, 8 << 10
 _CHUNKS_A_FILE = 8
 LONGEST_NAME = 255
 """Bytes of a directory's name on the file systems that there are."""
@@ -69,7 +70,8 @@ class FileCommit:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a sink's files. ``max_file_size``: bytes a file may have, about; None: no bound.
+    """The layout of a sink's files. ``max_file_size``: bytes a file may have, about; None: no bound. ``file_size``: about so many it
+    should have, where the rows of a partition are enough.
 
     ``codec``: of the whole file, None where it is plain or its format compresses by itself.
     """
@@ -80,20 +82,29 @@ class Layout:
     max_file_size: int | None = None
     max_open_files: int = 64
     codec: str | None = None
+    file_size: int | None = None
     keeps_columns: bool = False
     """The columns of ``partition_by`` are in the files, too, each of which has one value of each."""
 
     @property
     def is_direct(self) -> bool:
         """True if each batch goes right to the one file."""
-        return not self.partition_by and self.max_file_size is None
+        return not self.partition_by and self.most_bytes is None
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Bytes that a file has at most, about, where nobody knows what is to come: of twice the size that it should have two are made."""
+        sizes = [size for size in (self.max_file_size, self.file_size and 2 * self.file_size) if size is not None]
+        return min(sizes, default=None)
 
     @property
     def write_bytes(self) -> int:
         """Bytes of rows that are written to a file at once, where there may be several."""
-        if self.max_file_size is None:
+        if self.most_bytes is None:
             return self.chunk_bytes
-        return min(self.chunk_bytes, max(self.max_file_size // _CHUNKS_A_FILE, _LEAST_CHUNK))
+        if self.file_size is not None:
+            return min(self.chunk_bytes, max(min(self.file_size, self.most_bytes) // _CHUNKS_A_FILE, _LEAST_EVEN))
+        return min(self.chunk_bytes, max(self.most_bytes // _CHUNKS_A_FILE, _LEAST_CHUNK))
 
     @property
     def held_bytes(self) -> int:
@@ -176,8 +187,13 @@ class _Open:
         self.rows += batch.num_rows
         self.last = max(self._raw.tell() - before, 0)
 
-    def is_full(self, limit: int | None) -> bool:
-        return limit is not None and self.rows > 0 and self._raw.tell() + self.last > limit
+    @property
+    def bytes(self) -> int:
+        """As far as they are written."""
+        return int(self._raw.tell())
+
+    def is_full(self, limit: float | None) -> bool:
+        return limit is not None and self.rows > 0 and self.bytes + self.last > limit
 
     def close(self) -> int:
         """Bytes of the file."""
@@ -225,10 +241,21 @@ class FileWriter:
         self._numbers: dict[str, int] = {}
         self._made: list[Location] = []
         self._files: list[PartFile] = []
+        self._share = Share(layout.file_size)
+
+    @property
+    def expects(self) -> bool:
+        """It should be told of the rows that are to come."""
+        return self._layout.file_size is not None
+
+    def expect(self, nbytes: int) -> None:
+        """``nbytes``: plain ones, of all that it will get."""
+        self._share.expected = nbytes
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
+        self._share.came(batch)
         self._held.append(fit(batch, self._schema))
         self._held_bytes += batch.nbytes
         if self._held_bytes >= self._layout.held_bytes:
@@ -299,17 +326,25 @@ class FileWriter:
         return ["/".join(row) for row in zip(*parts, strict=True)]
 
     def _add(self, folder: str, batch: pa.RecordBatch) -> None:
-        limit = self._layout.max_file_size
         rows = batch.num_rows
-        if limit is not None:
+        if self._layout.most_bytes is not None:
             rows = max(1, batch.num_rows * self._layout.write_bytes // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             part = self._open.get(folder)
-            if part is not None and part.is_full(limit):
+            if part is not None and part.is_full(self._limit(part)):
                 self._close(folder)
             part = self._opened(folder)
+            piece = batch.slice(start, rows)
             with storage_errors(part.place.label):
-                part.write(batch.slice(start, rows))
+                part.write(piece)
+            self._share.wrote(piece.num_rows, part.last)
+
+    def _limit(self, part: _Open) -> float | None:
+        """Bytes that a file may have."""
+        even = self._share.limit(part.bytes, part.last) if len(self._counts) == 1 else None
+        if even is None:
+            return self._layout.most_bytes
+        return even if self._layout.max_file_size is None else min(even, self._layout.max_file_size)
 
     def _opened(self, folder: str) -> _Open:
         if folder in self._open:
@@ -345,6 +380,26 @@ def _check_lengths(column: str, names: list[str]) -> None:
             f"{len(longest.encode())} bytes, and {LONGEST_NAME} are allowed.",
             hint="Partition by a column with shorter values.",
         )
+
+
+def encoded_bytes(batches: Sequence[pa.RecordBatch], schema: pa.Schema, layout: Layout, new_writer: NewWriter) -> int:
+    """Bytes that these rows (at least one batch) add to a file that has some. Raises OSError, pa.ArrowException, FiresteelError."""
+    left_out = () if layout.keeps_columns else layout.partition_by
+    kept = pa.schema([field for field in schema if field.name not in left_out])
+    rows = pa.concat_batches([fit(batch, schema).select(kept.names) for batch in batches])
+    return _file_bytes([rows], kept, layout, new_writer) - _file_bytes([], kept, layout, new_writer)
+
+
+def _file_bytes(batches: list[pa.RecordBatch], schema: pa.Schema, layout: Layout, new_writer: NewWriter) -> int:
+    raw: Any = pa.BufferOutputStream()
+    stream: Any = raw if layout.codec is None else pa.CompressedOutputStream(raw, layout.codec)
+    part = new_writer(stream, schema)
+    for batch in batches:
+        part.write(batch)
+    part.close()
+    if stream is not raw:
+        stream.flush()
+    return int(raw.tell())
 
 
 class NoWriter:

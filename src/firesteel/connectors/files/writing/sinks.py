@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -28,7 +29,15 @@ from firesteel.connectors.files.paths import Location, PathLike, as_filesystem, 
 from firesteel.connectors.files.writing.in_place import SUCCESS, Change, InPlace
 from firesteel.connectors.files.writing.leftovers import remove_leftovers
 from firesteel.connectors.files.writing.moves import Moves, storage_errors
-from firesteel.connectors.files.writing.part_files import FileCommit, FileWriter, Layout, NoWriter, PartFile, PartWriter
+from firesteel.connectors.files.writing.part_files import (
+    FileCommit,
+    FileWriter,
+    Layout,
+    NoWriter,
+    PartFile,
+    PartWriter,
+    encoded_bytes,
+)
 from firesteel.connectors.files.writing.same_partitions import files_in, same_partitions
 from firesteel.connectors.files.writing.staging import Staging
 from firesteel.errors import FiresteelError, UsageError
@@ -45,7 +54,7 @@ class FileSink:
     (also ``"errorifexists"``); ``"overwrite"``: the old contents stay until the new ones are complete, and are removed
     last; ``"append"``: files with names of their own are added, nothing that is there is touched; ``"overwrite_partitions"``: so
     are they, and partitions that the job has rows for lose what was there; ``"ignore"``: nothing is written. ``partition_by``:
-    columns whose values become directories. ``max_file_size``: about so many bytes a file.
+    columns whose values become directories. ``max_file_size``: about so many bytes a file. ``file_size``, of partitions: as evenly as can be.
     ``max_open_files``: how many files of different partitions one subtask keeps open.
     """
 
@@ -62,6 +71,7 @@ class FileSink:
         filesystem: Any = None,
         partition_by: str | Iterable[str] = (),
         max_file_size: int | None = None,
+        file_size: int | None = None,
         max_open_files: int = 64,
     ) -> None:
         mode = "error" if mode == "errorifexists" else mode
@@ -79,7 +89,10 @@ class FileSink:
         self.target: Location = find_target(path, as_filesystem(filesystem))
         self.name = f"write {PurePosixPath(self.target.path).name}"
         self.mode = mode
-        self._layout = Layout(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files)
+        self._layout = Layout(
+            *(self.extension, self.chunk_bytes, columns, max_file_size, max_open_files),
+            file_size=file_size if columns else None,
+        )
         self._schema: pa.Schema | None = None
         self._staging: Staging | None = None
         self._tag = ""
@@ -90,15 +103,7 @@ class FileSink:
     def _compress(self, codec: str | None) -> None:
         """Files are compressed whole by this codec."""
         if codec not in (None, "none"):
-            layout = self._layout
-            self._layout = Layout(
-                f"{self.extension}.{CODECS[codec]}",
-                layout.chunk_bytes,
-                layout.partition_by,
-                layout.max_file_size,
-                layout.max_open_files,
-                codec,
-            )
+            self._layout = replace(self._layout, extension=f"{self.extension}.{CODECS[codec]}", codec=codec)
 
     # --- a format's part ---
 
@@ -200,6 +205,11 @@ class FileSink:
     def write(self, subtask: int, attempt: int) -> Any:
         return NoWriter(subtask) if self._ignored else self._writer(subtask, attempt)
 
+    def encoded_bytes(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """As ``part_files.encoded_bytes``."""
+        assert self._schema is not None, "check comes before"
+        return encoded_bytes(batches, self._schema, self._layout, self._new_writer)
+
     def _writer(self, subtask: int, attempt: int) -> FileWriter:
         assert self._schema is not None and self._staging is not None, "check and begin come before write"
         return FileWriter(self._staging.attempts, (subtask, attempt), self._schema, self._layout, self._new_writer)
@@ -265,15 +275,8 @@ class FileSink:
             self._staging.remove()
 
     def abort(self, attempts: Sequence[FileCommit]) -> None:
-        if self._staging is None:
-            return
-        if attempts:
-            self._staging.forget(attempts)
-            return
-        with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
-            InPlace(self.target, self._staging.path).take_back()  # nothing, unless a commit could not be undone
-            self._staging.remove()
-            self._staging.remove_parents()
+        if self._staging is not None:
+            self._staging.abort(attempts)
 
     def _write_empty(self) -> FileCommit:
         writer = self._writer(0, 0)

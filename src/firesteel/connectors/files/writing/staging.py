@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from firesteel.connectors.files.paths import Location
+from firesteel.connectors.files.writing.in_place import InPlace
 from firesteel.connectors.files.writing.leftovers import mark_owner, staging_path
 from firesteel.connectors.files.writing.moves import storage_errors
 from firesteel.connectors.files.writing.part_files import FileCommit, PartFile
@@ -39,7 +41,7 @@ class Staging:
                 self.target.filesystem.create_dir(self.attempts.path)
         except BaseException:  # a full disk, Ctrl-C: a sink that did not begin is not aborted by anybody else
             self.remove()
-            self.remove_parents()
+            self._remove_parents()
             raise
 
     @property
@@ -64,12 +66,18 @@ class Staging:
                     hint="Does every executor see this path, and does nothing else remove files there?",
                 )
 
-    def forget(self, attempts: Sequence[FileCommit]) -> None:
-        """Removes what these attempts wrote."""
+    def abort(self, attempts: Sequence[FileCommit]) -> None:
+        """Removes what these attempts wrote; without any, all, and what a commit could not undo in the target is taken back first."""
         for message in attempts:
             for file in message.files:
                 with suppress(OSError):
                     self.target.filesystem.delete_file(self.place(file))
+        if attempts:
+            return
+        with suppress(OSError, pa.ArrowException):  # then what was put aside stays for the next job
+            InPlace(self.target, self.path).take_back()
+            self.remove()
+            self._remove_parents()
 
     def remove(self) -> None:
         for _ in range(_REMOVALS):  # an attempt not yet stopped may make a file between listing and removing
@@ -77,7 +85,7 @@ class Staging:
                 self.target.filesystem.delete_dir(self.path)
                 break
 
-    def remove_parents(self) -> None:
+    def _remove_parents(self) -> None:
         """Removes the ones that were made and are still empty."""
         for parent in self._parents:
             with suppress(OSError):

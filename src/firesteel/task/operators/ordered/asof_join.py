@@ -6,6 +6,7 @@ run; each left row finds its place among them by binary search. Nulls match noth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -73,11 +74,12 @@ class AsOfJoin:
         half = max(unit_limit(ctx) // 2, 1)
         rights = chunked(right.batches(), right.schema, half, 1 << 30)
         first, second = next(rights, right.schema.empty_table()), next(rights, None)
-        for rows in chunked(left.batches(), left.schema, half, 1 << 30):
-            if second is None:
-                yield from self.against(rows, first)
-            else:
-                yield from self._folded(rows, right, half)
+        lefts = chunked(left.batches(), left.schema, half, 1 << 30)
+        if second is None:
+            yield from self.against_one(lefts, first)
+            return
+        for rows in lefts:
+            yield from self._folded(rows, right, half)
 
     def _folded(self, left: pa.Table, right: UnitInput, half: int) -> Batches:
         """A right side too large to be held: what is best of each chunk and of those before it, for these left rows."""
@@ -86,10 +88,14 @@ class AsOfJoin:
             best = pa.concat_tables([best, chunk])
             found = self.partners(left, best)
             best = take_rows(best, np.unique(found[found >= 0]))
-        yield from self.against(left, best)
+        yield from self._joined(left, best)
 
-    def against(self, left: pa.Table, right: pa.Table) -> Batches:
-        """Joined rows of these two."""
+    def against_one(self, lefts: Iterator[pa.Table], right: pa.Table) -> Batches:
+        """The right side in memory, the left one streamed."""
+        for left in lefts:
+            yield from self._joined(left, right)
+
+    def _joined(self, left: pa.Table, right: pa.Table) -> Batches:
         left, right = flat(left), flat(right)
         found = self.partners(left, right)
         rows = np.arange(len(found)) if self.join.how == "left" else np.flatnonzero(found >= 0)
@@ -158,21 +164,3 @@ def _distance(low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
         distance[np.isnan(distance)] = np.inf
         distance[(low == high) | (np.isnan(low) & np.isnan(high))] = 0.0
     return distance
-
-
-@dataclass(frozen=True, slots=True)
-class WholeSideAsOfJoin:
-    """Without keys: the stream is the left side, the right one is the side input ``side``, whole in memory."""
-
-    join: AsOfJoin
-    side: str
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return self.join.name
-
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        half = max(unit_limit(ctx) // 2, 1)
-        for left in chunked(batches, self.join.join.left_schema, half, 1 << 30):
-            yield from self.join.against(left, ctx.side_inputs[self.side])

@@ -138,24 +138,6 @@ class RangeJoin:
             yield from self.join.only_right(right, np.flatnonzero(~matched))
 
 
-@dataclass(frozen=True, slots=True)
-class WholeSideJoin:
-    """A join without keys: the stream is the left side, the right one is the side input ``side``, whole in memory."""
-
-    join: RangeJoin
-    side: str
-    unitwise: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        return self.join.name
-
-    def apply(self, batches: Batches, ctx: TaskContext) -> Batches:
-        half = max(unit_limit(ctx) // 2, 1)
-        lefts = chunked(batches, self.join.join.left_schema, half, 1 << 30)
-        return self.join.against_one(lefts, ctx.side_inputs[self.side])
-
-
 def matching(
     left: pa.Table,
     right: pa.Table,

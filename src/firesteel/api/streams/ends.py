@@ -1,35 +1,56 @@
-"""The sinks of a stream, which run at ``env.execute()``: a part of ``DataStream``. The work is in the functions of ``steps``."""
+"""The ends of a stream: sinks, which run at ``env.execute()``, actions, which run now, and rows kept for later jobs.
+
+The work is in the functions of ``steps``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from firesteel.api.configurable import StreamSink
+import pyarrow as pa
+
+from firesteel.api.steps import actions, caching
 from firesteel.api.steps.pipeline import Pipeline
 from firesteel.api.steps.sinks import merging, writing
-from firesteel.api.steps.sinks.writing import Layout
+from firesteel.api.steps.sinks.layout import FileOptions, Layout, TableOptions, laid_out
+from firesteel.api.streams.settings import Configurable, StreamSink
+from firesteel.compile.stream_graph import StepConfig
+from firesteel.local import runs
 
 if TYPE_CHECKING:
     from firesteel.connectors.base import Sink
 
 
-class Writable:
-    """A stream whose rows can be written."""
+class Ends(Configurable):
+    """A pipeline whose rows can be written, computed and kept."""
 
-    _pipeline: Pipeline
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Made by the environment and by the steps, not by users."""
+        self._pipeline = pipeline
 
+    def _config(self, setting: str) -> StepConfig:
+        return self._pipeline.config(setting)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of its rows."""
+        return self._pipeline.schema
+
+    @property
+    def columns(self) -> list[str]:
+        return self._pipeline.names
+
+    # --- sinks ---
+
+    @laid_out(FileOptions)
     def write_parquet(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
         merge_schema: bool = False,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of Parquet files, published once, at the end, with ``_SUCCESS``.
 
@@ -41,27 +62,23 @@ class Writable:
         files may have other columns than the files there; read them with ``merge_schema``, too. A path that only Spark can
         open (``s3a://``, ``dbfs:/``) Spark writes when the job commits, all or nothing as far as Spark's own committer is.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("parquet", layout, compression=compression, merge_schema=merge_schema)
+        return self._files("parquet", Layout(path, **layout), compression=compression, merge_schema=merge_schema)
 
+    @laid_out(FileOptions)
     def write_text(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of text files, one line a row, from a stream of one string column beside those to partition by.
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("text", layout, compression=compression)
+        return self._files("text", Layout(path, **layout), compression=compression)
 
+    @laid_out(FileOptions)
     def write_csv(
         self,
         path: Any,
@@ -69,54 +86,45 @@ class Writable:
         header: bool = True,
         sep: str = ",",
         null_value: str = "",
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of CSV files; texts in quotes, quotes inside doubled, null as ``null_value`` without quotes.
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("csv", layout, header=header, sep=sep, null_value=null_value, compression=compression)
+        return self._files(
+            "csv", Layout(path, **layout), header=header, sep=sep, null_value=null_value, compression=compression
+        )
 
+    @laid_out(FileOptions)
     def write_json(
         self,
         path: Any,
         *,
         ignore_null_fields: bool = True,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of files with a JSON object a line, without the fields that are null (``ignore_null_fields``).
 
         ``compression``: gzip, bz2, zstd or lz4. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("json", layout, ignore_null_fields=ignore_null_fields, compression=compression)
+        return self._files(
+            "json", Layout(path, **layout), ignore_null_fields=ignore_null_fields, compression=compression
+        )
 
+    @laid_out(FileOptions)
     def write_arrow(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str | None = None,
-        filesystem: Any = None,
+        **layout: Unpack[FileOptions],
     ) -> StreamSink:
         """Writes a directory of Arrow IPC files. ``compression``: of the buffers inside, lz4 or zstd. The others as in
         :meth:`write_parquet`."""
-        layout = Layout(path, mode, partition_by, max_file_size, filesystem, file_size)
-        return self._files("arrow", layout, compression=compression)
+        return self._files("arrow", Layout(path, **layout), compression=compression)
 
     def merge_parquet(
         self,
@@ -137,20 +145,18 @@ class Writable:
         are written anew. ``partition_by`` is that of the directory, which is made if it is not there. Fails if two rows of the stream have
         one key, a key is null, or another program changed the directory meanwhile. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, "append", partition_by, max_file_size, filesystem)
+        layout = Layout(path, "append", partition_by, max_file_size=max_file_size, filesystem=filesystem)
         when = (when_matched, when_not_matched)
         return StreamSink(merging.merge_parquet(self._pipeline, key, layout, when, compression))
 
+    @laid_out(TableOptions)
     def write_delta(
         self,
         path: Any,
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
         storage_options: Mapping[str, str] | None = None,
+        **layout: Unpack[TableOptions],
     ) -> StreamSink:
         """Writes a Delta table in one transaction (extra ``firesteel[delta]``).
 
@@ -158,28 +164,28 @@ class Writable:
         (those of partitions that there are rows for) or ``"ignore"``. ``partition_by``: of a new table. ``storage_options``: of
         ``deltalake``, which writes the log. The others as in :meth:`write_parquet`.
         """
-        layout = Layout(path, mode, partition_by, max_file_size, None, file_size)
-        node = writing.write_delta(self._pipeline, layout, compression=compression, storage_options=storage_options)
+        node = writing.write_delta(
+            self._pipeline, Layout(path, **layout), compression=compression, storage_options=storage_options
+        )
         return StreamSink(node)
 
+    @laid_out(TableOptions)
     def write_iceberg(
         self,
         table: str,
         catalog: str | Mapping[str, str] = "default",
         *,
-        mode: str = "error",
-        partition_by: Any = (),
-        file_size: Any = None,
-        max_file_size: Any = None,
         compression: str = "snappy",
+        **layout: Unpack[TableOptions],
     ) -> StreamSink:
         """Writes an Iceberg table in one transaction (extra ``firesteel[iceberg]``). ``table``: ``"namespace.name"``; ``catalog``: its name in
         the configuration of ``pyiceberg``, or its properties.
 
         ``partition_by``: of a new table, by the values themselves. The others as in :meth:`write_delta`.
         """
-        layout = Layout(None, mode, partition_by, max_file_size, None, file_size)
-        return StreamSink(writing.write_iceberg(self._pipeline, table, catalog, layout, compression=compression))
+        return StreamSink(
+            writing.write_iceberg(self._pipeline, table, catalog, Layout(None, **layout), compression=compression)
+        )
 
     def _files(self, kind: str, layout: Layout, **own: Any) -> StreamSink:
         return StreamSink(writing.write_files(self._pipeline, kind, layout, **own))
@@ -221,3 +227,105 @@ class Writable:
             self._pipeline, format, path, mode=mode, partition_by=partition_by, options=options
         )
         return StreamSink(node)
+
+    # --- rows kept for later jobs ---
+
+    def cache(self) -> Self:
+        """Keeps the rows of the last step on storage when a job first computes them; later jobs of the session read them.
+
+        Nothing runs now. As in PySpark the stream itself is marked and returned. The rows stay until :meth:`uncache`,
+        until the environment is closed, the process ends, or no stream is left that leads to them. Later jobs know their
+        sizes exactly, and decide their readers' parallelism by them. Two jobs at once: the first one keeps the rows, the
+        other computes them for itself.
+        """
+        caching.keep(self._pipeline)
+        return self
+
+    def persist(self, *level: Any) -> Self:
+        """PySpark's name of :meth:`cache`. There is one level: on storage."""
+        caching.keep_at(self._pipeline, level)
+        return self
+
+    def uncache(self) -> Self:
+        """Removes the kept rows, once no running job reads them; later jobs compute the step again. No error if it is not
+        cached."""
+        caching.remove(self._pipeline)
+        return self
+
+    @property
+    def is_cached(self) -> bool:
+        """True once later jobs will read the rows of the last step instead of computing them."""
+        return caching.is_kept(self._pipeline)
+
+    unpersist = uncache
+
+    # --- actions: run the pipeline now ---
+
+    def to_arrow(self) -> pa.Table:
+        """Runs the pipeline and brings the rows to the driver, at most ``firesteel.max-collect-bytes`` of them."""
+        return actions.to_arrow(self._pipeline)
+
+    def collect(self) -> list[dict[str, Any]]:
+        """As :meth:`to_arrow`, as Python dicts."""
+        return actions.to_arrow(self._pipeline, "collect").to_pylist()
+
+    def to_pandas(self) -> Any:
+        """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
+        return actions.to_pandas(self._pipeline)
+
+    def to_dataframe(self) -> Any:
+        """Runs the pipeline; a Spark DataFrame that reads its result, which is kept until the session or process ends."""
+        return actions.to_dataframe(self._pipeline)
+
+    def take(self, n: int) -> list[dict[str, Any]]:
+        """The first ``n`` rows, as Python dicts."""
+        return actions.take(self._pipeline, n).to_pylist()
+
+    def first(self) -> dict[str, Any] | None:
+        """The first row, as a Python dict; None if there are no rows."""
+        return next(iter(actions.take(self._pipeline, 1, "first").to_pylist()), None)
+
+    def is_empty(self) -> bool:
+        """True if there are no rows."""
+        return actions.take(self._pipeline, 1, "is_empty").num_rows == 0
+
+    def count(self) -> int:
+        """The number of rows."""
+        return actions.count(self._pipeline)
+
+    def show(self, n: int = 20, truncate: int = 20) -> None:
+        """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""
+        actions.show(self._pipeline, n, truncate)
+
+    def print_schema(self) -> None:
+        """Prints the columns and their types as a tree. Runs nothing."""
+        actions.print_schema(self.schema)
+
+    def explain(self) -> str:
+        """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them."""
+        return actions.explain(self._pipeline)
+
+    # --- without Spark, in this process ---
+
+    def test_with(self, rows: Any = None, /, **sources: Any) -> list[dict[str, Any]]:
+        """The stream's rows, as Python dicts, over these rows in the place of its sources': for unit tests, in milliseconds.
+
+        ``sources``: rows by the name (or uid) of a step, ``test_with(orders=[{...}], customers=[...])``: dicts that may lack columns (null),
+        tuples, an Arrow table or a pandas DataFrame. ``rows``: those of the only source that is not named, or a dict of names to rows. Rows of ``from_collection``
+        and its likes stay; all other sources must be given some. All is computed in this process, each step in one subtask, and no Spark is
+        started. Raises UsageError for rows or names that do not fit, and whatever a function of yours raises, as it is.
+        """
+        end = actions.collected(self._pipeline, "test_with")
+        return runs.test_with(end, self._pipeline.env.options, rows, sources).to_pylist()
+
+    def run_locally(self, rows: int | None = 1000) -> list[dict[str, Any]]:
+        """The stream's rows, as Python dicts, over the first ``rows`` of each source (None: all): a try with a debugger at hand.
+
+        All is computed in this process, as in :meth:`test_with`: breakpoints stop, and what a function of yours raises is raised here.
+        """
+        end = actions.collected(self._pipeline, "run_locally")
+        return runs.run_locally([end], self._pipeline.env.options, rows)[0].to_pylist()
+
+    toPandas = to_pandas  # noqa: N815
+    isEmpty = is_empty  # noqa: N815
+    printSchema = print_schema  # noqa: N815

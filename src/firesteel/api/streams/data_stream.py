@@ -1,69 +1,39 @@
 """DataStream: a pipeline as a user writes it, step by step.
 
-Every step returns a new stream and leaves the old one as it was, so a stream may be read by several steps. Methods that say
-*how* a step runs (``name``, ``set_parallelism``, ``disable_chaining``, ...: ``configurable.py``) set it on the last step, as in
-Flink. Nothing is read or computed before ``execute`` or one of ``collect``, ``count``, ``show``, ...; but every schema is
-known and checked as the step is made. The work is in the functions of ``steps``.
+Every step returns a new stream and leaves the old one as it was, so a stream may be read by several steps. Nothing is read or
+computed before ``execute`` or one of ``collect``, ``count``, ``show``, ...; but every schema is known and checked as the step is
+made. The work is in the functions of ``steps``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firesteel.api.configurable import Configurable
 from firesteel.api.connectors import dataframes, spark_columns
-from firesteel.api.joinable import Joinable
-from firesteel.api.keyed_stream import KeyedStream
-from firesteel.api.reshaping import Reshaping
-from firesteel.api.service_steps import ServiceSteps
-from firesteel.api.steps import (
-    actions,
-    caching,
-    functions,
-    keyed,
-    ordering,
-    partitioning,
-    projection,
-    summaries,
-)
-from firesteel.api.steps.combining import set_operations
+from firesteel.api.steps import functions, keyed, ordering, partitioning, projection, reshaping, summaries
+from firesteel.api.steps.aggregates import grouping_sets
+from firesteel.api.steps.combining import joins, set_operations
 from firesteel.api.steps.ordering import Column, Directions
 from firesteel.api.steps.pipeline import Pipeline
+from firesteel.api.steps.rows import errors
+from firesteel.api.streams.ends import Ends
+from firesteel.api.streams.keyed_stream import GroupedStream, KeyedStream
 from firesteel.api.unknown_names import no_subscript, no_such_step
-from firesteel.api.writable import Writable
-from firesteel.compile.stream_graph import StepConfig
-from firesteel.local import runs
 from firesteel.model.job_graph import ShipStrategy
 
 
-class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
+class DataStream(Ends):
     """Rows of one schema, as Arrow record batches, produced by a pipeline of steps."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        """Made by the environment and by the steps, not by users."""
-        self._pipeline = pipeline
-
-    def _config(self, setting: str) -> StepConfig:
-        return self._pipeline.config(setting)
-
     def _after(self, pipeline: Pipeline) -> DataStream:
-        """The stream of a pipeline that begins with this one's."""
+        """The stream of a pipeline that begins with this one's: for streams by key, which cannot import this class."""
         return DataStream(pipeline)
 
     # --- columns ---
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of its rows."""
-        return self._pipeline.schema
-
-    @property
-    def columns(self) -> list[str]:
-        return self._pipeline.names
 
     def select(self, *columns: Any, **named: Any) -> DataStream:
         """Only these columns: names (``"*"``: all), Columns with a name or an alias, or ``new_name=expression``.
@@ -224,6 +194,41 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
         """
         return DataStream(functions.with_broadcast(self._pipeline, streams))
 
+    def map_async(
+        self,
+        func: Callable[..., Awaitable[Any]],
+        schema: Any,
+        *,
+        concurrency: int = 16,
+        ordered: bool = False,
+        rate: str | float | None = None,
+        retries: int = 0,
+        timeout: Any = None,
+        on_error: str = "fail",
+        max_errors: int | None = None,
+    ) -> DataStream:
+        """As :meth:`map` with an ``async def func(row)``, which calls a service: each subtask waits for ``concurrency`` rows at a time.
+
+        ``ordered``: rows leave in the order in which they came, else as they are answered. ``rate``: calls of the whole job, ``"100/s"``
+        or ``"5000/min"``, which its subtasks share. ``retries``: repetitions of a call that raised, after pauses of 0.1 s, 0.2 s, ... with
+        jitter. ``timeout``: of each try, seconds or ``"500 ms"``. What failed in each try is an error: see ``on_error`` of :meth:`map`.
+        An execution of the step is never mirrored: the service would be called twice.
+        """
+        settings = {
+            "concurrency": concurrency,
+            "ordered": ordered,
+            "rate": rate,
+            "retries": retries,
+            "timeout": timeout,
+        }
+        return DataStream(functions.map_async(self._pipeline, func, schema, (on_error, max_errors), **settings))
+
+    @property
+    def errors(self) -> DataStream:
+        """Of the stream that a step with ``on_error="route"`` returned: the rows that its function could not do, as they came in, and a
+        column ``error`` with the reason."""
+        return DataStream(errors.errors(self._pipeline))
+
     mapInArrow = map_in_arrow  # noqa: N815
     mapInPandas = map_in_pandas  # noqa: N815
     flatMap = flat_map  # noqa: N815
@@ -259,10 +264,58 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
         """
         return DataStream(keyed.drop_duplicates(self._pipeline, subset))
 
+    def rollup(self, *columns: str, grouping_id: str | None = None) -> GroupedStream:
+        """Aggregates by all of these columns, by all but the last, and so on, and of all rows: ``rollup("a", "b").aggregate({"n": "sum"})``.
+
+        Columns that a row is not grouped by are null. ``grouping_id``: the name of a column for PySpark's ``grouping_id()``, a number in
+        which the first column is the highest bit, 1 where the row is not grouped by it: it tells these nulls from those of
+        the rows. Every row is counted as often as there are groupings; no rows give none.
+        """
+        return GroupedStream(self._after, grouping_sets.rollup(self._pipeline, columns, grouping_id))
+
+    def cube(self, *columns: str, grouping_id: str | None = None) -> GroupedStream:
+        """Aggregates by every subset of these columns. See :meth:`rollup`."""
+        return GroupedStream(self._after, grouping_sets.cube(self._pipeline, columns, grouping_id))
+
+    def grouping_sets(self, *sets: Any, grouping_id: str | None = None) -> GroupedStream:
+        """Aggregates by each of these sets of columns: ``grouping_sets(("a", "b"), "b", ())``. See :meth:`rollup`."""
+        return GroupedStream(self._after, grouping_sets.grouping_sets(self._pipeline, sets, grouping_id))
+
     group_by = key_by
     groupBy = key_by  # noqa: N815
     agg = aggregate
     dropDuplicates = drop_duplicates  # noqa: N815
+
+    # --- rows of rows ---
+
+    def explode(self, column: str, into: Any = None) -> DataStream:
+        """A row for each element of a list, beside the other columns: ``explode("tags", into="tag")``; of a map for each entry, as
+        columns ``key`` and ``value``, or two that ``into`` names.
+
+        A null or empty list gives no row. Without ``into`` the element has the column's name.
+        """
+        return DataStream(reshaping.explode(self._pipeline, column, into, position=False, outer=False))
+
+    def explode_outer(self, column: str, into: Any = None) -> DataStream:
+        """As :meth:`explode`; a null or empty list gives one row, with null for the element."""
+        return DataStream(reshaping.explode(self._pipeline, column, into, position=False, outer=True))
+
+    def posexplode(self, column: str, into: Any = None) -> DataStream:
+        """As :meth:`explode`, with the place of the element from 0 on, as ``pos``, before it."""
+        return DataStream(reshaping.explode(self._pipeline, column, into, position=True, outer=False))
+
+    def posexplode_outer(self, column: str, into: Any = None) -> DataStream:
+        """As :meth:`posexplode`; a null or empty list gives one row, with nulls."""
+        return DataStream(reshaping.explode(self._pipeline, column, into, position=True, outer=True))
+
+    def unpivot(self, ids: Any, values: Any = None, variable: str = "variable", value: str = "value") -> DataStream:
+        """A row for each of the columns ``values`` (None: all but ``ids``): ``ids``, the column's name as ``variable``, what it holds as ``value``.
+
+        The columns must be of one type.
+        """
+        return DataStream(reshaping.unpivot(self._pipeline, ids, values, variable, value))
+
+    melt = unpivot
 
     # --- order and first rows ---
 
@@ -290,7 +343,7 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
 
     orderBy = order_by = sort  # noqa: N815
 
-    # --- several streams ---
+    # --- unions and set operations ---
 
     def union(self, *others: DataStream) -> DataStream:
         """The rows of all the streams (duplicates stay). Columns must agree in name, order and type."""
@@ -330,6 +383,62 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
     unionAll = union  # noqa: N815
     exceptAll = except_all  # noqa: N815
     intersectAll = intersect_all  # noqa: N815
+
+    # --- joins ---
+
+    def join(
+        self,
+        other: DataStream,
+        on: Any = None,
+        how: str = "inner",
+        *,
+        left_on: Any = None,
+        right_on: Any = None,
+        suffix: str = "_right",
+        broadcast: Literal["left", "right", "never"] | None = None,
+    ) -> DataStream:
+        """Rows of both streams with equal keys, as PySpark's ``join`` with names. Null keys match nothing.
+
+        ``on``: a column, a list of columns, or where the names differ a list of pairs, ``[("id", "user_id")]`` (or ``left_on=``
+        and ``right_on=``). A triple is a condition that is no equality: ``["k", ("time", ">=", "start"), ("time", "<", "end")]``, the left
+        stream's column first. ``how``: inner, left, right, full, semi, anti (Spark's spellings too).
+
+        All left columns, then the right ones without the right keys: a key comes once, under the left name, and holds the
+        right side's where there is no left row. A right column whose name the left side has gets ``suffix``; where
+        that is taken as well, ``suffix`` and a number from 2 on. ``broadcast``: as in :meth:`KeyedStream.join`. With conditions
+        and no equal columns the right side is read whole by every subtask, into its memory (inner, left, semi, anti).
+        """
+        return DataStream(joins.join(self._pipeline, other, on, how, left_on, right_on, suffix, broadcast))
+
+    def join_asof(
+        self,
+        other: DataStream,
+        on: str | tuple[str, str],
+        by: Any = None,
+        *,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        tolerance: Any = None,
+        exact: bool = True,
+        how: str = "left",
+        suffix: str = "_right",
+    ) -> DataStream:
+        """Beside each row the one of ``other`` whose time comes nearest before (``backward``), behind (``forward``) or on either side.
+
+        ``on``: the column of the time, or one on each side: timestamps, dates, durations or numbers. ``by``: columns that
+        must be equal, as ``on`` of :meth:`join`. ``tolerance``: the largest distance (a timedelta; of numbers a number). ``exact=False``: an equal
+        time does not count. ``how``: left (a row without a partner has nulls) or inner.
+
+        Of equal times on the right, the same row is taken on every run; of a time before and one behind that are equally near, the
+        one before. Columns as in :meth:`join`; a time of one name comes once, the left one. Without ``by`` the right side is read whole
+        by every subtask, into its memory.
+        """
+        return DataStream(joins.join_asof(self._pipeline, other, on, by, direction, tolerance, exact, how, suffix))
+
+    def cross_join(self, other: DataStream, *, suffix: str = "_right") -> DataStream:
+        """Every row with every row of ``other``, which every subtask reads whole into its memory: the smaller side is the right one."""
+        return DataStream(joins.cross_join(self._pipeline, other, suffix))
+
+    crossJoin = cross_join  # noqa: N815
 
     # --- samples and summaries ---
 
@@ -406,108 +515,6 @@ class DataStream(Configurable, Joinable, Reshaping, ServiceSteps, Writable):
         return DataStream(partitioning.coalesce(self._pipeline, n))
 
     repartitionByRange = repartition_by_range  # noqa: N815
-
-    # --- rows kept for later jobs ---
-
-    def cache(self) -> Self:
-        """Keeps the rows of the last step on storage when a job first computes them; later jobs of the session read them.
-
-        Nothing runs now. As in PySpark the stream itself is marked and returned. The rows stay until :meth:`uncache`,
-        until the environment is closed, the process ends, or no stream is left that leads to them. Later jobs know their
-        sizes exactly, and decide their readers' parallelism by them. Two jobs at once: the first one keeps the rows, the
-        other computes them for itself.
-        """
-        caching.keep(self._pipeline)
-        return self
-
-    def persist(self, *level: Any) -> Self:
-        """PySpark's name of :meth:`cache`. There is one level: on storage."""
-        caching.keep_at(self._pipeline, level)
-        return self
-
-    def uncache(self) -> Self:
-        """Removes the kept rows, once no running job reads them; later jobs compute the step again. No error if it is not
-        cached."""
-        caching.remove(self._pipeline)
-        return self
-
-    @property
-    def is_cached(self) -> bool:
-        """True once later jobs will read the rows of the last step instead of computing them."""
-        return caching.is_kept(self._pipeline)
-
-    unpersist = uncache
-
-    # --- actions: run the pipeline now ---
-
-    def to_arrow(self) -> pa.Table:
-        """Runs the pipeline and brings the rows to the driver, at most ``firesteel.max-collect-bytes`` of them."""
-        return actions.to_arrow(self._pipeline)
-
-    def collect(self) -> list[dict[str, Any]]:
-        """As :meth:`to_arrow`, as Python dicts."""
-        return actions.to_arrow(self._pipeline, "collect").to_pylist()
-
-    def to_pandas(self) -> Any:
-        """As :meth:`to_arrow`, as a pandas DataFrame with the types of PySpark's ``toPandas``."""
-        return actions.to_pandas(self._pipeline)
-
-    def to_dataframe(self) -> Any:
-        """Runs the pipeline; a Spark DataFrame that reads its result, which is kept until the session or process ends."""
-        return actions.to_dataframe(self._pipeline)
-
-    def take(self, n: int) -> list[dict[str, Any]]:
-        """The first ``n`` rows, as Python dicts."""
-        return actions.take(self._pipeline, n).to_pylist()
-
-    def first(self) -> dict[str, Any] | None:
-        """The first row, as a Python dict; None if there are no rows."""
-        return next(iter(actions.take(self._pipeline, 1, "first").to_pylist()), None)
-
-    def is_empty(self) -> bool:
-        """True if there are no rows."""
-        return actions.take(self._pipeline, 1, "is_empty").num_rows == 0
-
-    def count(self) -> int:
-        """The number of rows."""
-        return actions.count(self._pipeline)
-
-    def show(self, n: int = 20, truncate: int = 20) -> None:
-        """Prints the first ``n`` rows as a table, values cut to ``truncate`` characters (0: not at all)."""
-        actions.show(self._pipeline, n, truncate)
-
-    def print_schema(self) -> None:
-        """Prints the columns and their types as a tree. Runs nothing."""
-        actions.print_schema(self.schema)
-
-    def explain(self) -> str:
-        """The job that this stream would be: its tasks, the steps chained in each, and how data travels between them."""
-        return actions.explain(self._pipeline)
-
-    # --- without Spark, in this process ---
-
-    def test_with(self, rows: Any = None, /, **sources: Any) -> list[dict[str, Any]]:
-        """The stream's rows, as Python dicts, over these rows in the place of its sources': for unit tests, in milliseconds.
-
-        ``sources``: rows by the name (or uid) of a step, ``test_with(orders=[{...}], customers=[...])``: dicts that may lack columns (null),
-        tuples, an Arrow table or a pandas DataFrame. ``rows``: those of the only source that is not named, or a dict of names to rows. Rows of ``from_collection``
-        and its likes stay; all other sources must be given some. All is computed in this process, each step in one subtask, and no Spark is
-        started. Raises UsageError for rows or names that do not fit, and whatever a function of yours raises, as it is.
-        """
-        end = actions.collected(self._pipeline, "test_with")
-        return runs.test_with(end, self._pipeline.env.options, rows, sources).to_pylist()
-
-    def run_locally(self, rows: int | None = 1000) -> list[dict[str, Any]]:
-        """The stream's rows, as Python dicts, over the first ``rows`` of each source (None: all): a try with a debugger at hand.
-
-        All is computed in this process, as in :meth:`test_with`: breakpoints stop, and what a function of yours raises is raised here.
-        """
-        end = actions.collected(self._pipeline, "run_locally")
-        return runs.run_locally([end], self._pipeline.env.options, rows)[0].to_pylist()
-
-    toPandas = to_pandas  # noqa: N815
-    isEmpty = is_empty  # noqa: N815
-    printSchema = print_schema  # noqa: N815
 
     # --- shown to the user ---
 

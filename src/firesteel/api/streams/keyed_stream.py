@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from firesteel.api.connectors.spark_columns import aggregate
+from firesteel.api.connectors.spark_columns import aggregate, with_conditions
 from firesteel.api.steps import keyed
 from firesteel.api.steps.aggregates.grouping_sets import GroupingSets
 from firesteel.api.steps.aggregates.pivot import Pivot, pivot
@@ -21,7 +21,7 @@ from firesteel.api.unknown_names import no_such_step_of_a_key
 from firesteel.task.operators.window import WindowFunction
 
 if TYPE_CHECKING:
-    from firesteel.api.data_stream import DataStream
+    from firesteel.api.streams.data_stream import DataStream
 
 
 class KeyedStream:
@@ -150,7 +150,8 @@ class GroupedStream:
 
     def aggregate(self, *aggregates: Any, **named: Any) -> DataStream:
         """One row per group, as :meth:`KeyedStream.aggregate`."""
-        return self._after(self._groups.aggregate(aggregates, named))
+        pipeline, given, by_name = with_conditions(self._groups.pipeline, aggregates, named)
+        return self._after(self._groups.over(pipeline).aggregate(given, by_name))
 
     agg = aggregate
 
