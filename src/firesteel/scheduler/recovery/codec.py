@@ -25,8 +25,6 @@ from firesteel.scheduler.kernel.events import (
 PICKLED, FINISHED, DEPLOYING = 0, 1, 2
 """The kinds of encoding."""
 
-SET_UP_ROWS = 3
-"""Of ``ExecutionReports.set_ups``."""
 _MODULES = (
     "firesteel.scheduler.kernel.events",
     "firesteel.scheduler.recovery.given",
@@ -75,7 +73,6 @@ class _Finished(msgspec.Struct, frozen=True, array_like=True):
     commits: Sequence[tuple[bytes, ...]]
     peak_memory: bytes | None
     steps: list[bytes]
-    set_ups: bytes | None
 
 
 class _Deploying(msgspec.Struct, frozen=True, array_like=True):
@@ -184,7 +181,6 @@ def _finished(event: ExecutionsFinished) -> _Finished:
         reports.commits,
         None if reports.peak_memory is None else _ints(reports.peak_memory),
         list(map(step_reports.encode, reports.steps)),
-        None if reports.set_ups is None else _ints(reports.set_ups),
     )
 
 
@@ -214,7 +210,6 @@ def _finished_of(told: _Finished) -> ExecutionsFinished:
         told.commits,
         None if told.peak_memory is None else _ints_of(told.peak_memory),
         list(map(step_reports.decode, told.steps)),
-        None if told.set_ups is None else _ints_of(told.set_ups).reshape(SET_UP_ROWS, -1),
     )
     return ExecutionsFinished(
         at=told.at,
